@@ -80,6 +80,9 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             const auto from =
                 gen::set(&Command::from,
                          gen::weightedOneOf<std::uint32_t>({{3, gen::just<std::uint32_t>(0)}, {1, below(places + 1)}}));
+            const auto tx = gen::set(&Command::tx, below(2)), rx = gen::set(&Command::rx, below(2));
+            const auto later = gen::set(&Command::later, gen::weightedElement<std::uint32_t>({{4, 0}, {1, 1}, {1, 2}}));
+            const auto entry = gen::set(&Command::entry, below(2));
             switch (what) {
             case Do::send:
                 return gen::build<Command>(
@@ -89,21 +92,27 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                                                   {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}, {2, match}})),
                     gen::set(&Command::count, times()), gen::set(&Command::fence, once_in(8)),
                     gen::set(&Command::data, once_in(3)),
-                    gen::set(&Command::back, gen::weightedElement<std::uint32_t>({{6, 0}, {2, 1}, {1, 2}})));
+                    gen::set(&Command::back, gen::weightedElement<std::uint32_t>({{6, 0}, {2, 1}, {1, 2}})), tx, rx,
+                    later, entry);
             case Do::recv:
                 return gen::build<Command>(
                     base, at, lucky, tag, any, from, gen::set(&Command::tagged, below(2)),
                     gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>({{8, gen::just<std::uint32_t>(20000)},
                                                                                 {1, gen::just<std::uint32_t>(1 << 20)},
                                                                                 {6, size()}})),
-                    gen::set(&Command::count, times()));
+                    gen::set(&Command::count, times()), rx);
             case Do::multi:
                 return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)));
+                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)), rx);
             case Do::peek:
             case Do::claim:
-            case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from);
-            case Do::cancel: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
+            case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
+            case Do::cancel:
+            case Do::recall:
+            case Do::raise: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
+            case Do::forget:
+                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
+                                           gen::set(&Command::back, below(2)));
             case Do::read:
                 return gen::build<Command>(base, at, lucky,
                                            gen::set(&Command::count, gen::element<std::uint32_t>(1, 2, 5, 20, 60)));
@@ -132,7 +141,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     gen::set(&Command::beyond, gen::map(gen::pair(once_in(12), below(8)),
                                                         [](const auto& both) { return both.first * (1 + both.second); })),
                     gen::set(&Command::cell, below(9)), gen::set(&Command::fetch, below(2)),
-                    gen::set(&Command::count, times()));
+                    gen::set(&Command::count, times()), tx, later, entry);
             case Do::pass:
                 return gen::build<Command>(
                     base, lucky,
@@ -143,7 +152,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
 }
 
 using Likes = std::vector<std::pair<std::size_t, Do>>;
-constexpr unsigned message_phases = 7, phases = 10;
+constexpr unsigned message_phases = 8, phases = 12;
 const Likes& likes_of(unsigned phase)
 {
     static const std::vector<Likes> all = {
@@ -172,6 +181,15 @@ const Likes& likes_of(unsigned phase)
          {4, Do::spin}},
         {{1, Do::open}, {1, Do::close}, {2, Do::leave}, {4, Do::start}, {2, Do::kill}, {2, Do::send}, {1, Do::read}},
         {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
+        {{6, Do::send},
+         {4, Do::recv},
+         {4, Do::raise},
+         {2, Do::recall},
+         {2, Do::forget},
+         {1, Do::close},
+         {1, Do::open},
+         {2, Do::read},
+         {3, Do::spin}},
         {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {4, Do::spin}, {2, Do::read}},
         {{4, Do::map},
          {3, Do::unmap},
@@ -182,6 +200,17 @@ const Likes& likes_of(unsigned phase)
          {1, Do::send},
          {1, Do::recv},
          {1, Do::pass}},
+        {{2, Do::map},
+         {1, Do::unmap},
+         {6, Do::write},
+         {4, Do::get},
+         {2, Do::send},
+         {4, Do::raise},
+         {2, Do::recall},
+         {2, Do::forget},
+         {1, Do::leave},
+         {1, Do::start},
+         {3, Do::spin}},
         {{3, Do::map},
          {2, Do::unmap},
          {5, Do::write},
@@ -210,7 +239,9 @@ Gen<Setup> setup()
         gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
         gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)),
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
-        gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)));
+        gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
+        gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
+        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -324,7 +355,8 @@ std::vector<Command> simpler(const Command& command)
     };
     for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from,
                              &Command::tag, &Command::level, &Command::back, &Command::second, &Command::offset,
-                             &Command::beyond, &Command::fetch, &Command::cell, &Command::region})
+                             &Command::beyond, &Command::fetch, &Command::cell, &Command::region, &Command::tx,
+                             &Command::rx, &Command::later, &Command::entry})
         put(field, 0);
     put(&Command::at, command.at / slots * slots);
     put(&Command::to, command.to / slots * slots);
@@ -342,7 +374,7 @@ std::vector<Setup> simpler(const Setup& setup)
     const Setup usual{};
     for (const auto field : {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag,
                              &Setup::reuse, &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events,
-                             &Setup::order, &Setup::initiator})
+                             &Setup::order, &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

@@ -229,6 +229,33 @@ Receive* Model::on_entry(unsigned process, const Entry& entry)
     return nullptr;
 }
 
+void Model::check_held(const Operation& operation)
+{
+    if (operation.held && !operation.recalled)
+        contradict("%s %u has begun, and its counter is not at %llu",
+                   operation.kind == Operation::access ? "access" : "message", operation.number,
+                   static_cast<unsigned long long>(operation.threshold));
+}
+
+void Model::on_count(Operation& operation)
+{
+    ++time;
+    check_held(operation);
+    if (operation.kind == Operation::access) {
+        auto& access = static_cast<Access&>(operation);
+        const bool reads = access.counts_as_read();
+        const std::uint64_t kind = access.what == Access::atomic ? FI_ATOMIC : FI_RMA;
+        access.apart = false; // the entry that did not come, but for the counter
+        remote->on_entry(access, {.context = &access, .flags = kind | (reads ? FI_READ : FI_WRITE)});
+        access.apart = true;
+        return;
+    }
+    auto& m = static_cast<Message&>(operation);
+    m.done = true;
+    m.done_at = time;
+    std::memset(m.buffer->at(), 0xdd, m.size);
+}
+
 void Model::on_send(Message& m, const Entry& entry)
 {
     if (m.silent)
@@ -237,9 +264,18 @@ void Model::on_send(Message& m, const Entry& entry)
         contradict("message %u from %s ended twice, %s after %s", m.number, m.from->name().c_str(),
                    entry.error != 0 ? fi_strerror(entry.error) : "success",
                    m.error != 0 ? fi_strerror(m.error) : "success");
+    check_held(m);
     m.done = true;
     m.done_at = time;
     m.error = entry.error;
+    if (m.apart && entry.error == 0)
+        contradict("message %u, whose end a counter shows, has an entry", m.number);
+    if (m.recalled) {
+        if (entry.error != FI_ECANCELED)
+            contradict("message %u was cancelled before it was sent, and ended with %s", m.number,
+                       entry.error != 0 ? fi_strerror(entry.error) : "success");
+        return;
+    }
     if (entry.error == 0) {
         if ((entry.flags & FI_SEND) == 0)
             contradict("message %u ended as a receive", m.number);
@@ -276,7 +312,10 @@ Message* Model::message_of(const Receive& r, const Entry& entry, const unsigned 
 
 void Model::take(Receive& r, Message& m, const Entry& entry, const unsigned char* bytes)
 {
-    if (m.to != r.at)
+    check_held(m);
+    if (m.recalled)
+        contradict("receive %u at %s got message %u, which was cancelled", r.number, r.at->name().c_str(), m.number);
+    if (&m.to->receives_at() != r.at || m.rx != r.rx)
         contradict("receive %u at %s got message %u, which %s has sent to %s", r.number, r.at->name().c_str(), m.number,
                    m.from->name().c_str(), m.to->name().c_str());
     if (m.taken != nullptr && m.taken != &r)
@@ -356,7 +395,12 @@ void Model::failed_receive(Receive& r, const Entry& entry)
     if (r.done)
         r.seal();
     if (entry.error == FI_ECANCELED) {
-        if (!r.cancelled && r.at->state == Endpoint::open)
+        // A shared receive that has a message of an endpoint which is closed goes with it.
+        const auto went = [&](const auto& m) {
+            return m->to != nullptr && m->to != r.at && m->to->state != Endpoint::open && m->taken == nullptr &&
+                   r.takes(*m);
+        };
+        if (!r.cancelled && r.at->state == Endpoint::open && std::none_of(messages.begin(), messages.end(), went))
             contradict("receive %u was cancelled by nobody", r.number);
         return;
     }
@@ -379,7 +423,7 @@ void Model::failed_receive(Receive& r, const Entry& entry)
     }
     // The sender is gone: which message it was may not be known.
     const auto died = [&](const auto& m) {
-        return m->to == r.at && m->from->state != Endpoint::open && r.takes(*m) &&
+        return m->to != nullptr && m->from->state != Endpoint::open && r.takes(*m) &&
                (m->taken == nullptr || m->taken == &r);
     };
     const auto found = std::find_if(messages.begin(), messages.end(), died);
@@ -395,13 +439,14 @@ void Model::failed_receive(Receive& r, const Entry& entry)
 
 bool Model::must_arrive(const Message& m) noexcept
 {
-    return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken;
+    return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken && !m.held &&
+           !m.recalled;
 }
 
 std::string Model::missing(bool to_the_end) const
 {
     for (const auto& m : messages) {
-        if (m->to == nullptr || m->from->state != Endpoint::open)
+        if (m->to == nullptr || m->from->state != Endpoint::open || m->held)
             continue;
         const std::string what =
             "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name();
@@ -412,7 +457,7 @@ std::string Model::missing(bool to_the_end) const
             return what + " was not received";
     }
     for (const auto& m : messages) {
-        if (!to_the_end || m->to == nullptr || m->from->state != Endpoint::closed || m->to->state != Endpoint::open ||
+        if (!to_the_end || m->to == nullptr || m->recalled || m->from->state != Endpoint::closed || m->to->state != Endpoint::open ||
             m->taken != nullptr || m->broken || knows_closing)
             continue;
         if ((m->silent || (m->done && m->error == 0 && m->done_at < m->from->ended)))
@@ -432,7 +477,8 @@ std::string Model::missing(bool to_the_end) const
         if (r->multi)
             continue;
         for (const auto& m : messages)
-            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m))
+            // One that waited may be behind a fence, and that behind messages which nobody has received yet.
+            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) && (to_the_end || !m->was_held))
                 return what + " waits, message " + std::to_string(m->number) + " from " + m->from->name() + " as well";
     }
     return {};
@@ -449,7 +495,8 @@ void Model::check_order() const
         for (std::size_t i = 0; i < j; i++) {
             const Message& earlier = *messages[i];
             if (earlier.from != later.from || earlier.to != later.to || earlier.tagged != later.tagged ||
-                earlier.taken == r || earlier.broken || !r->takes(earlier))
+                earlier.tx != later.tx || earlier.was_held || later.was_held || earlier.taken == r || earlier.broken ||
+                !r->takes(earlier))
                 continue;
             if (earlier.taken == nullptr ? must_arrive(earlier) : earlier.taken->posted > r->posted)
                 contradict("message %u from %s to %s, received by %u, has overtaken message %u, received by %d",
@@ -463,7 +510,7 @@ void Model::check_order() const
             });
         };
         for (const auto& other : receives)
-            if (other->at == r->at && other->posted < r->posted && !other->multi && !other->done &&
+            if (other->at == r->at && other->rx == r->rx && other->posted < r->posted && !other->multi && !other->done &&
                 other->kind == Operation::receive && !other->cancelled && !other->claims &&
                 other->at->state == Endpoint::open && other->takes(later) && !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
@@ -474,6 +521,56 @@ void Model::check_order() const
             m->to->state == Endpoint::open && m->from->state == Endpoint::open &&
             (m->taken == nullptr || m->taken->posted > m->done_at))
             contradict("message %u was reported as matched before there was a receive for it", m->number);
+}
+
+void Model::check_count(const Endpoint& at, std::uint64_t kind, std::uint64_t count, std::uint64_t errors) const
+{
+    Bounds good, bad;
+    if (kind == FI_SEND)
+        for (const auto& m : messages) {
+            if (m->from != &at || m->apart || m->to == nullptr)
+                continue;
+            good.add(m->done && m->error == 0, !m->done, must_arrive(*m));
+            bad.add(m->done && m->error != 0, !m->done && !must_arrive(*m), false);
+        }
+    else if (kind == FI_RECV)
+        for (const auto& r : receives) {
+            if (r->at != &at)
+                continue;
+            const bool open_end = r->multi || r->drops || r->claims || r->kind == Operation::look;
+            for (std::size_t i = 0; i < r->got.size(); i++)
+                good.add(!open_end && r->error == 0, open_end, false);
+            good.add(false, open_end, false);
+            bad.add(r->done && r->error != 0 && !open_end, open_end, false);
+            if (r->multi) // what does not fit is an error for each message
+                bad.most += messages.size();
+        }
+    else
+        remote->bounds_of(at, kind, good, bad);
+    const auto name = kind == FI_SEND    ? "sends"
+                      : kind == FI_RECV  ? "receives"
+                      : kind == FI_READ  ? "reads"
+                      : kind == FI_WRITE ? "writes"
+                                         : "accesses of peers";
+    if (!good.holds(count) || !bad.holds(errors))
+        contradict("%s: its counter of %s is %llu with %llu errors; %llu to %llu and %llu to %llu were made",
+                   at.name().c_str(), name, static_cast<unsigned long long>(count),
+                   static_cast<unsigned long long>(errors), static_cast<unsigned long long>(good.least),
+                   static_cast<unsigned long long>(good.most), static_cast<unsigned long long>(bad.least),
+                   static_cast<unsigned long long>(bad.most));
+}
+
+bool Model::uses(unsigned process, const Endpoint& peer) const
+{
+    const auto of = [&](const Endpoint* from, const Endpoint* to) {
+        return from != nullptr && from->process == process && to == &peer;
+    };
+    return std::any_of(messages.begin(), messages.end(),
+                       [&](const auto& m) { return of(m->from, m->to) && (m->silent ? m->taken == nullptr : !m->done); }) ||
+           std::any_of(receives.begin(), receives.end(),
+                       [&](const auto& r) { return of(r->at, r->source) && !r->done; }) ||
+           std::any_of(remote->accesses.begin(), remote->accesses.end(),
+                       [&](const auto& access) { return of(access->from, access->to) && !access->done; });
 }
 
 void Model::check_buffers() const

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_trigger.h>
 
 #include "program.h"
 
@@ -47,18 +48,31 @@ struct Endpoint {
     unsigned number = 0; ///< among all lives, in the order of their births
     unsigned process = 0, slot = 0;
     State state = open;
-    std::uint64_t ended = 0;
+    std::uint64_t opened = 0, ended = 0;
+    unsigned contexts = 1;    ///< that send, and as many that receive
+    Endpoint* pool = nullptr; ///< what receives for it: the shared context of its process; null: it has its own
+    [[nodiscard]] Endpoint& receives_at() noexcept { return pool != nullptr ? *pool : *this; }
     std::string name() const;
 };
 
 /// What is posted: its context of libfabric comes first.
 struct Operation {
-    fi_context2 context{};
+    union {
+        fi_context2 context{};
+        fi_triggered_context2 triggered;
+    };
     enum Kind : std::uint8_t { send, receive, look, access } kind = send;
     unsigned number = 0;
     std::uint64_t posted = 0, done_at = 0;
     bool done = false;
     int error = 0;
+    unsigned tx = 0, rx = 0; ///< contexts of scalable endpoints
+    // It waits for a counter, and is as if not posted meanwhile.
+    bool held = false;     ///< its threshold has not been reached
+    bool was_held = false; ///< nothing is said of its place among others
+    bool apart = false;    ///< a counter of its own shows that it has succeeded, and no entry
+    bool recalled = false; ///< it was cancelled before it began
+    std::uint64_t threshold = 0;
 };
 
 struct Receive;
@@ -89,7 +103,7 @@ struct Receive : Operation {
     }
     [[nodiscard]] bool takes(const Message& m) const noexcept
     {
-        return m.to == at && m.tagged == tagged && (source == nullptr || source == m.from) &&
+        return m.to != nullptr && &m.to->receives_at() == at && m.rx == rx && m.tagged == tagged && (source == nullptr || source == m.from) &&
                (!tagged || any || m.tag == tag);
     }
 };
@@ -109,6 +123,18 @@ constexpr unsigned tag_bits = 8; ///< of a tag; above them is the message's numb
 
 class RemoteModel;
 
+/// What a counter may show.
+struct Bounds {
+    std::uint64_t least = 0, most = 0;
+    /// One more: for certain, perhaps, or (of what may be) after all.
+    void add(bool certain, bool possible, bool must) noexcept
+    {
+        least += certain || (possible && must);
+        most += certain || possible;
+    }
+    [[nodiscard]] bool holds(std::uint64_t count) const noexcept { return count >= least && count <= most; }
+};
+
 class Model {
   public:
     Model();
@@ -124,6 +150,12 @@ class Model {
     /// A message was not accepted: it has never been.
     void withdraw(Message& message);
     void withdraw(Receive& receive);
+    /// The counter of an operation that has one of its own shows that it has succeeded.
+    void on_count(Operation& operation);
+    /// Is anything of this process under way to this peer, or to be received from it?
+    [[nodiscard]] bool uses(unsigned process, const Endpoint& peer) const;
+    /// May a counter of an endpoint, for calls of this kind (FI_SEND and so on), show this?
+    void check_count(const Endpoint& at, std::uint64_t kind, std::uint64_t count, std::uint64_t errors) const;
     /// An entry of a process's queue. Returns the claim to be followed by its receive, or null.
     Receive* on_entry(unsigned process, const Entry& entry);
 
@@ -139,6 +171,7 @@ class Model {
 
   private:
     std::unordered_set<const Operation*> known_; ///< what was posted
+    static void check_held(const Operation& operation);
     void on_send(Message& m, const Entry& entry);
     void on_receive(Receive& r, const Entry& entry);
     Message* message_of(const Receive& r, const Entry& entry, const unsigned char* bytes) const;

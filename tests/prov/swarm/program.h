@@ -14,8 +14,8 @@ constexpr unsigned slots = 2; ///< endpoints of a process
 
 /// What a call may be.
 enum class Do : std::uint8_t {
-    send,    ///< at, to, back, tagged, tag, size, level, fence, data; count times, if that is not 0
-    recv,    ///< at, tagged, tag, any, from, size; count times, if that is not 0
+    send,    ///< at, to, back, tagged, tag, size, level, fence, data, tx, rx, later; count times, if that is not 0
+    recv,    ///< at, tagged, tag, any, from, size, rx; count times, if that is not 0
     multi,   ///< at, size
     cancel,  ///< at, count: the receive that was posted so many before the last
     peek,    ///< at, tag, any, from
@@ -37,6 +37,9 @@ enum class Do : std::uint8_t {
     write,   ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
     get,     ///< likewise: a read
     atomic,  ///< at, to, region, second, cell, fetch, level, fence; count times, if that is not 0
+    forget,  ///< at, to, back: its process removes the address, unless something is under way to it
+    raise,   ///< at: the counter that operations of its process wait for grows by count
+    recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
     count_
 };
 
@@ -62,6 +65,9 @@ struct Command {
     std::uint32_t beyond = 0; ///< the access ends so far behind its region
     std::uint32_t cell = 0;   ///< which word for atomics
     std::uint32_t fetch = 0;
+    std::uint32_t tx = 0, rx = 0; ///< which contexts of scalable endpoints send and receive
+    std::uint32_t later = 0; ///< it waits until its process's counter has grown by so many
+    std::uint32_t entry = 0; ///< of what waits: FI_TRIGGER, and an entry tells of its end; else FI_QUEUE_WORK
     std::uint32_t luck = 0; ///< seeds what the network decides during this call
 
     friend bool operator==(const Command&, const Command&) = default;
@@ -74,6 +80,10 @@ struct Setup {
     std::uint32_t rma = 0;    ///< 1: regions with keys of the provider's choice, 2: of the user's
     std::uint32_t events = 0; ///< FI_RMA_EVENT, and counters bound to regions
     std::uint32_t order = 0;  ///< all orders of RMA and atomics
+    std::uint32_t form = 0;      ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
+                                 ///< 3: transmit contexts, 4: both
+    std::uint32_t counters = 0;  ///< bound to endpoints
+    std::uint32_t triggers = 0;  ///< a counter that operations can wait for
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
 
     friend bool operator==(const Setup&, const Setup&) = default;

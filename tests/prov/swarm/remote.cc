@@ -180,6 +180,7 @@ const Access* Remote::access(const Caller& caller, const Command& command)
                               : command.what == Do::get ? Access::read
                                                         : Access::atomic;
     Access& access = model_.new_access(what, *caller.life, *caller.to);
+    access.tx = command.tx;
     access.cell = command.cell % cell_count;
     access.fence = command.fence != 0;
     access.beyond = what != Access::atomic && command.beyond != 0 && command.second == 0;
@@ -196,7 +197,7 @@ const Access* Remote::access(const Caller& caller, const Command& command)
         return nullptr;
     }
     access.silent = command.level == inject && what != Access::read && !access.fetches && !access.fence &&
-                    access.parts.size() == 1 && size <= caller.inject_size;
+                    command.later == 0 && access.parts.size() == 1 && size <= caller.inject_size;
     access.buffer = std::make_unique<Buffer>(size);
     if (what == Access::write) {
         fill(access.buffer->at(), size, 0x80000000 | access.number);
@@ -234,7 +235,7 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
     if (access.silent)
         return access.data ? fi_inject_writedata(caller.ep, bytes, size, data, caller.to_address, remote[0].addr, remote[0].key)
                            : fi_inject_write(caller.ep, bytes, size, caller.to_address, remote[0].addr, remote[0].key);
-    if (access.parts.size() == 1 && !access.fence && (command.level == plain || command.level == inject)) {
+    if (command.later == 0 && access.parts.size() == 1 && !access.fence && (command.level == plain || command.level == inject)) {
         if (reads)
             return fi_read(caller.ep, bytes, size, nullptr, caller.to_address, remote[0].addr, remote[0].key, &access);
         return access.data ? fi_writedata(caller.ep, bytes, size, nullptr, data, caller.to_address, remote[0].addr,
@@ -255,6 +256,8 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
                                 (command.level == transmit ? FI_TRANSMIT_COMPLETE
                                  : command.level >= delivery && !reads ? FI_DELIVERY_COMPLETE
                                                                        : 0);
+    if (command.later != 0)
+        return caller.defer(access, call, flags);
     return reads ? fi_readmsg(caller.ep, &call, flags) : fi_writemsg(caller.ep, &call, flags);
 }
 

@@ -10,6 +10,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
 
 #include "remote_model.h"
 
@@ -27,6 +28,7 @@ class Remote {
         Endpoint* to;
         std::size_t inject_size;
         std::function<ssize_t(const std::function<ssize_t()>&)> try_to;
+        std::function<ssize_t(Access&, const fi_msg_rma&, std::uint64_t flags)> defer; ///< of what waits for a counter
     };
 
     Remote(RemoteModel& model, const Setup& setup) : model_(model), setup_(setup) {}

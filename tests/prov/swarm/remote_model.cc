@@ -89,9 +89,20 @@ void RemoteModel::on_entry(Access& access, const Entry& entry)
         contradict("injected access %u has an entry", access.number);
     if (access.done)
         contradict("access %u ended twice", access.number);
+    if (access.held && !access.recalled)
+        contradict("access %u has begun, and its counter is not at %llu", access.number,
+                   static_cast<unsigned long long>(access.threshold));
+    if (access.apart && entry.error == 0)
+        contradict("access %u, whose end a counter shows, has an entry", access.number);
     access.done = true;
     access.done_at = time_;
     access.error = entry.error;
+    if (access.recalled) {
+        if (entry.error != FI_ECANCELED)
+            contradict("access %u was cancelled before it began, and ended with %s", access.number,
+                       entry.error != 0 ? fi_strerror(entry.error) : "success");
+        return;
+    }
     if (access.what != Access::write && access.buffer != nullptr)
         access.buffer->seal();
     if (entry.error != 0) {
@@ -133,6 +144,8 @@ void RemoteModel::on_stray(unsigned process, const Entry& entry)
         contradict("process %u got an entry that nobody has caused: flags %llx, data %llx", process,
                    static_cast<unsigned long long>(entry.flags), static_cast<unsigned long long>(entry.data));
     Access& access = *accesses[number];
+    if (access.held || access.recalled)
+        contradict("the data of access %u, which has not begun, came", access.number);
     if (access.data_came)
         contradict("the data of access %u came twice", access.number);
     access.data_came = true;
@@ -152,7 +165,7 @@ bool RemoteModel::before(const Access& a, const Access& b) const noexcept
         return false;
     if (a.done && a.error == 0 && !a.silent && a.done_at < b.posted)
         return true;
-    return !a.moved && !b.moved && a.from == b.from && a.to == b.to && (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
+    return !a.moved && !b.moved && !a.was_held && a.from == b.from && a.tx == b.tx && a.to == b.to && (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
 }
 
 /// Are these bytes of a region what `reader` may find there; null: what may be there at the end, or, if `now` is not
@@ -207,12 +220,40 @@ std::string RemoteModel::missing() const
             continue;
         const std::string what = "access " + std::to_string(access->number) + " from " + access->from->name() + " to " +
                                  access->to->name();
-        if (!access->done && !access->silent)
+        if (!access->done && !access->silent && !access->held)
             return what + " has not ended";
         if (access->data && !access->data_came && access->is_certain() && access->targets_live())
             return what + ": its data have not come";
     }
     return {};
+}
+
+void RemoteModel::bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good, Bounds& bad) const
+{
+    const bool remote = (kind & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0;
+    const bool reads = (kind & (FI_READ | FI_REMOTE_READ)) != 0;
+    for (const auto& access : accesses) {
+        if (access->from == nullptr)
+            continue;
+        if (!remote) {
+            if (access->from != &at || access->apart || access->counts_as_read() != reads)
+                continue;
+            const bool lives = access->targets_live() && !times_out;
+            good.add(access->done && access->error == 0, !access->done, lives && access->silent);
+            bad.add(access->done && access->error != 0, !access->done && !(lives && access->silent), false);
+            continue;
+        }
+        if (access->to->process != at.process || (reads && !access->counts_as_read()))
+            continue;
+        // An operation over several regions counts once.
+        const bool waits = !access->fetches && access->parts.size() == 1;
+        const bool in_time = std::any_of(access->parts.begin(), access->parts.end(), [&](const Access::Part& part) {
+            const Region& region = *part.region;
+            return !region.tainted && (region.open || (waits && access->done && access->done_at < region.ended));
+        });
+        good.add(false, true, access->is_certain() && access->posted > at.opened && in_time &&
+                                  access->counts_as_read() == reads);
+    }
 }
 
 namespace {
@@ -290,7 +331,9 @@ void RemoteModel::check() const
             continue;
         if (!access->buffer->guards_stand())
             contradict("access %u: bytes beside its buffer were written", access->number);
-        if (!access->done || access->error != 0 || access->silent || access->moved)
+        if (access->recalled && access->buffer->is_touched(0))
+            contradict("access %u was cancelled before it began, and its buffer was written", access->number);
+        if (!access->done || access->error != 0 || access->silent || access->moved || access->recalled)
             continue;
         if (!access->buffer->is_as_sealed())
             contradict("access %u: its buffer was written after it had ended", access->number);

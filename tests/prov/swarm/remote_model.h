@@ -59,7 +59,7 @@ struct Access : Operation {
     /// It has taken effect, or has for certain at the end of the program.
     [[nodiscard]] bool is_certain() const noexcept
     {
-        return !moved && (done ? error == 0 : silent && targets_live());
+        return !moved && !recalled && (done ? error == 0 : silent && targets_live());
     }
     [[nodiscard]] bool counts_as_read() const noexcept { return what == read || fetches; }
 };
@@ -80,6 +80,8 @@ class RemoteModel {
     /// An entry that names no operation: the data of a write, or an injected access that failed.
     void on_stray(unsigned process, const Entry& entry);
     [[nodiscard]] std::string missing() const;
+    /// What a counter of an endpoint may show: of its own accesses, or of those of peers.
+    void bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good, Bounds& bad) const;
     /// When all has come: contents, results, sums.
     void check() const;
     /// May a region's counter of reads or writes show this?

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Sends, receives of all kinds, cancels, looks at what has come. See world_impl.h.
+#include <algorithm>
+#include <cstring>
+
+#include "world_impl.h"
+
+namespace swarm {
+ssize_t World::post_send(fid_ep* ep, Message& m, fi_addr_t to, const Command& c)
+{
+    void* const bytes = m.buffer->at();
+    const std::uint64_t tag = std::uint64_t{m.number} << tag_bits | m.tag, data = m.number;
+    if (c.later != 0)
+        return defer(m, ep, to, c);
+    if (m.level == inject && c.fence == 0) {
+        if (m.tagged)
+            return m.data ? fi_tinjectdata(ep, bytes, m.size, data, to, tag)
+                          : fi_tinject(ep, bytes, m.size, to, tag);
+        return m.data ? fi_injectdata(ep, bytes, m.size, data, to) : fi_inject(ep, bytes, m.size, to);
+    }
+    if (m.level == plain && c.fence == 0) {
+        if (m.tagged)
+            return m.data ? fi_tsenddata(ep, bytes, m.size, nullptr, data, to, tag, &m)
+                          : fi_tsend(ep, bytes, m.size, nullptr, to, tag, &m);
+        return m.data ? fi_senddata(ep, bytes, m.size, nullptr, data, to, &m)
+                      : fi_send(ep, bytes, m.size, nullptr, to, &m);
+    }
+    iovec vector{bytes, m.size};
+    const std::uint64_t flags = flags_of(c) | (m.data ? FI_REMOTE_CQ_DATA : 0);
+    if (m.tagged) {
+        fi_msg_tagged call{};
+        call.msg_iov = &vector;
+        call.iov_count = 1;
+        call.addr = to;
+        call.tag = tag;
+        call.context = &m;
+        call.data = data;
+        return fi_tsendmsg(ep, &call, flags);
+    }
+    fi_msg call{};
+    call.msg_iov = &vector;
+    call.iov_count = 1;
+    call.addr = to;
+    call.context = &m;
+    call.data = data;
+    return fi_sendmsg(ep, &call, flags);
+}
+
+/// False: it found no room.
+bool World::send(const Command& asked)
+{
+    Endpoint* const to = life(asked.to, asked.back);
+    if (!is_open(asked.at) || to == nullptr)
+        return true;
+    const unsigned p = asked.at / slots;
+    Objects& o = *processes_[p].objects;
+    Command c = asked;
+    c.level %= level_count;
+    c.later = o.trigger != nullptr ? c.later : 0;
+    if (c.later != 0 && c.level == inject)
+        c.level = plain;
+    net_.process = p;
+    fi_addr_t address = address_of(p, *to);
+    if (c.level == inject)
+        c.size = std::min<std::uint32_t>(c.size, static_cast<std::uint32_t>(o.info->tx_attr->inject_size));
+    Message& m = model_.new_message(life(c.at), *to, c);
+    m.silent = c.level == inject && c.fence == 0;
+    m.tx = c.tx % life(c.at).contexts;
+    m.rx = c.rx % to->contexts;
+    if (to->contexts > 1)
+        address = fi_rx_addr(address, static_cast<int>(m.rx), rx_bits);
+    const ssize_t result = try_to(p, [&] { return post_send(tx(c.at, m.tx), m, address, c); });
+    if (result == 0) {
+        say("  message %u to %s", m.number, to->name().c_str());
+        if (m.level == inject)
+            std::memset(m.buffer->at(), 0xdd, m.size);
+        return true;
+    }
+    m.held = false;
+    model_.withdraw(m);
+    say("  no: %s", fi_strerror(static_cast<int>(-result)));
+    if (result != -FI_EAGAIN && to->state == Endpoint::open)
+        contradict("a send from %s to %s, both alive: %s", life(c.at).name().c_str(), to->name().c_str(),
+                   fi_strerror(static_cast<int>(-result)));
+    return result != -FI_EAGAIN;
+}
+
+/// For the endpoint's own receives, or for those of all of its process.
+Receive& World::new_receive(const Command& c, std::size_t size)
+{
+    Endpoint& at = life(c.at);
+    Receive& r = model_.new_receive(at.receives_at(), size);
+    r.rx = at.pool == nullptr ? c.rx % at.contexts : 0;
+    return r;
+}
+
+/// False: it found no room.
+bool World::recv(const Command& c)
+{
+    if (!is_open(c.at))
+        return true;
+    const unsigned p = c.at / slots;
+    net_.process = p;
+    Endpoint* const source = c.from != 0 ? life(c.from - 1, 0) : nullptr;
+    const fi_addr_t from = source != nullptr ? address_of(p, *source) : FI_ADDR_UNSPEC;
+    // An untagged message is known by its first 8 bytes.
+    Receive& r = new_receive(c, c.tagged != 0 ? c.size : std::max(c.size, 8u));
+    r.tagged = c.tagged != 0;
+    r.any = c.any != 0;
+    r.tag = c.tag & 3;
+    r.source = source;
+    const std::uint64_t ignore = c.any != 0 ? ~std::uint64_t{0} : ~std::uint64_t{(1u << tag_bits) - 1};
+    const ssize_t result = try_to(p, [&] {
+        return r.tagged ? fi_trecv(rx(r), r.buffer->at(), r.buffer->size(), nullptr, from, r.tag, ignore, &r)
+                        : fi_recv(rx(r), r.buffer->at(), r.buffer->size(), nullptr, from, &r);
+    });
+    if (result == 0)
+        say("  receive %u", r.number);
+    else
+        not_posted(r, result);
+    return result == 0;
+}
+
+/// A receive at the end of the program, whatever it takes to find room.
+void World::recv_surely(const Command& c)
+{
+    for (unsigned round = 0; round < most_rounds; round++) {
+        if (recv(c))
+            return;
+        for (unsigned p = 0; p < processes_.size(); p++)
+            read(p, 2);
+        net_.pass(millisecond);
+    }
+    contradict("%s can post no receive: FI_EAGAIN for ever", life(c.at).name().c_str());
+}
+
+void World::multi(const Command& c)
+{
+    if (!is_open(c.at))
+        return;
+    Receive& r = new_receive(c, std::max(c.size, 64u));
+    r.multi = true;
+    iovec vector{r.buffer->at(), r.buffer->size()};
+    fi_msg call{};
+    call.msg_iov = &vector;
+    call.iov_count = 1;
+    call.addr = FI_ADDR_UNSPEC;
+    call.context = &r;
+    const ssize_t result = try_to(c.at / slots, [&] { return fi_recvmsg(rx(r), &call, FI_MULTI_RECV); });
+    if (result == 0)
+        say("  receive %u", r.number);
+    else
+        not_posted(r, result);
+}
+
+void World::not_posted(Receive& r, ssize_t result)
+{
+    if (result != -FI_EAGAIN)
+        contradict("a receive at %s: %s", r.at->name().c_str(), fi_strerror(static_cast<int>(-result)));
+    model_.withdraw(r);
+}
+
+void World::look(const Command& c)
+{
+    if (!is_open(c.at))
+        return;
+    const unsigned p = c.at / slots;
+    net_.process = p;
+    Endpoint* const source = c.from != 0 ? life(c.from - 1, 0) : nullptr;
+    Receive& r = new_receive(c, 0);
+    r.kind = Operation::look;
+    r.tagged = true;
+    r.any = c.any != 0;
+    r.tag = c.tag & 3;
+    r.source = source;
+    r.claims = c.what == Do::claim;
+    r.drops = c.what == Do::discard;
+    fi_msg_tagged call{};
+    call.addr = source != nullptr ? address_of(p, *source) : FI_ADDR_UNSPEC;
+    call.tag = r.tag;
+    call.ignore = r.any ? ~std::uint64_t{0} : ~std::uint64_t{(1u << tag_bits) - 1};
+    call.context = &r;
+    const std::uint64_t flags = FI_PEEK | (r.claims ? FI_CLAIM : 0) | (r.drops ? FI_DISCARD : 0);
+    const ssize_t result = try_to(p, [&] { return fi_trecvmsg(rx(r), &call, flags); });
+    if (result == -FI_ENOMSG) { // permitted: the answer at once
+        r.done = true;
+        return;
+    }
+    if (result != 0)
+        not_posted(r, result);
+}
+
+void World::cancel(const Command& c)
+{
+    if (!is_open(c.at))
+        return;
+    net_.process = c.at / slots;
+    Receive* found = nullptr;
+    unsigned left = c.count;
+    for (std::size_t i = model_.receives.size(); i-- > 0 && found == nullptr;) {
+        Receive& r = *model_.receives[i];
+        if (r.at == &life(c.at).receives_at() && !r.done && !r.cancelled && r.kind == Operation::receive && !r.claims &&
+            left-- == 0)
+            found = &r;
+    }
+    if (found == nullptr)
+        return;
+    say("  receive %u", found->number);
+    const ssize_t result = fi_cancel(&rx(*found)->fid, found);
+    if (result == 0)
+        found->cancelled = true;
+    else if (result != -FI_ENOENT)
+        contradict("fi_cancel: %s", fi_strerror(static_cast<int>(-result)));
+}
+
+/// Receives what was claimed. A claim that finds no room is tried again when its process reads its queue.
+void World::fetch_claimed(unsigned p)
+{
+    std::erase_if(claims_, [&](Receive* r) { return r->at->process == p && fetch(*r); });
+}
+
+/// False: it found no room.
+bool World::fetch(Receive& r)
+{
+    if (r.at->state != Endpoint::open)
+        return true;
+    iovec vector{r.buffer->at(), r.buffer->size()};
+    fi_msg_tagged call{};
+    call.msg_iov = &vector;
+    call.iov_count = 1;
+    call.addr = FI_ADDR_UNSPEC;
+    call.tag = r.tag;
+    call.ignore = ~std::uint64_t{0};
+    call.context = &r;
+    const ssize_t result = fi_trecvmsg(rx(r), &call, FI_CLAIM);
+    if (result != 0 && result != -FI_EAGAIN)
+        contradict("the claim of receive %u: %s", r.number, fi_strerror(static_cast<int>(-result)));
+    return result == 0;
+}
+
+void World::access(const Command& c)
+{
+    if (!is_open(c.at) || c.to / slots >= processes_.size() || processes_[c.to / slots].now[c.to % slots] == nullptr)
+        return;
+    const unsigned p = c.at / slots;
+    net_.process = p;
+    Endpoint& to = life(c.to);
+    Command each = c;
+    each.level %= level_count;
+    each.tx = c.tx % life(c.at).contexts;
+    each.later = processes_[p].objects->trigger != nullptr ? c.later : 0;
+    const Remote::Caller caller{
+        tx(c.at, each.tx), &life(c.at), address_of(p, to), &to, processes_[p].objects->info->tx_attr->inject_size,
+        [&](const std::function<ssize_t()>& call) { return try_to(p, call); },
+        [&](Access& access, const fi_msg_rma& call, std::uint64_t flags) {
+            return defer(access, tx(each.at, each.tx), call, flags, each);
+        }};
+    if (const Access* const made = remote_.access(caller, each))
+        say("  access %u", made->number);
+}
+
+} // namespace swarm

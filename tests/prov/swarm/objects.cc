@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Opens and closes processes and endpoints, kills processes. See world_impl.h.
+#include <algorithm>
+#include <cstdlib>
+
+#include "av/peer_table.h"
+#include "prov/lib/hints.h"
+#include "prov/lib/linked.h"
+#include "world_impl.h"
+
+namespace swarm {
+namespace {
+
+/// What all endpoints of a process ask for; the caller adds contexts.
+void ask(fi_info& hints, const Setup& setup, unsigned process)
+{
+    hints.caps = FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_FENCE;
+    hints.tx_attr->msg_order = hints.rx_attr->msg_order = FI_ORDER_SAS;
+    hints.domain_attr->threading = FI_THREAD_SAFE;
+    if (setup.form == 1)
+        hints.caps |= FI_NAMED_RX_CTX;
+    if (setup.triggers != 0)
+        hints.caps |= FI_TRIGGER;
+    ask_for_remote(hints, setup, process);
+}
+
+} // namespace
+
+// --- opening
+
+void World::start(unsigned p)
+{
+    Process& process = processes_[p];
+    net_.process = p;
+    process.objects = std::make_unique<Objects>();
+    Objects& o = *process.objects;
+    o.info = tofu::test::must_find([&](fi_info& hints) {
+        ask(hints, program_.setup, p);
+        if (program_.setup.form == 1)
+            hints.ep_attr->tx_ctx_cnt = hints.ep_attr->rx_ctx_cnt = most_contexts;
+        if (shares_tx())
+            hints.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+        if (shares_rx())
+            hints.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    });
+    if (program_.setup.form == 1)
+        o.plain = tofu::test::must_find([&](fi_info& hints) { ask(hints, program_.setup, p); });
+    must(fi_fabric(o.info->fabric_attr, &o.fabric, nullptr), "fi_fabric");
+    must(fi_domain(o.fabric, o.info, &o.domain, nullptr), "fi_domain");
+    fi_av_attr av{};
+    av.type = FI_AV_TABLE;
+    av.rx_ctx_bits = program_.setup.form == 1 ? rx_bits : 0;
+    must(fi_av_open(o.domain, &av, &o.av, nullptr), "fi_av_open");
+    fi_cq_attr cq{};
+    cq.format = FI_CQ_FORMAT_TAGGED;
+    cq.size = 4096;
+    must(fi_cq_open(o.domain, &cq, &o.cq, nullptr), "fi_cq_open");
+    if (shares_tx())
+        must(fi_stx_context(o.domain, o.info->tx_attr, &o.stx, nullptr), "fi_stx_context");
+    if (shares_rx()) {
+        must(fi_srx_context(o.domain, o.info->rx_attr, &o.srx, nullptr), "fi_srx_context");
+        auto pool = std::make_unique<Endpoint>();
+        pool->number = static_cast<unsigned>(model_.endpoints.size());
+        pool->process = p;
+        pool->slot = slots;
+        o.pool = pool.get();
+        addresses_.emplace_back();
+        model_.endpoints.push_back(std::move(pool));
+    }
+    if (program_.setup.triggers != 0) {
+        fi_cntr_attr attr{};
+        must(fi_cntr_open(o.domain, &attr, &o.trigger, nullptr), "fi_cntr_open");
+    }
+    open(p, 0);
+}
+
+void World::open(unsigned p, unsigned slot)
+{
+    Process& process = processes_[p];
+    net_.process = p;
+    Objects& o = *process.objects;
+    Handles& h = process.handles[slot];
+    h = {};
+    open_counters(p, h);
+    if (is_scalable(slot)) {
+        must(fi_scalable_ep(o.domain, o.info, &h.ep, nullptr), "fi_scalable_ep");
+        open_contexts(p, h);
+    } else {
+        must(fi_endpoint(o.domain, o.plain != nullptr ? o.plain : o.info, &h.ep, nullptr), "fi_endpoint");
+        h.tx[0] = h.rx[0] = h.ep;
+        must(fi_ep_bind(h.ep, &o.av->fid, 0), "fi_ep_bind");
+        if (o.stx != nullptr)
+            must(fi_ep_bind(h.ep, &o.stx->fid, 0), "fi_ep_bind of a shared transmit context");
+        if (o.srx != nullptr)
+            must(fi_ep_bind(h.ep, &o.srx->fid, 0), "fi_ep_bind of a shared receive context");
+        bind(p, h.ep, FI_TRANSMIT | FI_RECV, h);
+    }
+    must(fi_enable(h.ep), "fi_enable");
+    auto life = std::make_unique<Endpoint>();
+    life->number = static_cast<unsigned>(model_.endpoints.size());
+    life->process = p;
+    life->slot = slot;
+    life->opened = ++model_.time;
+    life->contexts = is_scalable(slot) ? most_contexts : 1;
+    life->pool = o.pool;
+    Address address{};
+    std::size_t length = sizeof address.bytes;
+    must(fi_getname(&h.ep->fid, address.bytes, &length), "fi_getname");
+    addresses_.push_back(address);
+    process.now[slot] = life.get();
+    process.past[slot].push_back(life.get());
+    model_.endpoints.push_back(std::move(life));
+}
+
+void World::open_contexts(unsigned p, Handles& h)
+{
+    must(fi_scalable_ep_bind(h.ep, &processes_[p].objects->av->fid, 0), "fi_scalable_ep_bind");
+    for (int i = 0; i < static_cast<int>(most_contexts); i++) {
+        must(fi_tx_context(h.ep, i, nullptr, &h.tx[i], nullptr), "fi_tx_context");
+        bind(p, h.tx[i], FI_TRANSMIT, h);
+        must(fi_enable(h.tx[i]), "fi_enable of a context");
+        must(fi_rx_context(h.ep, i, nullptr, &h.rx[i], nullptr), "fi_rx_context");
+        bind(p, h.rx[i], FI_RECV, h);
+        must(fi_enable(h.rx[i]), "fi_enable of a context");
+    }
+}
+
+/// The queue, and the counters of what such a context does.
+void World::bind(unsigned p, fid_ep* ep, std::uint64_t queues, const Handles& h)
+{
+    must(fi_ep_bind(ep, &processes_[p].objects->cq->fid, queues), "fi_ep_bind");
+    for (unsigned i = 0; i < counted_kinds; i++) {
+        const bool transmits = (counted[i] & (FI_SEND | FI_READ | FI_WRITE)) != 0;
+        if (h.counters[i] != nullptr && (queues & (transmits ? FI_TRANSMIT : FI_RECV)) != 0)
+            must(fi_ep_bind(ep, &h.counters[i]->fid, counted[i]), "fi_ep_bind of a counter");
+    }
+}
+
+// --- closing
+
+void World::end_life(Endpoint& life, Endpoint::State state)
+{
+    life.state = state;
+    life.ended = model_.time;
+}
+
+template <class Call>
+void World::while_others_run(Process& process, Call&& call)
+{
+    process.busy = true;
+    if (!tofu::EndpointNumbers::killed_of_test)
+        net_.others = [] { here_->let_others_run(); };
+    call();
+    net_.others = nullptr;
+    process.busy = false;
+}
+
+void World::close_handles(unsigned p, unsigned slot)
+{
+    Process& process = processes_[p];
+    Handles& h = process.handles[slot];
+    for (unsigned i = 0; i < most_contexts; i++)
+        for (fid_ep* const context : {h.tx[i], h.rx[i]})
+            if (context != nullptr && context != h.ep)
+                while_others_run(process, [&] { must(fi_close(&context->fid), "fi_close of a context"); });
+    while_others_run(process, [&] { must(fi_close(&h.ep->fid), "fi_close of an endpoint"); });
+    for (fid_cntr* const counter : h.counters)
+        if (counter != nullptr)
+            process.objects->past.push_back(counter);
+    h = {};
+    process.now[slot] = nullptr;
+}
+
+/// What an endpoint had posted is the application's again.
+void World::close(unsigned p, unsigned slot)
+{
+    Process& process = processes_[p];
+    Endpoint& life = *process.now[slot];
+    net_.process = p;
+    end_life(life, Endpoint::closed);
+    close_handles(p, slot);
+    for (auto& r : model_.receives)
+        if (r->at == &life && !r->sealed)
+            r->seal();
+}
+
+void World::end_pool(unsigned p, Endpoint::State state)
+{
+    Endpoint* const pool = processes_[p].objects->pool;
+    if (pool == nullptr)
+        return;
+    end_life(*pool, state);
+    for (auto& r : model_.receives)
+        if (r->at == pool && !r->sealed)
+            r->seal();
+}
+
+void World::leave(unsigned p)
+{
+    Process& process = processes_[p];
+    for (unsigned s = 0; s < slots; s++)
+        if (process.now[s] != nullptr)
+            close(p, s);
+    end_pool(p, Endpoint::closed);
+    read(p, 64);
+    remote_.close_all(p, false);
+    close_objects(p);
+}
+
+void World::close_objects(unsigned p)
+{
+    Process& process = processes_[p];
+    Objects& o = *process.objects;
+    net_.process = p;
+    forget_later(p);
+    if (o.srx != nullptr)
+        must(fi_close(&o.srx->fid), "fi_close of a shared receive context");
+    if (o.stx != nullptr)
+        must(fi_close(&o.stx->fid), "fi_close of a shared transmit context");
+    for (fid_cntr* const counter : o.past)
+        must(fi_close(&counter->fid), "fi_close of a counter");
+    if (o.trigger != nullptr)
+        must(fi_close(&o.trigger->fid), "fi_close of a counter");
+    must(fi_close(&o.cq->fid), "fi_close of a completion queue");
+    must(fi_close(&o.av->fid), "fi_close of an address vector");
+    while_others_run(process, [&] { must(fi_close(&o.domain->fid), "fi_close of a domain"); });
+    must(fi_close(&o.fabric->fid), "fi_close of a fabric");
+    fi_freeinfo(o.info);
+    if (o.plain != nullptr)
+        fi_freeinfo(o.plain);
+    process.objects.reset();
+    if (net_.has_vcqs(p))
+        contradict("process %u has closed all, and has VCQs", p);
+}
+
+/// The VCQs vanish; then what is left in our memory is cleared away, which nobody notices: the network and the node's
+/// files are as the process has left them, and no time goes by.
+void World::kill(unsigned p)
+{
+    Process& process = processes_[p];
+    net_.process = p;
+    net_.kill(p);
+    const std::uint64_t now = net_.clock();
+    tofu::EndpointNumbers::killed_of_test = true;
+    setenv("FI_TOFU_LINGER", "0", 1);
+    process.stopped = true; // it reads nothing
+    for (unsigned s = 0; s < slots; s++)
+        if (process.now[s] != nullptr) {
+            end_life(*process.now[s], Endpoint::killed);
+            close_handles(p, s);
+        }
+    end_pool(p, Endpoint::killed);
+    remote_.close_all(p, true);
+    close_objects(p);
+    setenv("FI_TOFU_LINGER", linger, 1);
+    tofu::EndpointNumbers::killed_of_test = false;
+    was_killed_ = true;
+    process.stopped = false;
+    net_.set_clock(now);
+}
+
+// --- addresses
+
+Endpoint* World::life(unsigned place, unsigned back)
+{
+    if (place / slots >= processes_.size())
+        return nullptr;
+    const auto& past = processes_[place / slots].past[place % slots];
+    return back < past.size() ? past[past.size() - 1 - back] : nullptr;
+}
+
+fid_ep* World::rx(const Receive& r)
+{
+    Process& process = processes_[r.at->process];
+    return r.at->slot == slots ? process.objects->srx : process.handles[r.at->slot].rx[r.rx];
+}
+
+fi_addr_t World::address_of(unsigned p, Endpoint& peer)
+{
+    Objects& o = *processes_[p].objects;
+    const auto known = std::find(o.peers.begin(), o.peers.end(), &peer);
+    if (known != o.peers.end())
+        return static_cast<fi_addr_t>(known - o.peers.begin());
+    fi_addr_t at = FI_ADDR_NOTAVAIL;
+    if (fi_av_insert(o.av, addresses_[peer.number].bytes, 1, &at, 0, nullptr) != 1)
+        contradict("fi_av_insert of %s failed", peer.name().c_str());
+    o.peers.resize(std::max<std::size_t>(o.peers.size(), at + 1));
+    if (o.peers[at] != nullptr)
+        contradict("fi_av_insert of %s gives the address of %s", peer.name().c_str(), o.peers[at]->name().c_str());
+    o.peers[at] = &peer;
+    return at;
+}
+
+/// Removes the address of a peer that nothing of this process is under way to; it is inserted again when it is used.
+void World::forget(const Command& c)
+{
+    Endpoint* const peer = life(c.to, c.back);
+    const unsigned p = c.at / slots;
+    if (!is_usable(c.at) || peer == nullptr)
+        return;
+    Objects& o = *processes_[p].objects;
+    const auto known = std::find(o.peers.begin(), o.peers.end(), peer);
+    if (known == o.peers.end() || model_.uses(p, *peer))
+        return;
+    net_.process = p;
+    fi_addr_t at = static_cast<fi_addr_t>(known - o.peers.begin());
+    must(fi_av_remove(o.av, &at, 1, 0), "fi_av_remove");
+    *known = nullptr;
+}
+
+} // namespace swarm

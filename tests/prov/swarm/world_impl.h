@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A program that is carried out: the processes with their objects of libfabric, the network and the model. Its parts
+// are in objects.cc (open and close), messages.cc, reading.cc (progress, entries), counting.cc (counters, operations
+// that wait for one), world.cc (all calls, the end). Included by these; calls libfabric, net and model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/fi_trigger.h>
+
+#include "model.h"
+#include "net.h"
+#include "remote.h"
+#include "utofu/library.h"
+#include "world.h"
+
+namespace swarm {
+
+constexpr unsigned most_rounds = 5000; ///< until all has ended
+constexpr std::uint64_t millisecond = 1000000;
+constexpr const char* linger = "1"; ///< seconds that a domain waits for receivers
+constexpr unsigned most_contexts = 2;
+constexpr unsigned counted_kinds = 6;
+constexpr std::uint64_t counted[counted_kinds] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
+
+inline void must(int result, const char* what)
+{
+    if (result != 0)
+        contradict("%s: %s", what, fi_strerror(-result));
+}
+
+constexpr int rx_bits = 1; ///< of addresses that name a context
+
+/// The flags of a call with a level and a fence.
+inline std::uint64_t flags_of(const Command& c)
+{
+    constexpr std::uint64_t levels[] = {0, FI_INJECT, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE,
+                                        FI_MATCH_COMPLETE};
+    return levels[c.level % level_count] | (c.fence != 0 ? FI_FENCE : 0);
+}
+
+/// What an endpoint has of libfabric. A plain one is its own and only context.
+struct Handles {
+    fid_ep *ep = nullptr, *tx[most_contexts] = {}, *rx[most_contexts] = {};
+    fid_cntr* counters[counted_kinds] = {};
+};
+
+/// What a process has opened, in one life of its domain.
+struct Objects {
+    fi_info *info = nullptr, *plain = nullptr; ///< of the first endpoint, and of the others
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+    fid_cq* cq = nullptr;
+    fid_stx* stx = nullptr;
+    fid_ep* srx = nullptr;
+    fid_cntr* trigger = nullptr;  ///< operations wait for it
+    Endpoint* pool = nullptr;     ///< the life of `srx`
+    std::vector<Endpoint*> peers; ///< by fi_addr_t
+    std::vector<fid_cntr*> past;  ///< counters of endpoints that are closed
+};
+
+struct Process {
+    bool stopped = false;
+    std::unique_ptr<Objects> objects; ///< null: dead, or not started
+    Handles handles[slots];
+    Endpoint* now[slots] = {};
+    std::vector<Endpoint*> past[slots]; ///< all lives, the present one last
+    bool busy = false;                  ///< in a call that others are let run in
+};
+
+/// An operation that waits for a counter, or for its end, which a counter of its own shows.
+struct Later {
+    Operation* operation;
+    unsigned process;
+    fid_ep* ep;
+    const Endpoint* life;
+    fid_cntr* done = nullptr; ///< null: posted with FI_TRIGGER, and ends with an entry
+    fi_deferred_work work{};
+    fi_op_msg message{};
+    fi_op_tagged tagged{};
+    fi_op_rma rma{};
+};
+
+class World {
+  public:
+    World(const Program& program, const Options& options);
+    Numbers run();
+
+  private:
+    [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
+
+    // --- objects.cc
+    void start(unsigned p);
+    void open(unsigned p, unsigned slot);
+    void open_contexts(unsigned p, Handles& handles);
+    void bind(unsigned p, fid_ep* ep, std::uint64_t queues, const Handles& handles);
+    void close(unsigned p, unsigned slot);
+    void close_handles(unsigned p, unsigned slot);
+    void end_life(Endpoint& life, Endpoint::State state);
+    void end_pool(unsigned p, Endpoint::State state);
+    void leave(unsigned p);
+    void close_objects(unsigned p);
+    void kill(unsigned p);
+    /// A call that may wait for the progress of others. A process that was killed waits for nobody.
+    template <class Call>
+    void while_others_run(Process& process, Call&& call);
+    [[nodiscard]] bool is_scalable(unsigned slot) const { return program_.setup.form == 1 && slot == 0; }
+    [[nodiscard]] bool shares_rx() const { return program_.setup.form == 2 || program_.setup.form == 4; }
+    [[nodiscard]] bool shares_tx() const { return program_.setup.form == 3 || program_.setup.form == 4; }
+
+    // --- reading.cc
+    void read(unsigned p, unsigned times);
+    bool read_once(unsigned p);
+    void note(unsigned p, const Entry& entry);
+    void let_others_run();
+
+    // --- which endpoint is meant
+    [[nodiscard]] bool is_usable(unsigned place) const
+    {
+        const unsigned p = place / slots;
+        return p < processes_.size() && processes_[p].objects != nullptr && !processes_[p].stopped;
+    }
+    [[nodiscard]] bool is_open(unsigned place) const
+    {
+        return is_usable(place) && processes_[place / slots].now[place % slots] != nullptr;
+    }
+    [[nodiscard]] Handles& handles(unsigned place) { return processes_[place / slots].handles[place % slots]; }
+    [[nodiscard]] Endpoint& life(unsigned place) { return *processes_[place / slots].now[place % slots]; }
+    /// The endpoint that is or was there; null: there was none.
+    [[nodiscard]] Endpoint* life(unsigned place, unsigned back);
+    [[nodiscard]] fid_ep* tx(unsigned place, unsigned context) { return handles(place).tx[context]; }
+    /// Where its receives are posted.
+    [[nodiscard]] fid_ep* rx(const Receive& receive);
+    fi_addr_t address_of(unsigned p, Endpoint& peer);
+    void forget(const Command& c);
+    /// Repeats a call that finds no room a few times. What it returned last.
+    template <class Call>
+    ssize_t try_to(unsigned p, Call&& call)
+    {
+        constexpr unsigned most_retries = 4;
+        ssize_t result = -FI_EAGAIN;
+        for (unsigned i = 0; i < most_retries && result == -FI_EAGAIN; i++) {
+            net_.process = p;
+            result = call();
+            if (result == -FI_EAGAIN) {
+                read(p, 2);
+                net_.run(16);
+            }
+        }
+        return result;
+    }
+
+    // --- messages.cc
+    ssize_t post_send(fid_ep* ep, Message& m, fi_addr_t to, const Command& c);
+    bool send(const Command& asked);
+    Receive& new_receive(const Command& c, std::size_t size);
+    bool recv(const Command& c);
+    void recv_surely(const Command& c);
+    void multi(const Command& c);
+    void not_posted(Receive& r, ssize_t result);
+    void look(const Command& c);
+    void cancel(const Command& c);
+    void fetch_claimed(unsigned p);
+    bool fetch(Receive& r);
+    void access(const Command& c);
+
+    // --- counting.cc
+    void open_counters(unsigned p, Handles& handles);
+    void check_counters();
+    ssize_t defer(Message& m, fid_ep* ep, fi_addr_t to, const Command& c);
+    ssize_t defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::uint64_t flags, const Command& c);
+    std::unique_ptr<Later> hold_back(Operation& operation, fid_ep* ep, const Command& c);
+    ssize_t queue(std::unique_ptr<Later> later, ssize_t result);
+    void raise(const Command& c);
+    void recall(const Command& c);
+    void look_at_ends(unsigned p);
+    void forget_later(unsigned p);
+
+    // --- world.cc
+    void carry_out(const Command& c);
+    void settle(bool to_the_end);
+    void finish();
+    void receive_all();
+    void ping_all();
+    void ping(const Command& receive, const Command& send);
+
+    struct Address {
+        unsigned char bytes[64];
+    };
+
+    const Program& program_;
+    Options options_;
+    Net net_;
+    tofu::vcq::Backend backend_;
+    Model model_;
+    Remote remote_;
+    std::vector<Process> processes_;
+    std::vector<Address> addresses_; ///< by the endpoint's number
+    std::vector<Receive*> claims_;   ///< whose receive is to be posted
+    std::vector<std::unique_ptr<Later>> later_;
+    bool was_killed_ = false; ///< some process
+    static inline Dice random_{1};
+    static inline World* here_ = nullptr;
+};
+
+} // namespace swarm
