@@ -123,8 +123,8 @@ ssize_t World::defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::ui
     std::unique_ptr<Later> later = hold_back(access, ep, c);
     const bool reads = access.what == Access::read;
     if (later->done == nullptr)
-        return queue(std::move(later), reads ? fi_readmsg(ep, &call, flags | FI_TRIGGER)
-                                             : fi_writemsg(ep, &call, flags | FI_TRIGGER));
+        return queue(std::move(later),
+                     reads ? fi_readmsg(ep, &call, flags | FI_TRIGGER) : fi_writemsg(ep, &call, flags | FI_TRIGGER));
     later->rma = {ep, call, flags & ~FI_COMPLETION}; // which asks for an entry besides
     later->work.op_type = reads ? FI_OP_READ : FI_OP_WRITE;
     later->work.op.rma = &later->rma;

@@ -103,7 +103,8 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     gen::set(&Command::count, times()), rx);
             case Do::multi:
                 return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)), rx);
+                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)),
+                    rx);
             case Do::peek:
             case Do::claim:
             case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
@@ -138,8 +139,9 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
                                                   {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}})),
                     gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(5)),
-                    gen::set(&Command::beyond, gen::map(gen::pair(once_in(12), below(8)),
-                                                        [](const auto& both) { return both.first * (1 + both.second); })),
+                    gen::set(&Command::beyond,
+                             gen::map(gen::pair(once_in(12), below(8)),
+                                      [](const auto& both) { return both.first * (1 + both.second); })),
                     gen::set(&Command::cell, below(9)), gen::set(&Command::fetch, below(2)),
                     gen::set(&Command::count, times()), tx, later, entry);
             case Do::pass:
@@ -235,7 +237,8 @@ Gen<Setup> setup()
         gen::set(&Setup::blind, gen::element<std::uint32_t>(0, 0, 30)), gen::set(&Setup::drop, below(2)),
         gen::set(&Setup::silent, once_in(6)), gen::set(&Setup::sametag, gen::element<std::uint32_t>(1, 1, 0)),
         gen::set(&Setup::reuse, gen::element<std::uint32_t>(1, 1, 0)),
-        gen::set(&Setup::oldtags, gen::element<std::uint32_t>(1, 1, 0)), gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
+        gen::set(&Setup::oldtags, gen::element<std::uint32_t>(1, 1, 0)),
+        gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
         gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
         gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)),
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
@@ -353,10 +356,10 @@ std::vector<Command> simpler(const Command& command)
             forms.back().*field = value;
         }
     };
-    for (const auto field : {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from,
-                             &Command::tag, &Command::level, &Command::back, &Command::second, &Command::offset,
-                             &Command::beyond, &Command::fetch, &Command::cell, &Command::region, &Command::tx,
-                             &Command::rx, &Command::later, &Command::entry})
+    for (const auto field :
+         {&Command::luck, &Command::fence, &Command::data, &Command::any, &Command::from, &Command::tag,
+          &Command::level, &Command::back, &Command::second, &Command::offset, &Command::beyond, &Command::fetch,
+          &Command::cell, &Command::region, &Command::tx, &Command::rx, &Command::later, &Command::entry})
         put(field, 0);
     put(&Command::at, command.at / slots * slots);
     put(&Command::to, command.to / slots * slots);
@@ -372,9 +375,10 @@ std::vector<Setup> simpler(const Setup& setup)
 {
     std::vector<Setup> forms;
     const Setup usual{};
-    for (const auto field : {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag,
-                             &Setup::reuse, &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events,
-                             &Setup::order, &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers})
+    for (const auto field :
+         {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag, &Setup::reuse,
+          &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events, &Setup::order,
+          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

@@ -14,8 +14,7 @@ ssize_t World::post_send(fid_ep* ep, Message& m, fi_addr_t to, const Command& c)
         return defer(m, ep, to, c);
     if (m.level == inject && c.fence == 0) {
         if (m.tagged)
-            return m.data ? fi_tinjectdata(ep, bytes, m.size, data, to, tag)
-                          : fi_tinject(ep, bytes, m.size, to, tag);
+            return m.data ? fi_tinjectdata(ep, bytes, m.size, data, to, tag) : fi_tinject(ep, bytes, m.size, to, tag);
         return m.data ? fi_injectdata(ep, bytes, m.size, data, to) : fi_inject(ep, bytes, m.size, to);
     }
     if (m.level == plain && c.fence == 0) {
@@ -249,12 +248,15 @@ void World::access(const Command& c)
     each.level %= level_count;
     each.tx = c.tx % life(c.at).contexts;
     each.later = processes_[p].objects->trigger != nullptr ? c.later : 0;
-    const Remote::Caller caller{
-        tx(c.at, each.tx), &life(c.at), address_of(p, to), &to, processes_[p].objects->info->tx_attr->inject_size,
-        [&](const std::function<ssize_t()>& call) { return try_to(p, call); },
-        [&](Access& access, const fi_msg_rma& call, std::uint64_t flags) {
-            return defer(access, tx(each.at, each.tx), call, flags, each);
-        }};
+    const Remote::Caller caller{tx(c.at, each.tx),
+                                &life(c.at),
+                                address_of(p, to),
+                                &to,
+                                processes_[p].objects->info->tx_attr->inject_size,
+                                [&](const std::function<ssize_t()>& call) { return try_to(p, call); },
+                                [&](Access& access, const fi_msg_rma& call, std::uint64_t flags) {
+                                    return defer(access, tx(each.at, each.tx), call, flags, each);
+                                }};
     if (const Access* const made = remote_.access(caller, each))
         say("  access %u", made->number);
 }

@@ -439,8 +439,8 @@ void Model::failed_receive(Receive& r, const Entry& entry)
 
 bool Model::must_arrive(const Message& m) noexcept
 {
-    return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken && !m.held &&
-           !m.recalled;
+    return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken &&
+           !m.held && !m.recalled;
 }
 
 std::string Model::missing(bool to_the_end) const
@@ -457,8 +457,8 @@ std::string Model::missing(bool to_the_end) const
             return what + " was not received";
     }
     for (const auto& m : messages) {
-        if (!to_the_end || m->to == nullptr || m->recalled || m->from->state != Endpoint::closed || m->to->state != Endpoint::open ||
-            m->taken != nullptr || m->broken || knows_closing)
+        if (!to_the_end || m->to == nullptr || m->recalled || m->from->state != Endpoint::closed ||
+            m->to->state != Endpoint::open || m->taken != nullptr || m->broken || knows_closing)
             continue;
         if ((m->silent || (m->done && m->error == 0 && m->done_at < m->from->ended)))
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +
@@ -478,7 +478,8 @@ std::string Model::missing(bool to_the_end) const
             continue;
         for (const auto& m : messages)
             // One that waited may be behind a fence, and that behind messages which nobody has received yet.
-            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) && (to_the_end || !m->was_held))
+            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) &&
+                (to_the_end || !m->was_held))
                 return what + " waits, message " + std::to_string(m->number) + " from " + m->from->name() + " as well";
     }
     return {};
@@ -510,8 +511,8 @@ void Model::check_order() const
             });
         };
         for (const auto& other : receives)
-            if (other->at == r->at && other->rx == r->rx && other->posted < r->posted && !other->multi && !other->done &&
-                other->kind == Operation::receive && !other->cancelled && !other->claims &&
+            if (other->at == r->at && other->rx == r->rx && other->posted < r->posted && !other->multi &&
+                !other->done && other->kind == Operation::receive && !other->cancelled && !other->claims &&
                 other->at->state == Endpoint::open && other->takes(later) && !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
                            r->number, other->number);
@@ -565,8 +566,9 @@ bool Model::uses(unsigned process, const Endpoint& peer) const
     const auto of = [&](const Endpoint* from, const Endpoint* to) {
         return from != nullptr && from->process == process && to == &peer;
     };
-    return std::any_of(messages.begin(), messages.end(),
-                       [&](const auto& m) { return of(m->from, m->to) && (m->silent ? m->taken == nullptr : !m->done); }) ||
+    return std::any_of(
+               messages.begin(), messages.end(),
+               [&](const auto& m) { return of(m->from, m->to) && (m->silent ? m->taken == nullptr : !m->done); }) ||
            std::any_of(receives.begin(), receives.end(),
                        [&](const auto& r) { return of(r->at, r->source) && !r->done; }) ||
            std::any_of(remote->accesses.begin(), remote->accesses.end(),

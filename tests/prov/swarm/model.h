@@ -103,8 +103,8 @@ struct Receive : Operation {
     }
     [[nodiscard]] bool takes(const Message& m) const noexcept
     {
-        return m.to != nullptr && &m.to->receives_at() == at && m.rx == rx && m.tagged == tagged && (source == nullptr || source == m.from) &&
-               (!tagged || any || m.tag == tag);
+        return m.to != nullptr && &m.to->receives_at() == at && m.rx == rx && m.tagged == tagged &&
+               (source == nullptr || source == m.from) && (!tagged || any || m.tag == tag);
     }
 };
 

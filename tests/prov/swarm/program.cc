@@ -9,9 +9,9 @@
 namespace swarm {
 namespace {
 
-constexpr const char* words[] = {"send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read", "spin",
-                                 "run",  "pass", "open",  "close",  "leave", "start", "kill",    "stop", "go",
-                                 "map",  "unmap", "write", "get",   "atomic", "forget", "raise", "recall"};
+constexpr const char* words[] = {"send", "recv",  "multi", "cancel", "peek",   "claim",  "discard", "read",  "spin",
+                                 "run",  "pass",  "open",  "close",  "leave",  "start",  "kill",    "stop",  "go",
+                                 "map",  "unmap", "write", "get",    "atomic", "forget", "raise",   "recall"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>
@@ -20,21 +20,33 @@ struct Field {
     std::uint32_t T::*value;
 };
 constexpr Field<Command> command_fields[] = {
-    {"at", &Command::at},       {"to", &Command::to},       {"back", &Command::back}, {"tagged", &Command::tagged},
-    {"tag", &Command::tag},     {"any", &Command::any},     {"from", &Command::from}, {"size", &Command::size},
-    {"level", &Command::level}, {"fence", &Command::fence}, {"data", &Command::data}, {"count", &Command::count},
+    {"at", &Command::at},         {"to", &Command::to},         {"back", &Command::back},
+    {"tagged", &Command::tagged}, {"tag", &Command::tag},       {"any", &Command::any},
+    {"from", &Command::from},     {"size", &Command::size},     {"level", &Command::level},
+    {"fence", &Command::fence},   {"data", &Command::data},     {"count", &Command::count},
     {"region", &Command::region}, {"second", &Command::second}, {"offset", &Command::offset},
     {"beyond", &Command::beyond}, {"cell", &Command::cell},     {"fetch", &Command::fetch},
-    {"tx", &Command::tx}, {"rx", &Command::rx}, {"later", &Command::later}, {"entry", &Command::entry},
-    {"luck", &Command::luck}};
-constexpr Field<Setup> setup_fields[] = {
-    {"processes", &Setup::processes}, {"chaos", &Setup::chaos},        {"busy", &Setup::busy},
-    {"blind", &Setup::blind},         {"drop", &Setup::drop},          {"silent", &Setup::silent},
-    {"sametag", &Setup::sametag},     {"reuse", &Setup::reuse},        {"oldtags", &Setup::oldtags},    {"toq", &Setup::toq},
-    {"rings", &Setup::rings},         {"ringslots", &Setup::ringslots},
-    {"rma", &Setup::rma},             {"events", &Setup::events},      {"order", &Setup::order},
-    {"form", &Setup::form},           {"counters", &Setup::counters},  {"triggers", &Setup::triggers},
-    {"initiator", &Setup::initiator}};
+    {"tx", &Command::tx},         {"rx", &Command::rx},         {"later", &Command::later},
+    {"entry", &Command::entry},   {"luck", &Command::luck}};
+constexpr Field<Setup> setup_fields[] = {{"processes", &Setup::processes},
+                                         {"chaos", &Setup::chaos},
+                                         {"busy", &Setup::busy},
+                                         {"blind", &Setup::blind},
+                                         {"drop", &Setup::drop},
+                                         {"silent", &Setup::silent},
+                                         {"sametag", &Setup::sametag},
+                                         {"reuse", &Setup::reuse},
+                                         {"oldtags", &Setup::oldtags},
+                                         {"toq", &Setup::toq},
+                                         {"rings", &Setup::rings},
+                                         {"ringslots", &Setup::ringslots},
+                                         {"rma", &Setup::rma},
+                                         {"events", &Setup::events},
+                                         {"order", &Setup::order},
+                                         {"form", &Setup::form},
+                                         {"counters", &Setup::counters},
+                                         {"triggers", &Setup::triggers},
+                                         {"initiator", &Setup::initiator}};
 
 template <class T, std::size_t n>
 std::string fields_of(const T& of, const Field<T> (&fields)[n])

@@ -66,8 +66,8 @@ struct Command {
     std::uint32_t cell = 0;   ///< which word for atomics
     std::uint32_t fetch = 0;
     std::uint32_t tx = 0, rx = 0; ///< which contexts of scalable endpoints send and receive
-    std::uint32_t later = 0; ///< it waits until its process's counter has grown by so many
-    std::uint32_t entry = 0; ///< of what waits: FI_TRIGGER, and an entry tells of its end; else FI_QUEUE_WORK
+    std::uint32_t later = 0;      ///< it waits until its process's counter has grown by so many
+    std::uint32_t entry = 0;      ///< of what waits: FI_TRIGGER, and an entry tells of its end; else FI_QUEUE_WORK
     std::uint32_t luck = 0; ///< seeds what the network decides during this call
 
     friend bool operator==(const Command&, const Command&) = default;
@@ -80,8 +80,8 @@ struct Setup {
     std::uint32_t rma = 0;    ///< 1: regions with keys of the provider's choice, 2: of the user's
     std::uint32_t events = 0; ///< FI_RMA_EVENT, and counters bound to regions
     std::uint32_t order = 0;  ///< all orders of RMA and atomics
-    std::uint32_t form = 0;      ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
-                                 ///< 3: transmit contexts, 4: both
+    std::uint32_t form = 0;   ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
+                              ///< 3: transmit contexts, 4: both
     std::uint32_t counters = 0;  ///< bound to endpoints
     std::uint32_t triggers = 0;  ///< a counter that operations can wait for
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone

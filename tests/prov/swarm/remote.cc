@@ -235,7 +235,8 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
     if (access.silent)
         return access.data ? fi_inject_writedata(caller.ep, bytes, size, data, caller.to_address, remote[0].addr, remote[0].key)
                            : fi_inject_write(caller.ep, bytes, size, caller.to_address, remote[0].addr, remote[0].key);
-    if (command.later == 0 && access.parts.size() == 1 && !access.fence && (command.level == plain || command.level == inject)) {
+    if (command.later == 0 && access.parts.size() == 1 && !access.fence &&
+        (command.level == plain || command.level == inject)) {
         if (reads)
             return fi_read(caller.ep, bytes, size, nullptr, caller.to_address, remote[0].addr, remote[0].key, &access);
         return access.data ? fi_writedata(caller.ep, bytes, size, nullptr, data, caller.to_address, remote[0].addr,

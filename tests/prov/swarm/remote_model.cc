@@ -165,7 +165,8 @@ bool RemoteModel::before(const Access& a, const Access& b) const noexcept
         return false;
     if (a.done && a.error == 0 && !a.silent && a.done_at < b.posted)
         return true;
-    return !a.moved && !b.moved && !a.was_held && a.from == b.from && a.tx == b.tx && a.to == b.to && (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
+    return !a.moved && !b.moved && !a.was_held && a.from == b.from && a.tx == b.tx && a.to == b.to &&
+           (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
 }
 
 /// Are these bytes of a region what `reader` may find there; null: what may be there at the end, or, if `now` is not
@@ -251,8 +252,8 @@ void RemoteModel::bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good
             const Region& region = *part.region;
             return !region.tainted && (region.open || (waits && access->done && access->done_at < region.ended));
         });
-        good.add(false, true, access->is_certain() && access->posted > at.opened && in_time &&
-                                  access->counts_as_read() == reads);
+        good.add(false, true,
+                 access->is_certain() && access->posted > at.opened && in_time && access->counts_as_read() == reads);
     }
 }
 

@@ -24,7 +24,8 @@ World::World(const Program& program, const Options& options)
     setenv("FI_TOFU_MR_CACHE", "off", 1);
     setenv("FI_TOFU_LINGER", linger, 1);
     net_.freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
-                     s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u), s.oldtags != 0};
+                     s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
+                     s.oldtags != 0};
     Net::now = &net_;
     backend_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
     tofu::vcq::backend_of_test = &backend_;
@@ -215,8 +216,8 @@ void World::receive_all()
             std::uint32_t longest = 0;
             unsigned count = 0;
             for (const auto& m : model_.messages)
-                if (m->to != nullptr && &m->to->receives_at() == seen.back() && m->rx == context && m->taken == nullptr &&
-                    m->tagged == (tagged != 0)) {
+                if (m->to != nullptr && &m->to->receives_at() == seen.back() && m->rx == context &&
+                    m->taken == nullptr && m->tagged == (tagged != 0)) {
                     longest = std::max(longest, static_cast<std::uint32_t>(m->size));
                     count++;
                 }
@@ -236,7 +237,13 @@ void World::ping_all()
                 for (unsigned r = 0; r < life(to).contexts; r++)
                     // From this sender alone: a message of one that is gone may still come.
                     ping({.what = Do::recv, .at = to, .tagged = 1, .any = 1, .from = 1 + from, .size = 64, .rx = r},
-                         {.what = Do::send, .at = from, .to = to, .tagged = 1, .size = 16, .level = inject, .tx = t,
+                         {.what = Do::send,
+                          .at = from,
+                          .to = to,
+                          .tagged = 1,
+                          .size = 16,
+                          .level = inject,
+                          .tx = t,
                           .rx = r});
     settle(true);
 }

@@ -43,8 +43,7 @@ constexpr int rx_bits = 1; ///< of addresses that name a context
 /// The flags of a call with a level and a fence.
 inline std::uint64_t flags_of(const Command& c)
 {
-    constexpr std::uint64_t levels[] = {0, FI_INJECT, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE,
-                                        FI_MATCH_COMPLETE};
+    constexpr std::uint64_t levels[] = {0, FI_INJECT, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE};
     return levels[c.level % level_count] | (c.fence != 0 ? FI_FENCE : 0);
 }
 

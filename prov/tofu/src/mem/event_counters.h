@@ -41,7 +41,7 @@ class EventCounters {
     /// Does any endpoint count everything?
     [[nodiscard]] bool any() const noexcept { return everything_.any(); }
 
-    /// Counts an event of a region that is bound to no endpoint: once at each counter, even if several endpoints have it.
+    /// Counts an event of a region that is bound to no endpoint: once at each counter, though several endpoints have it.
     void count(bool read) const noexcept
     {
         counting_[read].each([&](unsigned number) { of_[number].counters->count_remote(read); });

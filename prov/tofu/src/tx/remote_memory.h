@@ -25,8 +25,8 @@ namespace tofu {
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
 
-/// The result of resolve_now(): the key is being looked up anew, and the call has not got the answer. The operation has to
-/// wait for it among those that wait, since a repeated call would again begin by forgetting the key.
+/// The result of resolve_now(): the key is being looked up anew, and the call has not got the answer. The operation has
+/// to wait for it among those that wait, since a repeated call would again begin by forgetting the key.
 inline constexpr int asked_anew = -FI_EALREADY;
 
 /// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
