@@ -18,7 +18,8 @@ void World::open_counters(unsigned p, Handles& h)
     for (unsigned i = 0; i < counted_kinds; i++) {
         const bool by_peers = (counted[i] & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0;
         if ((by_peers && (s.rma == 0 || s.events == 0 || (s.initiator != 0 && p == 0))) ||
-            ((counted[i] & (FI_READ | FI_WRITE)) != 0 && s.rma == 0) || (counted[i] == FI_RECV && shares_rx()))
+            ((counted[i] & (FI_READ | FI_WRITE)) != 0 && s.rma == 0) || (counted[i] == FI_RECV && shares_rx()) ||
+            (counted[i] == FI_WRITE && s.groups != 0)) // collectives count as well
             continue;
         fi_cntr_attr attr{};
         must(fi_cntr_open(processes_[p].objects->domain, &attr, &h.counters[i], nullptr), "fi_cntr_open");

@@ -110,6 +110,8 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
             case Do::cancel:
             case Do::recall:
+            case Do::part:
+            case Do::collect:
             case Do::raise: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
             case Do::forget:
                 return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
@@ -154,7 +156,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
 }
 
 using Likes = std::vector<std::pair<std::size_t, Do>>;
-constexpr unsigned message_phases = 8, phases = 12;
+constexpr unsigned message_phases = 10, phases = 14;
 const Likes& likes_of(unsigned phase)
 {
     static const std::vector<Likes> all = {
@@ -192,6 +194,19 @@ const Likes& likes_of(unsigned phase)
          {1, Do::open},
          {2, Do::read},
          {3, Do::spin}},
+        {{6, Do::join}, {1, Do::part}, {10, Do::collect}, {4, Do::spin}, {2, Do::read}, {1, Do::send}, {1, Do::recv}},
+        {{6, Do::join},
+         {2, Do::part},
+         {6, Do::collect},
+         {1, Do::close},
+         {2, Do::open},
+         {1, Do::kill},
+         {1, Do::leave},
+         {2, Do::start},
+         {1, Do::stop},
+         {2, Do::go},
+         {1, Do::pass},
+         {4, Do::spin}},
         {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {4, Do::spin}, {2, Do::read}},
         {{4, Do::map},
          {3, Do::unmap},
@@ -244,7 +259,7 @@ Gen<Setup> setup()
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
         gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
-        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)));
+        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)), gen::set(&Setup::groups, once_in(3)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -378,7 +393,7 @@ std::vector<Setup> simpler(const Setup& setup)
     for (const auto field :
          {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag, &Setup::reuse,
           &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events, &Setup::order,
-          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers})
+          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers, &Setup::groups})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

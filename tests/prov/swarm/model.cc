@@ -11,6 +11,7 @@
 #include <rdma/fi_tagged.h>
 #include <unistd.h>
 
+#include "group_model.h"
 #include "remote_model.h"
 
 namespace swarm {
@@ -108,7 +109,7 @@ std::string Endpoint::name() const
     return std::to_string(process) + "." + std::to_string(slot) + "#" + std::to_string(number);
 }
 
-Model::Model() : remote(std::make_unique<RemoteModel>(time)) {}
+Model::Model() : remote(std::make_unique<RemoteModel>(time)), groups(std::make_unique<GroupModel>(time)) {}
 Model::~Model() = default;
 
 // --- what is posted
@@ -180,6 +181,13 @@ Receive* Model::on_entry(unsigned process, const Entry& entry)
             return each.get() == operation && each->from != nullptr && each->from->process == process;
         })) {
         remote->on_entry(static_cast<Access&>(*operation), entry);
+        return nullptr;
+    }
+    if (groups->owns(operation)) {
+        auto& call = static_cast<Collective&>(*operation);
+        if (call.join->at->process != process)
+            contradict("process %u got the entry of a collective at %s", process, call.join->at->name().c_str());
+        groups->on_entry(call, entry);
         return nullptr;
     }
     if (known_.count(operation) == 0)
@@ -465,6 +473,8 @@ std::string Model::missing(bool to_the_end) const
                    ", sent before its sender closed, was not received";
     }
     if (const std::string what = remote->missing(); !what.empty())
+        return what;
+    if (const std::string what = groups->missing(); !what.empty())
         return what;
     for (const auto& r : receives) {
         if (r->at == nullptr || r->at->state != Endpoint::open || r->done)

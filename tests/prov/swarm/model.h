@@ -61,7 +61,7 @@ struct Operation {
         fi_context2 context{};
         fi_triggered_context2 triggered;
     };
-    enum Kind : std::uint8_t { send, receive, look, access } kind = send;
+    enum Kind : std::uint8_t { send, receive, look, access, group } kind = send;
     unsigned number = 0;
     std::uint64_t posted = 0, done_at = 0;
     bool done = false;
@@ -122,6 +122,7 @@ struct Entry {
 constexpr unsigned tag_bits = 8; ///< of a tag; above them is the message's number
 
 class RemoteModel;
+class GroupModel;
 
 /// What a counter may show.
 struct Bounds {
@@ -144,6 +145,7 @@ class Model {
     std::vector<std::unique_ptr<Message>> messages;
     std::vector<std::unique_ptr<Receive>> receives;
     std::unique_ptr<RemoteModel> remote;
+    std::unique_ptr<GroupModel> groups;
 
     Message& new_message(Endpoint& from, Endpoint& to, const Command& command);
     Receive& new_receive(Endpoint& at, std::size_t size);

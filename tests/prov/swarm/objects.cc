@@ -19,6 +19,8 @@ void ask(fi_info& hints, const Setup& setup, unsigned process)
     hints.domain_attr->threading = FI_THREAD_SAFE;
     if (setup.form == 1)
         hints.caps |= FI_NAMED_RX_CTX;
+    if (setup.groups != 0 && setup.form == 0)
+        hints.caps |= FI_COLLECTIVE;
     if (setup.triggers != 0)
         hints.caps |= FI_TRIGGER;
     ask_for_remote(hints, setup, process);
@@ -55,6 +57,8 @@ void World::start(unsigned p)
     cq.format = FI_CQ_FORMAT_TAGGED;
     cq.size = 4096;
     must(fi_cq_open(o.domain, &cq, &o.cq, nullptr), "fi_cq_open");
+    if (program_.setup.groups != 0 && program_.setup.form == 0)
+        must(fi_eq_open(o.fabric, nullptr, &o.eq, nullptr), "fi_eq_open");
     if (shares_tx())
         must(fi_stx_context(o.domain, o.info->tx_attr, &o.stx, nullptr), "fi_stx_context");
     if (shares_rx()) {
@@ -89,6 +93,8 @@ void World::open(unsigned p, unsigned slot)
         must(fi_endpoint(o.domain, o.plain != nullptr ? o.plain : o.info, &h.ep, nullptr), "fi_endpoint");
         h.tx[0] = h.rx[0] = h.ep;
         must(fi_ep_bind(h.ep, &o.av->fid, 0), "fi_ep_bind");
+        if (o.eq != nullptr && slot == 0)
+            must(fi_ep_bind(h.ep, &o.eq->fid, 0), "fi_ep_bind of an event queue");
         if (o.stx != nullptr)
             must(fi_ep_bind(h.ep, &o.stx->fid, 0), "fi_ep_bind of a shared transmit context");
         if (o.srx != nullptr)
@@ -159,6 +165,8 @@ void World::close_handles(unsigned p, unsigned slot)
 {
     Process& process = processes_[p];
     Handles& h = process.handles[slot];
+    if (slot == 0)
+        close_groups(p);
     for (unsigned i = 0; i < most_contexts; i++)
         for (fid_ep* const context : {h.tx[i], h.rx[i]})
             if (context != nullptr && context != h.ep)
@@ -221,6 +229,8 @@ void World::close_objects(unsigned p)
         must(fi_close(&counter->fid), "fi_close of a counter");
     if (o.trigger != nullptr)
         must(fi_close(&o.trigger->fid), "fi_close of a counter");
+    if (o.eq != nullptr)
+        must(fi_close(&o.eq->fid), "fi_close of an event queue");
     must(fi_close(&o.cq->fid), "fi_close of a completion queue");
     must(fi_close(&o.av->fid), "fi_close of an address vector");
     while_others_run(process, [&] { must(fi_close(&o.domain->fid), "fi_close of a domain"); });

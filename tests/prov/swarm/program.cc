@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* words[] = {"send", "recv",  "multi", "cancel", "peek",   "claim",  "discard", "read",  "spin",
                                  "run",  "pass",  "open",  "close",  "leave",  "start",  "kill",    "stop",  "go",
-                                 "map",  "unmap", "write", "get",    "atomic", "forget", "raise",   "recall"};
+                                 "map",  "unmap", "write", "get",    "atomic", "join", "part", "collect", "forget", "raise",   "recall"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>
@@ -45,7 +45,7 @@ constexpr Field<Setup> setup_fields[] = {{"processes", &Setup::processes},
                                          {"order", &Setup::order},
                                          {"form", &Setup::form},
                                          {"counters", &Setup::counters},
-                                         {"triggers", &Setup::triggers},
+                                         {"triggers", &Setup::triggers}, {"groups", &Setup::groups},
                                          {"initiator", &Setup::initiator}};
 
 template <class T, std::size_t n>

@@ -37,6 +37,9 @@ enum class Do : std::uint8_t {
     write,   ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
     get,     ///< likewise: a read
     atomic,  ///< at, to, region, second, cell, fetch, level, fence; count times, if that is not 0
+    join,    ///< at: its process's first endpoint joins those of all processes
+    part,    ///< at, count: and closes the group that was joined so many before the last
+    collect, ///< at, count: calls the next operation of that group
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
     raise,   ///< at: the counter that operations of its process wait for grows by count
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
@@ -83,6 +86,7 @@ struct Setup {
     std::uint32_t form = 0;   ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
                               ///< 3: transmit contexts, 4: both
     std::uint32_t counters = 0;  ///< bound to endpoints
+    std::uint32_t groups = 0;    ///< collective groups of first endpoints, if these are plain ones
     std::uint32_t triggers = 0;  ///< a counter that operations can wait for
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
 

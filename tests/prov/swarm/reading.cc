@@ -23,6 +23,7 @@ bool World::read_once(unsigned p)
     Objects& o = *processes_[p].objects;
     fetch_claimed(p);
     look_at_ends(p);
+    read_events(p);
     fi_cq_tagged_entry entries[4];
     fi_addr_t sources[4];
     const ssize_t got = fi_cq_readfrom(o.cq, entries, 4, sources);

@@ -132,6 +132,9 @@ void World::carry_out(const Command& c)
         for (unsigned i = 0; i < std::max(c.count, 1u); i++)
             access(c);
         return;
+    case Do::join: join(c); return;
+    case Do::part: part(c); return;
+    case Do::collect: collect(c); return;
     case Do::forget: forget(c); return;
     case Do::raise: raise(c); return;
     case Do::recall: recall(c); return;

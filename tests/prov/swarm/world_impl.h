@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A program that is carried out: the processes with their objects of libfabric, the network and the model. Its parts
-// are in objects.cc (open and close), messages.cc, reading.cc (progress, entries), counting.cc (counters, operations
+// are in objects.cc (open and close), messages.cc, reading.cc (progress, entries), groups.cc, counting.cc (counters, operations
 // that wait for one), world.cc (all calls, the end). Included by these; calls libfabric, net and model.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <rdma/fabric.h>
@@ -17,6 +20,7 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
 
+#include "group_model.h"
 #include "model.h"
 #include "net.h"
 #include "remote.h"
@@ -62,6 +66,9 @@ struct Objects {
     fid_cq* cq = nullptr;
     fid_stx* stx = nullptr;
     fid_ep* srx = nullptr;
+    fid_eq* eq = nullptr;
+    std::vector<std::pair<Join*, fid_mc*>> groups; ///< open ones
+    std::map<std::string, unsigned> joins;         ///< how many of each list of members
     fid_cntr* trigger = nullptr;  ///< operations wait for it
     Endpoint* pool = nullptr;     ///< the life of `srx`
     std::vector<Endpoint*> peers; ///< by fi_addr_t
@@ -184,6 +191,13 @@ class World {
     void recall(const Command& c);
     void look_at_ends(unsigned p);
     void forget_later(unsigned p);
+
+    // --- groups.cc
+    void join(const Command& c);
+    void part(const Command& c);
+    void collect(const Command& c);
+    void close_groups(unsigned p);
+    void read_events(unsigned p);
 
     // --- world.cc
     void carry_out(const Command& c);
