@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Processes read their queues: progress, and the entries, which the model judges. See world_impl.h.
+#include <algorithm>
+
 #include "world_impl.h"
 
 namespace swarm {
@@ -74,11 +76,15 @@ void World::note(unsigned p, const Entry& entry)
     fetch_claimed(p);
 }
 
+/// Also from inside a round of another process's endpoint, whose lock is then held. Deferred work would wait for it: its
+/// process makes no calls meanwhile. The provider's own rounds go on.
 void World::let_others_run()
 {
-    for (unsigned p = 0; p < processes_.size(); p++)
-        if (!processes_[p].busy)
+    for (unsigned p = 0; p < processes_.size(); p++) {
+        const auto waits = [&](const auto& later) { return later->process == p && !later->operation->done; };
+        if (!processes_[p].busy && std::none_of(later_.begin(), later_.end(), waits))
             read(p, 1);
+    }
 }
 
 } // namespace swarm

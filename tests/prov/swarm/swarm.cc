@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned most_seconds = 20; ///< of one program
+constexpr unsigned most_seconds = 120; ///< of one program
+constexpr unsigned most_work = 5;      ///< seconds of a processor for one; most need some hundredths
 constexpr unsigned shortening = 120;  ///< seconds to make one shorter
 
 /// What a process that carries out a program says of it.
@@ -52,6 +54,8 @@ Result try_program(const swarm::Program& program, const swarm::Options& options,
     const pid_t child = fork();
     if (child == 0) {
         alarm(most_seconds);
+        const rlimit most{most_work, most_work + 1};
+        (void)setrlimit(RLIMIT_CPU, &most);
         dup2(ends[1], STDOUT_FILENO);
         if (std::getenv("SWARM_STDERR") == nullptr && std::freopen("/dev/null", "w", stderr) == nullptr)
             _exit(4);
@@ -67,8 +71,8 @@ Result try_program(const swarm::Program& program, const swarm::Options& options,
     int status = 0;
     waitpid(child, &status, 0);
     if (WIFSIGNALED(status))
-        text += "signal " + std::to_string(WTERMSIG(status)) + (WTERMSIG(status) == SIGALRM ? " (does not end)" : "") +
-                "\n";
+        text += "signal " + std::to_string(WTERMSIG(status)) +
+                (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU ? " (does not end)" : "") + "\n";
     else if (WEXITSTATUS(status) != 0 && text.empty())
         text += "status " + std::to_string(WEXITSTATUS(status)) + "\n";
     return {status == 0, text};
