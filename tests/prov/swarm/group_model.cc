@@ -68,7 +68,8 @@ bool GroupModel::is_whole(const Join& join) const
 {
     for (unsigned rank = 0; rank < join.members.size(); rank++)
         if (const Join* const other = of(join, rank);
-            other == nullptr || other->closed || other->at->state != Endpoint::open || (other->done && other->error != 0))
+            other == nullptr || other->closed || other->at->state != Endpoint::open ||
+            (other->done && other->error != 0))
             return false;
     return true;
 }
