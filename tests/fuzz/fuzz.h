@@ -73,7 +73,7 @@ void stag(Input input);       // STag tables, extents and backings of a peer
 // Of the provider, which is another program (TOFU_FUZZ_PROVIDER): the two share no code.
 void keys(Input input);   // a peer's directory of regions, as a lookup reads it
 void packet(Input input); // a slot of a ring
-void visit(Input input);  // a slot of a visitor
+void visit(Input input);  // a slot of an anonymous sender
 void words(Input input);  // headers of areas, return blocks
 
 struct Target {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz targets: a slot of a ring, or of a visitor, holds anything, and may change while it is read; what decode()
-// lets through lies within the slot, and of a visitor's slot the copy. Called by: tests/fuzz. Calls: msg/packet, area.
+// Role: fuzz targets: a slot of a ring, or of an anonymous sender, holds anything, and may change while it is read;
+// what decode()
+// lets through lies within the slot, and of an anonymous slot the copy. Called by: tests/fuzz. Calls: msg/packet, area.
 #include "fuzz.h"
 #include "scribbler.h"
 
@@ -59,11 +60,11 @@ Control control(Input& input)
 
 constexpr std::uint64_t nonce = 0xfeedface;
 
-void check_visit(const std::byte* slot)
+void check_anonymous(const std::byte* slot)
 {
     Envelope envelope{};
     alignas(8) std::byte packet[slot_size];
-    if (!read_visit(slot + slot_size, nonce, envelope, packet))
+    if (!read_anonymous(slot + slot_size, nonce, envelope, packet))
         return;
     require(envelope.target_nonce == nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
@@ -75,7 +76,7 @@ void check_visit(const std::byte* slot)
         return;
     require(p.type == Type::eager || p.type == Type::far_eager || p.type == Type::rts || p.type == Type::write_data ||
                 p.type == Type::fence,
-            "what can be a visit");
+            "what can be an anonymous packet");
     require(p.body == nullptr || p.body >= packet, "a body in the copy");
 }
 
@@ -120,7 +121,7 @@ void visit(Input input)
         input.fill(slot, slot_size);
         std::memcpy(slot + slot_size - sizeof last, &last, sizeof last);
         std::memcpy(slot + slot_size - sizeof last - sizeof envelope, &envelope, sizeof envelope);
-        look(input, slot, check_visit);
+        look(input, slot, check_anonymous);
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: headers of areas, grants and counts of return blocks hold anything; what a sender believes of them lies
+// Role: fuzz target: headers of areas, grants and counts of return blocks hold anything; what a sender believes of them
+// lies
 // within the area, and within what it has sent. Called by: tests/fuzz. Calls: msg/wire.
 #include "fuzz.h"
 
@@ -35,7 +36,7 @@ void grant(Input& input)
     if (grant.slots == 0)
         return;
     require(Geometry{1, grant.slots}.valid(), "a ring that can be");
-    require(grant.is_further() || grant.offset() >= visits_offset, "behind the words of others");
+    require(grant.is_further() || grant.offset() >= anon_slots_offset, "behind the words of others");
     require(!grant.is_further() || index < growing_endpoints, "under an STag that is for rings");
     require(eager_limit_of(grant.slots) <= max_eager && eager_limit_of(grant.slots) >= slot_size,
             "messages of our own length");

@@ -250,7 +250,7 @@ TEST_F(Close, InjectedMessagesArrive)
 }
 
 /// Who has no ring, and closes as soon as his packet was taken: it arrives, whenever the library carries it out.
-TEST_F(Close, VisitsArrive)
+TEST_F(Close, AnonymousPacketsArrive)
 {
     for (std::size_t size : {0, 8, 192}) {
         fid_ep* const ep = o.add(tx, tx);
@@ -268,7 +268,7 @@ TEST_F(Close, VisitsArrive)
 }
 
 /// No slot is given out, and none ever will be: who injects is told to try again, and closing ends.
-TEST_F(Close, AVisitThatIsNotAnsweredHoldsNobodyUp)
+TEST_F(Close, AnAnonymousPacketThatIsNotAnsweredHoldsNobodyUp)
 {
     fid_ep* const ep = o.add(tx, tx);
     late.on = late.never = true;

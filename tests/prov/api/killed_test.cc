@@ -411,7 +411,7 @@ bool lose(const Way& way, Phase last, unsigned before, bool notice)
         }>(library_functions());
         if (way.silent && rank.number != victim) {
             fall_silent(std::chrono::milliseconds(100));
-            proto::Visits::absent_limit_ms = 1000;
+            proto::AnonTx::absent_limit_ms = 1000;
         }
         Options options;
         options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | way.events;
@@ -424,7 +424,8 @@ bool lose(const Way& way, Phase last, unsigned before, bool notice)
     });
     for (const unsigned r : {closer, witness}) {
         EXPECT_TRUE(exits[r].success()) << r << ": " << exits[r].errors;
-        // The simulator may take a process whose threads are still ending for one that has closed its files, and says so.
+        // The simulator may take a process whose threads are still ending for one that has closed its files, and says
+        // so.
         EXPECT_TRUE(exits[r].errors.empty() || exits[r].errors.find("runs, but can't be reached") != std::string::npos)
             << r << ": " << exits[r].errors;
     }

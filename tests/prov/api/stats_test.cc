@@ -83,9 +83,9 @@ TEST(Statistics, TellTheWayOfEachSend)
     };
     const Numbers before = read_statistics(pair.domain);
     pair.back();
-    Numbers visit = since(before, read_statistics(pair.domain));
-    visit.erase("again_contact");
-    EXPECT_EQ(visit, (Numbers{{"send_anonymous", 1}})) << "nothing was sent that way before";
+    Numbers anonymous = since(before, read_statistics(pair.domain));
+    anonymous.erase("again_contact");
+    EXPECT_EQ(anonymous, (Numbers{{"send_anonymous", 1}})) << "nothing was sent that way before";
     for (const auto& [size, expected] : cases) {
         const Numbers before = read_statistics(pair.domain);
         pair.exchange(size);

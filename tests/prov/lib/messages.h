@@ -127,7 +127,7 @@ struct Messages : testing::Test, fake::OverNet {
         call.packet_flags = flag_tag;
         return messages->sender().send(call);
     }
-    /// Visits until a ring is asked for, which the peer grants.
+    /// Anonymous packets until a ring is asked for, which the peer grants.
     void win_ring()
     {
         Envelope said{};
@@ -137,7 +137,7 @@ struct Messages : testing::Test, fake::OverNet {
             open_gate();
             ASSERT_EQ(send("visit", 5), 0);
             EXPECT_EQ(entry(), "sent");
-            said = get<Envelope>(visits_offset + slot_size - sizeof(Control) - sizeof said);
+            said = get<Envelope>(anon_slots_offset + slot_size - sizeof(Control) - sizeof said);
         }
         serial = said.serial;
         tell(Grant{static_cast<std::uint32_t>(geometry.ring(0) / slot_size), ring_slots}.word(), ReturnStatus::granted);
@@ -216,26 +216,26 @@ struct Messages : testing::Test, fake::OverNet {
         });
     }
     // --- without a ring
-    void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.visit_slots)); }
-    /// What the peer finds in slot `n` of its visitors'.
-    bool visited(unsigned n, Packet& packet)
+    void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.anon_slot_count)); }
+    /// What the peer finds in slot `n` of its anonymous senders'.
+    bool got_anonymous(unsigned n, Packet& packet)
     {
         Envelope envelope;
-        return read_visit(reinterpret_cast<std::byte*>(net().memory.data() + visits_offset + (n + 1) * slot_size),
-                          peer_nonce, envelope, visit_) &&
-               envelope.nonce == own_nonce && decode(visit_, packet);
+        return read_anonymous(reinterpret_cast<std::byte*>(net().memory.data() + anon_slots_offset + (n + 1) * slot_size),
+                          peer_nonce, envelope, anonymous_) &&
+               envelope.nonce == own_nonce && decode(anonymous_, packet);
     }
-    /// A visit to us; it asks for a ring if there is a return block to tell.
+    /// An anonymous packet to us; it asks for a ring if there is a return block to tell.
     template <class Body>
     void come(Type type, std::uint8_t flags, std::size_t length, Body&& body, std::uint16_t tell = no_return)
     {
         const std::uint64_t taken = word(gate_offset).fetch_add(gate_step);
         alignas(8) std::byte image[slot_size];
         PacketWriter w(image + slot_size);
-        w.control(type, flags, length, visit_seq(taken));
+        w.control(type, flags, length, anon_seq(taken));
         w.put(Envelope{peer_home, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, tell, 9});
         body(w);
-        std::memcpy(own_ + visits_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
+        std::memcpy(own_ + anon_slots_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
         word(doorbells_offset).store(~0ull);
     }
 
@@ -284,7 +284,7 @@ struct Messages : testing::Test, fake::OverNet {
     fi_addr_t to = 0;
     std::byte* own_ = nullptr; ///< our area
     std::uint16_t serial = 0;  ///< under which our ring was granted
-    alignas(8) std::byte visit_[slot_size] = {};
+    alignas(8) std::byte anonymous_[slot_size] = {};
     char buffer[8192] = {};
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of visits (the numbered cases of prov/tofu/src/msg/anon_slots.h): three slots, a sender with two messages that
-// may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are searched. Each rule
-// that visits rest on is left out once: the search then has to find what goes wrong. Calls tests/lib/model.h.
+// A model of anonymous packets (the numbered cases of prov/tofu/src/msg/anon_slots.h): three slots, a sender with two
+// messages that may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are
+// searched. Each rule that anonymous packets rest on is left out once: the search then has to find what goes wrong.
+// Calls tests/lib/model.h.
 #include "lib/model.h"
 
 #include <gtest/gtest.h>
@@ -154,7 +155,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         });
 }
 
-Verdict visits(Without without)
+Verdict anonymous_packets(Without without)
 {
     World first{};
     first.gate_end = first.end = slots;
@@ -178,17 +179,17 @@ Verdict visits(Without without)
         });
 }
 
-TEST(VisitorsModel, LosesDoublesAndOverwritesNothing)
+TEST(AnonymousSendersModel, LosesDoublesAndOverwritesNothing)
 {
-    const Verdict verdict = visits(Without::nothing);
+    const Verdict verdict = anonymous_packets(Without::nothing);
     EXPECT_EQ(verdict.wrong, "");
     EXPECT_GT(verdict.states, 1'000u);
 }
 
-TEST(VisitorsModel, FailsWithoutAnyOfItsRules)
+TEST(AnonymousSendersModel, FailsWithoutAnyOfItsRules)
 {
     for (const Without without : {Without::end, Without::youngest_first, Without::filled, Without::exhausted})
-        EXPECT_NE(visits(without).wrong, "") << static_cast<int>(without);
+        EXPECT_NE(anonymous_packets(without).wrong, "") << static_cast<int>(without);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of those who have no ring (ring/visit, msg/anon_slots): the numbered cases of anon_slots.h, over a network
+// Packets of those who have no ring (msg/anon_slots): the numbered cases of anon_slots.h, over a network
 // inside the process. The test plays the peer.
 #include <vector>
 
@@ -10,14 +10,14 @@
 namespace tofu::proto {
 namespace {
 
-struct VisitorsTest : RingsTest {
+struct AnonSlotsTest : RingsTest {
     Envelope left_at_peer(unsigned slot)
     {
-        return get<Envelope>(visits_offset + (slot + 1) * slot_size - sizeof(Control) - sizeof(Envelope));
+        return get<Envelope>(anon_slots_offset + (slot + 1) * slot_size - sizeof(Control) - sizeof(Envelope));
     }
     Control control_at_peer(unsigned slot)
     {
-        return get<Control>(visits_offset + (slot + 1) * slot_size - sizeof(Control));
+        return get<Control>(anon_slots_offset + (slot + 1) * slot_size - sizeof(Control));
     }
     std::uint32_t taken_at_peer() { return gate_next(get<std::uint64_t>(gate_offset)); }
     using Bodies = std::vector<std::uint64_t>;
@@ -28,14 +28,14 @@ struct VisitorsTest : RingsTest {
     }
 };
 
-// --- who visits
+// --- a sender without a ring
 
-TEST_F(VisitorsTest, APacketGoesWithoutARing)
+TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
 {
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     EXPECT_EQ(taken_at_peer(), 1u);
-    visit(ch, 42);
+    send_anonymously(ch, 42);
     const Envelope envelope = left_at_peer(0);
     EXPECT_EQ(envelope.home, home.id());
     EXPECT_EQ(envelope.nonce, own_nonce);
@@ -43,13 +43,13 @@ TEST_F(VisitorsTest, APacketGoesWithoutARing)
     EXPECT_EQ(envelope.index, own_index);
     EXPECT_EQ(known_address(envelope).index, own_index);
     EXPECT_EQ(envelope.return_index, no_return) << "nothing is asked for";
-    EXPECT_EQ(control_at_peer(0).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
-    EXPECT_EQ(get<std::uint64_t>(visits_offset + slot_size - sizeof(Control) - sizeof envelope - 8), 42u);
-    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::visit));
+    EXPECT_EQ(control_at_peer(0).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(get<std::uint64_t>(anon_slots_offset + slot_size - sizeof(Control) - sizeof envelope - 8), 42u);
+    EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::anonymous));
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
-TEST_F(VisitorsTest, SlotsThatNobodyFilledAreCounted)
+TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
 {
     StatisticsBook book;
     book.add(vcq.statistics());
@@ -65,14 +65,14 @@ TEST_F(VisitorsTest, SlotsThatNobodyFilledAreCounted)
 }
 
 /// Case 13: not with the first packets, once, and later in growing intervals where there is none.
-TEST_F(VisitorsTest, WhoComesOftenAsksForARing)
+TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
 {
     Channel& ch = *channel();
     std::vector<unsigned> asked;
     for (unsigned n = 0; n < 300; n++) {
-        put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
         ASSERT_EQ(approach(ch), 0) << n;
-        visit(ch, n);
+        send_anonymously(ch, n);
         if (left_at_peer(0).return_index == no_return)
             continue;
         EXPECT_EQ(left_at_peer(0).return_index, ch.number);
@@ -83,9 +83,9 @@ TEST_F(VisitorsTest, WhoComesOftenAsksForARing)
     EXPECT_EQ(asked, (std::vector<unsigned>{4, 13, 30, 63, 128, 193, 258}));
     ask(ch);
     for (unsigned n = 0; n < 64; n++) {
-        put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
-        ASSERT_EQ(approach(ch), 0) << "it goes on visiting";
-        visit(ch, n);
+        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+        ASSERT_EQ(approach(ch), 0) << "it goes on without a ring";
+        send_anonymously(ch, n);
         EXPECT_EQ(left_at_peer(0).return_index, no_return) << "once";
     }
     EXPECT_EQ(approach(ch), -FI_EAGAIN) << "the peer takes nothing";
@@ -96,64 +96,64 @@ TEST_F(VisitorsTest, WhoComesOftenAsksForARing)
 }
 
 /// Case 5: also when it was asked for before.
-TEST_F(VisitorsTest, ASlotOfNoUseIsGivenBackEmpty)
+TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
 {
     Channel& ch = *channel();
     ask(ch);
-    put(gate_offset, gate_word(peer_nonce, 3, visit_slots));
+    put(gate_offset, gate_word(peer_nonce, 3, anon_slot_count));
     net().prompt = false;
     EXPECT_EQ(rings->out.approach(ch), -FI_EAGAIN);
-    EXPECT_TRUE(rings->out.visits.asks()) << "closing waits for the answer";
+    EXPECT_TRUE(rings->out.anon_tx.asks()) << "closing waits for the answer";
     grant(ch, 1);
     EXPECT_EQ(rings->out.approach(ch), 0) << "a ring";
     net().prompt = true;
     net().step_all(1);
     poll();
-    EXPECT_FALSE(rings->out.visits.asks());
+    EXPECT_FALSE(rings->out.anon_tx.asks());
     EXPECT_EQ(control_at_peer(3).type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(control_at_peer(3).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
-    EXPECT_EQ(ch.visit.slot, 0u);
+    EXPECT_EQ(control_at_peer(3).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(ch.anonymous.slot, 0u);
 
-    put(gate_offset, gate_word(peer_nonce, 1, visit_slots));
+    put(gate_offset, gate_word(peer_nonce, 1, anon_slot_count));
     put(0, header(peer_index + 1));
     Channel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
     rings->out.leases.look_at_returns(2);
-    EXPECT_NE(other.visit.slot, 0u) << "it may be wanted yet";
+    EXPECT_NE(other.anonymous.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
     rings->out.leases.look_at_returns(2);
-    EXPECT_NE(other.visit.slot, 0u) << "the TNI has no room";
+    EXPECT_NE(other.anonymous.slot, 0u) << "the TNI has no room";
     net().busy_percent = 0;
     rings->out.leases.look_at_returns(2);
-    EXPECT_EQ(other.visit.slot, 0u);
-    EXPECT_EQ(control_at_peer(1).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(other.anonymous.slot, 0u);
+    EXPECT_EQ(control_at_peer(1).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
     rings->leave();
-    EXPECT_EQ(control_at_peer(2).seq, visit_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
 }
 
 /// Case 6.
-TEST_F(VisitorsTest, AGateWithoutSlotsIsReadUntilItHasSome)
+TEST_F(AnonSlotsTest, AGateWithoutSlotsIsReadUntilItHasSome)
 {
-    put(gate_offset, gate_word(peer_nonce, visit_slots, visit_slots));
+    put(gate_offset, gate_word(peer_nonce, anon_slot_count, anon_slot_count));
     Channel& ch = *channel();
     EXPECT_EQ(approach(ch, 400), -FI_EAGAIN);
-    EXPECT_EQ(taken_at_peer(), visit_slots + 1) << "beyond the end once";
+    EXPECT_EQ(taken_at_peer(), anon_slot_count + 1) << "beyond the end once";
     put(gate_offset, gate_word(peer_nonce, 1, 2));
     EXPECT_EQ(approach(ch, 400), 0);
-    EXPECT_EQ(ch.slot_end(), ch.area + visits_offset + 2 * slot_size);
+    EXPECT_EQ(ch.slot_end(), ch.area + anon_slots_offset + 2 * slot_size);
     EXPECT_EQ(taken_at_peer(), 2u);
 }
 
 /// Case 11.
-TEST_F(VisitorsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
+TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
 {
-    put(gate_offset, gate_word(peer_nonce + 1, 2, visit_slots));
+    put(gate_offset, gate_word(peer_nonce + 1, 2, anon_slot_count));
     put(offsetof(AreaHeader, nonce), peer_nonce + 1);
     Channel& ch = *channel();
     EXPECT_EQ(approach(ch), -FI_EHOSTDOWN);
     EXPECT_EQ(control_at_peer(2).type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(control_at_peer(2).seq, visit_seq(gate_word(peer_nonce + 1, 0, 0)));
+    EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce + 1, 0, 0)));
 
     AreaHeader old = header(peer_index + 1); // an area of version 5 has nothing there
     old.version = 5;
@@ -168,13 +168,13 @@ TEST_F(VisitorsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is told once";
 }
 
-TEST_F(VisitorsTest, AGateThatCannotBeFailsTheChannel)
+TEST_F(AnonSlotsTest, AGateThatCannotBeFailsTheChannel)
 {
     put(gate_offset, std::uint64_t{0});
     EXPECT_EQ(approach(*channel()), -FI_EIO);
 }
 
-TEST_F(VisitorsTest, APeerThatIsNotEnabledYetIsWaitedFor)
+TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 {
     net().broken = Net::base + gate_offset;
     Channel& ch = *channel();
@@ -193,23 +193,23 @@ TEST_F(VisitorsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 }
 
 /// Of two rings, or a ring and a slot, only one is used at a time.
-TEST_F(VisitorsTest, NothingIsVisitedWhileARingIsGivenBack)
+TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
 {
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
     rings->out.leases.look_at_returns(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
-    put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+    put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), 0u);
     answer(ch, ch.next_seq - 1, ReturnStatus::closed);
     EXPECT_EQ(approach(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
-    visit(ch, 1);
+    send_anonymously(ch, 1);
     EXPECT_EQ(taken_at_peer(), 1u);
 }
 
-TEST_F(VisitorsTest, ChannelsOfVisitsAreFreeForOtherPeersAtOnce)
+TEST_F(AnonSlotsTest, ChannelsOfAnonymousPacketsAreFreeForOtherPeersAtOnce)
 {
     for (std::uint16_t i = 0; i < 4; i++) { // of two channels
         put(0, header(static_cast<std::uint16_t>(peer_index + i)));
@@ -217,13 +217,13 @@ TEST_F(VisitorsTest, ChannelsOfVisitsAreFreeForOtherPeersAtOnce)
         ASSERT_NE(ch, nullptr) << i;
         ASSERT_EQ(approach(*ch), 0);
         EXPECT_EQ(taken_at_peer(), i + 1u);
-        visit(*ch, i);
+        send_anonymously(*ch, i);
     }
 }
 
-// --- who is visited
+// --- the receiver of anonymous packets
 
-TEST_F(VisitorsTest, VisitsAreTakenInTheOrderOfTheirSlots)
+TEST_F(AnonSlotsTest, AnonymousPacketsAreTakenInTheOrderOfTheirSlots)
 {
     const unsigned first = take_slot(), second = take_slot(), third = take_slot();
     come(second, 2);
@@ -237,7 +237,7 @@ TEST_F(VisitorsTest, VisitsAreTakenInTheOrderOfTheirSlots)
 }
 
 /// Cases 2, 3 and 7: whatever becomes of one slot, the others go round, and what comes late is taken and harms nothing.
-TEST_F(VisitorsTest, ASlotThatIsNotFilledIsSetAsideUntilItIs)
+TEST_F(AnonSlotsTest, ASlotThatIsNotFilledIsSetAsideUntilItIs)
 {
     const unsigned late = take_slot();
     std::uint64_t body = 100;
@@ -266,11 +266,11 @@ TEST_F(VisitorsTest, ASlotThatIsNotFilledIsSetAsideUntilItIs)
 }
 
 /// Case 12.
-TEST_F(VisitorsTest, AllSlotsOutOffersNoneAndRingsGoOn)
+TEST_F(AnonSlotsTest, AllSlotsOutOffersNoneAndRingsGoOn)
 {
     ask(1); // there is a ring
     EXPECT_EQ(std::exchange(above->taken, {}), Bodies{1});
-    for (unsigned n = 0; n < 2 * visit_slots; n++)
+    for (unsigned n = 0; n < 2 * anon_slot_count; n++)
         if (take_slot() == none) {
             EXPECT_EQ(takes(), Bodies{});
         }
@@ -289,7 +289,7 @@ TEST_F(VisitorsTest, AllSlotsOutOffersNoneAndRingsGoOn)
 }
 
 /// Case 9: with what comes behind it of its sender; others go on.
-TEST_F(VisitorsTest, AVisitStaysWhereThereIsNoRoomForIt)
+TEST_F(AnonSlotsTest, AnAnonymousPacketStaysWhereThereIsNoRoomForIt)
 {
     above->unwanted = peer_home;
     come(take_slot(), 1);
@@ -306,7 +306,7 @@ TEST_F(VisitorsTest, AVisitStaysWhereThereIsNoRoomForIt)
 }
 
 /// Case 10.
-TEST_F(VisitorsTest, ARingBeginsBehindTheVisitsOfItsSender)
+TEST_F(AnonSlotsTest, ARingBeginsBehindTheAnonymousPacketsOfItsSender)
 {
     ask(1);
     ask(8, 3, peer_home + 1);
@@ -315,7 +315,7 @@ TEST_F(VisitorsTest, ARingBeginsBehindTheVisitsOfItsSender)
     come(take_slot(), 2);
     say(0, 0, 3);
     look();
-    EXPECT_EQ(above->taken, Bodies{}) << "the ring waits for the visits";
+    EXPECT_EQ(above->taken, Bodies{}) << "the ring waits for the anonymous packets";
     say(1, 0, 9);
     look();
     EXPECT_EQ(std::exchange(above->taken, {}), Bodies{9}) << "that of another does not";
@@ -324,7 +324,7 @@ TEST_F(VisitorsTest, ARingBeginsBehindTheVisitsOfItsSender)
     EXPECT_EQ(above->taken, (Bodies{2, 3}));
 }
 
-TEST_F(VisitorsTest, WhatCannotBeIsDropped)
+TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
 {
     const auto bad = [&](auto&& change, Type type = Type::eager) {
         unsigned slot = take_slot();
@@ -353,8 +353,8 @@ TEST_F(VisitorsTest, WhatCannotBeIsDropped)
         slot = take_slot();
     }
     come(slot, 1);
-    std::byte* const control = area().visits() + (slot + 1) * slot_size - 4;
-    const std::uint32_t seq = visit_seq(gate());
+    std::byte* const control = area().anon_slots() + (slot + 1) * slot_size - 4;
+    const std::uint32_t seq = anon_seq(gate());
     const std::uint32_t other = seq + 4096;
     std::memcpy(control, &other, sizeof other);
     EXPECT_EQ(takes(), Bodies{});
@@ -365,14 +365,14 @@ TEST_F(VisitorsTest, WhatCannotBeIsDropped)
 TEST(Gate, HandsOutInOrderAndNeverBeyondItsFields)
 {
     const std::uint64_t nonce = 0xfedcba9876543210;
-    std::uint64_t word = gate_word(nonce, max_visit_slots - 1, max_visit_slots);
+    std::uint64_t word = gate_word(nonce, max_anon_slots - 1, max_anon_slots);
     EXPECT_TRUE(gate_is_of(word, nonce));
     EXPECT_TRUE(gate_speaks(word));
-    word += gate_step * ((1u << 24) - max_visit_slots); // 16 million that found none
+    word += gate_step * ((1u << 24) - max_anon_slots); // 16 million that found none
     EXPECT_EQ(gate_next(word), (1u << 24) - 1);
-    EXPECT_EQ(gate_end(word), max_visit_slots);
+    EXPECT_EQ(gate_end(word), max_anon_slots);
     EXPECT_TRUE(gate_is_of(word, nonce));
-    EXPECT_EQ(visit_seq(word), seq_base(nonce) + 1) << "the first of a ring";
+    EXPECT_EQ(anon_seq(word), seq_base(nonce) + 1) << "the first of a ring";
     EXPECT_FALSE(gate_speaks(0));
 }
 

@@ -30,14 +30,14 @@ void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
     std::memcpy(slot + slot_size - sizeof control, &control, sizeof control);
 }
 
-/// A visit of nonsense, in our name or in another. Asks for a ring where `serial` says so.
-void visit(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t serial = 0)
+/// An anonymous packet of nonsense, in our name or in another. Asks for a ring where `serial` says so.
+void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t serial = 0)
 {
     const std::uint64_t gate = raw.add(gate_offset, gate_step);
     if (gate_next(gate) >= gate_end(gate))
         return;
     std::uint8_t slot[slot_size];
-    make_packet(random, visit_seq(gate), slot);
+    make_packet(random, anon_seq(gate), slot);
     const EndpointAddress own = address_of(s.ep);
     Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                       static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_return, serial};
@@ -49,13 +49,13 @@ void visit(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t seri
         envelope.return_index = random() % 64 ? no_return : static_cast<std::uint16_t>(random());
     }
     std::memcpy(slot + slot_size - sizeof(Control) - sizeof envelope, &envelope, sizeof envelope);
-    raw.put(visits_offset + std::uint64_t{gate_next(gate)} * slot_size, slot, slot_size);
+    raw.put(anon_slots_offset + std::uint64_t{gate_next(gate)} * slot_size, slot, slot_size);
 }
 
 /// Wins a ring and fills it. The numbers of slots are right as far as a writer can know.
 void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& random, std::uint16_t serial)
 {
-    visit(s, raw, random, serial);
+    send_anonymously(s, raw, random, serial);
     ReturnBlock block{};
     for (unsigned n = 0; n < 200 && block.check != serial; n++)
         self.get(return_offset(asked_at), &block, sizeof block);
@@ -146,7 +146,7 @@ std::size_t attack(unsigned seed)
             for (unsigned sent = 0; sent < packets; sent += raw.geometry().ring_slots) {
                 fill_a_ring(s, raw, self, random, ++serial);
                 for (unsigned n = 0; n < 32; n++)
-                    visit(s, raw, random);
+                    send_anonymously(s, raw, random);
                 const std::uint64_t nonsense = random();
                 raw.put(doorbells_offset, &nonsense, 8, true);
                 // Words of peers that the victim does not talk to.

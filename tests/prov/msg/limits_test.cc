@@ -198,8 +198,8 @@ void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
         if (rank.number == 0) {
             RawPeer self(s, 0), other(s, 1);
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
-            proto::Envelope asks{}; // the fifth visit
-            self.get(proto::visits_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks, sizeof asks);
+            proto::Envelope asks{}; // the fifth anonymous packet
+            self.get(proto::anon_slots_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks, sizeof asks);
             ASSERT_LT(asks.return_index, proto::return_count);
             proto::ReturnBlock said{}; // the truth, which clears the ring
             ASSERT_TRUE(sim::test::wait_until([&] {

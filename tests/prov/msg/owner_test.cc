@@ -86,7 +86,8 @@ struct Side {
     fid_ep* ep = nullptr;
 };
 
-/// Of every way that a message takes: in the descriptor, a slot, several, and fetched. The first ones go as visits.
+/// Of every way that a message takes: in the descriptor, a slot, several, and fetched. The first ones go as anonymous
+/// packets.
 constexpr std::size_t sizes[] = {8, 0, 100, 3000, 12000, 70000, 3, 200, 4000, 20000, 1 << 20};
 constexpr std::size_t kinds = std::size(sizes);
 

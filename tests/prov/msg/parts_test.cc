@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The parts of rings, each by itself over a network inside the process, without the rounds of Rings that drive them:
-// Visits and RingLeases of who sends, Grants and Arrivals of who receives. The test plays the peer, and stands between
-// them and operator new.
+// Anonymous packets and RingLeases of who sends, Grants and Arrivals of who receives. The test plays the peer, and
+// stands between them and operator new.
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -64,8 +64,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         channel.owner = &*out;
         channel.peer = {peer_home, peer_nonce, peer_index, 0, false, 1};
         channel.area = Net::base;
-        channel.visit.notify = &Visits::on_visit;
-        channel.visit.of = &channel;
+        channel.anonymous.notify = &AnonTx::on_notice;
+        channel.anonymous.of = &channel;
         EXPECT_TRUE(out->channels.reserve());
         out->channels.add(channel);
     }
@@ -79,10 +79,10 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     }
     Channel* make_channel() noexcept override { return nullptr; }
     void channel_failed(Channel&, vcq::Waiter*) noexcept override {}
-    bool take_visit(Ring& visit) noexcept override
+    bool take_anonymous(Ring& anonymous) noexcept override
     {
         std::uint64_t body = 0;
-        std::memcpy(&body, visit.base + slot_size - 16, sizeof body);
+        std::memcpy(&body, anonymous.base + slot_size - 16, sizeof body);
         offered.push_back(body);
         return body != unwanted;
     }
@@ -91,7 +91,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// Asks once, and hears what comes of it.
     int step()
     {
-        const int ret = out->visits.step(channel);
+        const int ret = out->anon_tx.step(channel);
         (void)vcq.poll();
         return ret;
     }
@@ -105,10 +105,10 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// A question for a ring has gone out.
     void ask()
     {
-        channel.visit.count = Channel::Visit::most;
+        channel.anonymous.count = Channel::Anonymous::most;
         (void)out->leases.envelope(channel);
-        ASSERT_TRUE(channel.visit.asks);
-        out->leases.visited(channel);
+        ASSERT_TRUE(channel.anonymous.asks);
+        out->leases.sent_anonymously(channel);
     }
     void grant(unsigned ring)
     {
@@ -128,10 +128,10 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         ASSERT_LT(gate_next(word), gate_end(word));
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
-        packet.control(type, 0, 8, visit_seq(word));
+        packet.control(type, 0, 8, anon_seq(word));
         packet.put(who);
         packet.put64(body);
-        std::memcpy(port->area.visits() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(), packet.size());
+        std::memcpy(port->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(), packet.size());
     }
     ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
     static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
@@ -149,36 +149,36 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     std::uint64_t unwanted = ~std::uint64_t{0}; ///< for which there is no room
 };
 
-// --- Visits
+// --- Anonymous packets
 
-TEST_F(PartsTest, VisitsTakeOneSlotForOnePacket)
+TEST_F(PartsTest, AnonymousPacketsTakeOneSlotForOnePacket)
 {
     EXPECT_EQ(step(), -FI_EAGAIN);
-    EXPECT_FALSE(out->visits.asks());
+    EXPECT_FALSE(out->anon_tx.asks());
     const std::size_t posts = net().posts;
     EXPECT_EQ(step(), 0);
     EXPECT_EQ(net().posts, posts) << "the slot is ours until a packet is in it";
-    EXPECT_EQ(channel.visit.slot, channel.area + visits_offset);
-    EXPECT_EQ(channel.visit.seq, visit_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(channel.anonymous.slot, channel.area + anon_slots_offset);
+    EXPECT_EQ(channel.anonymous.seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     EXPECT_EQ(gate_next(get<std::uint64_t>(gate_offset)), 1u);
 }
 
-TEST_F(PartsTest, VisitsReadAGateThatWasFullBeforeTheyAskAgain)
+TEST_F(PartsTest, AnonymousPacketsReadAGateThatWasFullBeforeTheyAskAgain)
 {
     put(gate_offset, gate_word(peer_nonce, slots, slots));
     EXPECT_EQ(step(), -FI_EAGAIN);
-    EXPECT_TRUE(channel.visit.full);
+    EXPECT_TRUE(channel.anonymous.full);
     const std::uint64_t word = get<std::uint64_t>(gate_offset);
     for (int i = 0; i < 10; i++)
         EXPECT_EQ(step(), -FI_EAGAIN);
     EXPECT_EQ(get<std::uint64_t>(gate_offset), word) << "a second ADD would go beyond the end once more";
     put(gate_offset, gate_word(peer_nonce, 1, 2));
-    for (int i = 0; i < 200 && channel.visit.slot == 0; i++)
+    for (int i = 0; i < 200 && channel.anonymous.slot == 0; i++)
         (void)step();
-    EXPECT_EQ(channel.visit.slot, channel.area + visits_offset + slot_size);
+    EXPECT_EQ(channel.anonymous.slot, channel.area + anon_slots_offset + slot_size);
 }
 
-TEST_F(PartsTest, VisitsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
+TEST_F(PartsTest, AnonymousPacketsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
 {
     const std::uint64_t stranger = peer_nonce ^ 0xfedcba9876543210;
     put(gate_offset, gate_word(stranger, 2, slots));
@@ -187,12 +187,12 @@ TEST_F(PartsTest, VisitsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
     (void)vcq.poll();
     EXPECT_EQ(channel.state, ChannelState::failed);
     EXPECT_EQ(channel.err, FI_EHOSTDOWN);
-    const Control left = get<Control>(visits_offset + 3 * slot_size - sizeof(Control));
+    const Control left = get<Control>(anon_slots_offset + 3 * slot_size - sizeof(Control));
     EXPECT_EQ(left.type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(left.seq, visit_seq(gate_word(stranger, 0, 0)));
+    EXPECT_EQ(left.seq, anon_seq(gate_word(stranger, 0, 0)));
 }
 
-TEST_F(PartsTest, VisitsWaitForAnAreaAndGiveUpInTheEnd)
+TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 {
     net().broken = Net::base + gate_offset;
     port->now = 1000;
@@ -210,7 +210,7 @@ TEST_F(PartsTest, VisitsWaitForAnAreaAndGiveUpInTheEnd)
     EXPECT_EQ(channel.state, ChannelState::failed);
 }
 
-TEST_F(PartsTest, VisitsDoNotWaitForAnAreaThatWasThere)
+TEST_F(PartsTest, AnonymousPacketsDoNotWaitForAnAreaThatWasThere)
 {
     channel.met = true;
     net().broken = Net::base + gate_offset;
@@ -220,31 +220,31 @@ TEST_F(PartsTest, VisitsDoNotWaitForAnAreaThatWasThere)
     EXPECT_EQ(channel.err, FI_EHOSTDOWN) << "its endpoint was closed";
 }
 
-TEST_F(PartsTest, VisitsKeepASlotOfNoUseWhileTheTniIsFull)
+TEST_F(PartsTest, AnonymousPacketsKeepASlotOfNoUseWhileTheTniIsFull)
 {
     (void)step();
     net().busy_percent = 100;
-    out->visits.dismiss(channel);
-    EXPECT_NE(channel.visit.slot, 0u);
+    out->anon_tx.dismiss(channel);
+    EXPECT_NE(channel.anonymous.slot, 0u);
     net().busy_percent = 0;
-    out->visits.dismiss(channel);
-    EXPECT_EQ(channel.visit.slot, 0u);
-    EXPECT_EQ(get<Control>(visits_offset + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::none));
+    out->anon_tx.dismiss(channel);
+    EXPECT_EQ(channel.anonymous.slot, 0u);
+    EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::none));
 }
 
 // --- RingLeases
 
 TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
 {
-    for (unsigned n = 0; n < Channel::Visit::least; n++) {
+    for (unsigned n = 0; n < Channel::Anonymous::least; n++) {
         EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << n;
-        out->leases.visited(channel);
+        out->leases.sent_anonymously(channel);
     }
     const Envelope who = out->leases.envelope(channel);
     EXPECT_EQ(who.return_index, channel.number);
     EXPECT_EQ(who.serial, channel.serial + 1);
-    out->leases.visited(channel);
-    EXPECT_TRUE(channel.visit.asked);
+    out->leases.sent_anonymously(channel);
+    EXPECT_TRUE(channel.anonymous.asked);
     EXPECT_EQ(channel.serial, who.serial);
     EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << "one question at a time";
 }
@@ -254,13 +254,13 @@ TEST_F(PartsTest, RingLeaseAsksLaterAfterEachRefusal)
     for (const std::uint32_t enough : {8u, 16u, 32u, 64u, 64u}) {
         ask();
         answer(0, ReturnStatus::denied);
-        EXPECT_FALSE(channel.visit.asked);
-        EXPECT_EQ(channel.visit.enough, enough);
+        EXPECT_FALSE(channel.anonymous.asked);
+        EXPECT_EQ(channel.anonymous.enough, enough);
     }
     EXPECT_EQ(channel.state, ChannelState::idle);
 }
 
-TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndVisitsAfterwards)
+TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterwards)
 {
     grant(1);
     ASSERT_EQ(channel.state, ChannelState::open);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol: packets in rings and from visitors, offers that are fetched, questions,
-// packets that can't be. Calls msg/message_engine.
+// The receiving half of the message protocol: packets in rings and from anonymous senders, offers that are fetched,
+// questions, packets that can't be. Calls msg/message_engine.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ TEST_F(Messages, AMessageFindsItsReceiveSoonerOrLater)
     EXPECT_EQ(std::memcmp(buffer, "second!", 7), 0);
 }
 
-TEST_F(Messages, VisitsFindTheirReceivesSoonerOrLater)
+TEST_F(Messages, AnonymousPacketsFindTheirReceivesSoonerOrLater)
 {
     const auto say = [&](std::uint64_t tag, const char* text, std::uint8_t flags = 0, const Ack& ack = {}) {
         come(Type::eager, static_cast<std::uint8_t>(flag_tag | flags), std::strlen(text), [&](PacketWriter& w) {
@@ -67,7 +67,8 @@ TEST_F(Messages, VisitsFindTheirReceivesSoonerOrLater)
     EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
 }
 
-/// What does not fit into a visit is in its order all the same: matched, and reported, before what came behind it.
+/// What does not fit into an anonymous packet is in its order all the same: matched, and reported, before what came
+/// behind it.
 TEST_F(Messages, AMessageFromAfarKeepsItsPlace)
 {
     std::memset(net().memory.data() + source_at, 'z', 3000);
@@ -119,7 +120,7 @@ TEST_F(Messages, MessagesFromAfarAreFetchedSomeAtATime)
     }
     const std::uint32_t taken = gate_next(word(gate_offset).load()) - 20;
     net().window = 1;
-    std::byte* const ack = own_ + visits_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;
+    std::byte* const ack = own_ + anon_slots_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;
     run(1);
     const Ack other{900, 8};
     std::memcpy(ack, &other, sizeof other);
@@ -204,8 +205,8 @@ TEST_F(Messages, ALateReceiveFindsOutWhetherTheSenderStillWaits)
     EXPECT_EQ(answered({12, 5}), 0u) << "nobody waits";
 }
 
-/// The receive was there first, but the RTS had stood in the ring for long: its sender may be gone all the same, and its
-/// number, word and memory another's.
+/// The receive was there first, but the RTS had stood in the ring for long: its sender may be gone all the same, and
+/// its number, word and memory another's.
 TEST_F(Messages, AnOldRtsIsFoundOutByTheWordOfItsSender)
 {
     greet();
@@ -331,7 +332,7 @@ TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
 }
 
 /// Also of one who has no ring, and asks again.
-TEST_F(Messages, AFenceOfAVisitorWaitsForTheReceivesToo)
+TEST_F(Messages, AFenceOfAnAnonymousSenderWaitsForTheReceivesToo)
 {
     come(Type::eager, flag_tag, 8, [](PacketWriter& w) {
         w.put64(1);

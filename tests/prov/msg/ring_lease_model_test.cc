@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A model of ring leases (the numbered cases of prov/tofu/src/msg/ring_lease.cc): one ring of two slots and two
-// senders, of which one may die at any step; messages go as visits or through the ring. The ring begins at the same
-// sequence for each owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a lease rests
-// on is left out once: the search then has to find what goes wrong. Calls tests/lib/model.h.
+// senders, of which one may die at any step; messages go as anonymous packets or through the ring. The ring begins at
+// the same sequence for each owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a
+// lease rests on is left out once: the search then has to find what goes wrong. Calls tests/lib/model.h.
 #include "lib/model.h"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ constexpr unsigned messages[senders] = {2, 3};
 enum class Without {
     nothing,
     clearing,     ///< the slots are not cleared before the ring is granted
-    visits_first, ///< the ring's first packet is taken before its owner's visits (case 16)
-    waiting,      ///< who has said BYE visits at once (case 8)
+    anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case 16)
+    waiting,      ///< who has said BYE anonymous packets at once (case 8)
     place,        ///< give_back does not say where the ring is (case 6)
     credit,       ///< a sender writes into slots that were not reported
     closing_probe ///< a probe under way when the ring is closed speaks of its next owner
 };
 
-enum Kind : std::uint8_t { none, visit, question, data, bye };
+enum Kind : std::uint8_t { none, anonymous, question, data, bye };
 enum Status : std::uint8_t { open_status, granted, denied, give_back, closed };
 
 struct Packet {
@@ -39,7 +39,7 @@ enum SenderState : std::uint8_t { idle, asked, open, leaving, dead };
 struct Sender {
     std::uint8_t state, serial, sent, next_seq, consumed, leave;
     Packet out[2];   ///< on their way, in order
-    Packet inbox[2]; ///< its visits that have landed, in order
+    Packet inbox[2]; ///< its anonymous packets that have landed, in order
     Block back[1];   ///< on its way to it
     Block block;     ///< its return block
 };
@@ -140,12 +140,12 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
     const auto say = [i](Sender& a, Kind kind, std::uint8_t serial) {
         *room(a.out) = {kind, static_cast<std::uint8_t>(i), a.sent++, serial};
     };
-    const bool may_visit =
+    const bool may_send_anonymously =
         s.state == idle || s.state == asked || (s.state == leaving && without == Without::waiting);
-    if (may_visit && s.sent < messages[i])
-        step("a visit", [&](World&, Sender& a) { say(a, visit, 0); });
+    if (may_send_anonymously && s.sent < messages[i])
+        step("an anonymous packet", [&](World&, Sender& a) { say(a, anonymous, 0); });
     if (s.state == idle && s.sent < messages[i])
-        step("a visit that asks for a ring", [&](World&, Sender& a) {
+        step("an anonymous packet that asks for a ring", [&](World&, Sender& a) {
             a.serial++;
             a.block = {};
             a.state = asked;
@@ -178,7 +178,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         const bool asks = s.inbox[0].kind == question;
         if (s.inbox[0].kind == none || (asks && s.state != dead && s.back[0].written != 0))
             continue;
-        step("R takes a visit", [&](World& w) {
+        step("R takes an anonymous packet", [&](World& w) {
             Sender& a = w.s[i];
             take(w, a.inbox[0]);
             if (asks) {
@@ -203,7 +203,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
     if (now.closing == 0) {
         const Packet& p = now.slot[(now.next_seq - 1) % slots];
         const bool there = p.kind != none && p.seq == now.next_seq;
-        const bool ready = now.begun != 0 || owner.inbox[0].kind == none || without == Without::visits_first;
+        const bool ready = now.begun != 0 || owner.inbox[0].kind == none || without == Without::anonymous_first;
         const bool must_answer = p.kind == bye && owner.state != dead;
         if (there && ready && (!must_answer || owner.back[0].written == 0))
             step("R takes a packet", [&](World& w) {
@@ -280,7 +280,7 @@ TEST(RingLeaseModel, LosesDoublesAndMixesUpNothing)
 
 TEST(RingLeaseModel, FailsWithoutAnyOfItsRules)
 {
-    for (const Without without : {Without::clearing, Without::visits_first, Without::waiting, Without::place,
+    for (const Without without : {Without::clearing, Without::anonymous_first, Without::waiting, Without::place,
                                   Without::credit, Without::closing_probe})
         EXPECT_NE(ring_lease(without).wrong, "") << static_cast<int>(without);
 }

@@ -116,7 +116,7 @@ TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
 
 /// What senders ask of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
 /// end its process (guide, chapter 7).
-TEST(RingLeases, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
+TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned senders = 100;
@@ -130,7 +130,7 @@ TEST(RingLeases, VisitorsDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
             return;
         }
         Crowd crowd(s, senders);
-        RawPeer raw(s, 0); // all that visitors could have is taken
+        RawPeer raw(s, 0); // all that anonymous senders could have is taken
         std::uint64_t open = 0;
         raw.get(proto::gate_offset, &open, sizeof open);
         const std::uint64_t full = proto::gate_word(raw.victim().nonce, 1024, 1024);
@@ -172,8 +172,8 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
                 proto::Control control;
             } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), 900, 1},
-                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 0, proto::visit_seq(gate)}};
-            raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof asks, &asks,
+                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 0, proto::anon_seq(gate)}};
+            raw.put(proto::anon_slots_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof asks, &asks,
                     sizeof asks);
             rank.set(1000, 1);
         } else if (rank.number == 2) {
@@ -192,7 +192,7 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 
 /// Cases 2 and 3 of msg/anon_slots.h: slots that are taken at the gate and not filled, for as long as others fill many
 /// times as many as there are; then one of them is filled after all.
-TEST(RingLeases, SlotsOfStoppedVisitorsAreSetAside)
+TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
 {
     expect_processes(3, [](const Rank& rank) {
         constexpr std::uint32_t many = 5000;
@@ -222,9 +222,9 @@ TEST(RingLeases, SlotsOfStoppedVisitorsAreSetAside)
             } late{77,
                    {own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), proto::no_return, 0},
-                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::visit_seq(gate)}};
+                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::anon_seq(gate)}};
             static_assert(sizeof late == 48);
-            raw.put(proto::visits_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,
+            raw.put(proto::anon_slots_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,
                     sizeof late);
         } else {
             s.barrier();

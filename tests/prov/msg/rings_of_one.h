@@ -20,8 +20,8 @@ using fake::Net;
 inline constexpr std::uint64_t own_nonce = 0x1111222233334444, peer_nonce = 0x5555666677778888;
 inline constexpr utofu_vcq_id_t peer_home = 77;
 inline constexpr unsigned own_index = 3, peer_index = 5;
-inline constexpr std::uint32_t ring_count = 4, ring_slots = 16, visit_slots = 4;
-inline constexpr Geometry geometry{ring_count, ring_slots, visit_slots};
+inline constexpr std::uint32_t ring_count = 4, ring_slots = 16, anon_slot_count = 4;
+inline constexpr Geometry geometry{ring_count, ring_slots, anon_slot_count};
 
 /// The protocol above: notes what it is told, and takes packets while it has room.
 struct Above final : Protocol {
@@ -49,11 +49,11 @@ struct Above final : Protocol {
         failures.push_back(ch.err);
         lost = waiter;
     }
-    bool take_visit(Ring& visit) noexcept override
+    bool take_anonymous(Ring& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
-        const bool here = visit.known.home != unwanted && in.take(visit, slots);
-        last = nullptr; // it goes with the visit
+        const bool here = anonymous.known.home != unwanted && in.take(anonymous, slots);
+        last = nullptr; // it goes with the anonymous packet
         return here;
     }
     void tick() noexcept override { ticks++; }
@@ -68,7 +68,7 @@ struct Above final : Protocol {
     std::vector<std::uint64_t> taken;
     Ring* last = nullptr;
     unsigned room = 1000;
-    utofu_vcq_id_t unwanted = 0; ///< whose visits there is no room for
+    utofu_vcq_id_t unwanted = 0; ///< whose anonymous packets there is no room for
     unsigned ticks = 0;
 };
 
@@ -87,9 +87,9 @@ struct RingsTest : testing::Test, fake::OverNet {
         lock.set_enabled(false);
         above.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
         rings = &above->rings;
-        EXPECT_EQ(rings->open(ring_count, ring_slots, visit_slots), 0);
+        EXPECT_EQ(rings->open(ring_count, ring_slots, anon_slot_count), 0);
         put(0, header());
-        put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
     }
     ~RingsTest() override
     {
@@ -128,7 +128,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         return ret;
     }
     /// One packet into the slot that approach() has got.
-    void visit(Channel& ch, std::uint64_t body)
+    void send_anonymously(Channel& ch, std::uint64_t body)
     {
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
@@ -141,15 +141,15 @@ struct RingsTest : testing::Test, fake::OverNet {
         rings->out.sent(ch);
         poll();
     }
-    /// Visits until one of the packets asks for a ring. The gate is put back, so that its slots last.
+    /// Anonymous packets until one of the packets asks for a ring. The gate is put back, so that its slots last.
     void ask(Channel& ch)
     {
-        for (unsigned n = 0; n < 80 && !ch.visit.asked; n++) {
-            put(gate_offset, gate_word(peer_nonce, 0, visit_slots));
+        for (unsigned n = 0; n < 80 && !ch.anonymous.asked; n++) {
+            put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
             ASSERT_EQ(approach(ch), 0);
-            visit(ch, n);
+            send_anonymously(ch, n);
         }
-        ASSERT_TRUE(ch.visit.asked);
+        ASSERT_TRUE(ch.anonymous.asked);
     }
     /// What the peer writes: this one of its rings is ours.
     void grant(Channel& ch, unsigned ring, ReturnStatus status = ReturnStatus::granted)
@@ -192,7 +192,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     // --- we receive
     std::uint64_t gate() { return std::atomic_ref(*area().gate()).load(); }
     static constexpr unsigned none = ~0u;
-    /// The slot that the next visitor gets, or none.
+    /// The slot that the next anonymous sender gets, or none.
     unsigned take_slot()
     {
         const std::uint64_t word = std::atomic_ref(*area().gate()).fetch_add(gate_step);
@@ -206,15 +206,15 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     void come(unsigned slot, std::uint64_t body, const Envelope& who = envelope(), Type type = Type::eager)
     {
-        ASSERT_LT(slot, visit_slots);
+        ASSERT_LT(slot, anon_slot_count);
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
-        packet.control(type, 0, 8, visit_seq(gate()));
+        packet.control(type, 0, 8, anon_seq(gate()));
         packet.put(who);
         packet.put64(body);
-        std::memcpy(area().visits() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
+        std::memcpy(area().anon_slots() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
     }
-    /// Somebody visits and asks for a ring; his packet is taken. Return block `at` of his is told.
+    /// Somebody anonymous packets and asks for a ring; his packet is taken. Return block `at` of his is told.
     void ask(std::uint64_t body, std::uint16_t at = 2, utofu_vcq_id_t from = peer_home)
     {
         Envelope who = envelope(from);

@@ -23,7 +23,7 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(ch.state, ChannelState::open);
     EXPECT_EQ(ch.ring, ch.area + geometry.ring(2));
     EXPECT_EQ(ch.free_slots(), ring_slots);
-    EXPECT_NE(ch.mark[0], ch.next_seq) << "the visits have not been taken for sure";
+    EXPECT_NE(ch.mark[0], ch.next_seq) << "the anonymous packets have not been taken for sure";
     EXPECT_EQ(ch.mark[1], ch.next_seq);
     ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
@@ -134,7 +134,7 @@ TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
     put(0, header());
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
-    visit(ch, 1);
+    send_anonymously(ch, 1);
     ch.outstanding++;
     EXPECT_FALSE(rings->settle());
     ch.outstanding--;
@@ -297,14 +297,14 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
 /// 1 MiB of rings is registered at first, the rest when these are taken.
 TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
 {
-    constexpr Geometry large{6, max_ring_slots / 2, visit_slots};
+    constexpr Geometry large{6, max_ring_slots / 2, anon_slot_count};
     constexpr unsigned index = growing_endpoints - 1;
     for (const bool refused : {false, true}) {
         above.emplace(Local{vcq, home, lock, own_nonce, index, make_address(home.id(), own_nonce, index)});
         rings = &above->rings;
         net().refused_stag = refused ? further_stag(index) : ~0u;
         net().registered.clear();
-        ASSERT_EQ(rings->open(large.ring_count, large.ring_slots, visit_slots), 0);
+        ASSERT_EQ(rings->open(large.ring_count, large.ring_slots, anon_slot_count), 0);
         const std::uint16_t at = refused ? 10 : 20; // blocks that the other one has not written
         ask(1, at);
         ask(1, at + 1, peer_home + 1);
@@ -334,7 +334,7 @@ TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
     above->taken.clear();
     net().busy_percent = 100;
     ask(7, 10, peer_home + 10);
-    EXPECT_TRUE(above->taken.empty()) << "the visit stays: its sender has to be told";
+    EXPECT_TRUE(above->taken.empty()) << "the anonymous packet stays: its sender has to be told";
     EXPECT_TRUE(above->in.behind());
     above->unwanted = peer_home + 10;
     net().busy_percent = 0;

@@ -42,7 +42,7 @@ TEST_F(Messages, ALongerOneTakesAsManySlotsAsItNeeds)
     EXPECT_EQ(std::memcmp(p.body, "end", 3), 0);
 }
 
-TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
+TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAnAnonymousPacket)
 {
     ASSERT_EQ(send("hello", 5), 0);
     ASSERT_EQ(send(buffer, 192, FI_INJECT), 0);
@@ -51,12 +51,12 @@ TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(entry(), "nothing");
     Packet p;
-    ASSERT_TRUE(visited(0, p));
+    ASSERT_TRUE(got_anonymous(0, p));
     EXPECT_EQ(p.tag, 7u);
     EXPECT_EQ(std::memcmp(p.body, "hello", 5), 0);
-    ASSERT_TRUE(visited(1, p));
+    ASSERT_TRUE(got_anonymous(1, p));
     EXPECT_EQ(p.control.length, 192u);
-    ASSERT_TRUE(visited(2, p));
+    ASSERT_TRUE(got_anonymous(2, p));
     ASSERT_EQ(p.control.flags, flag_tag | flag_ack);
     fin(p.ack, 0);
     run(2);
@@ -65,20 +65,20 @@ TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAVisit)
     for (unsigned n = 0; n < 4 && ret == -FI_EAGAIN; n++, run(1))
         ret = messages->sender().write_data(to, 99, 4096);
     ASSERT_EQ(ret, 0);
-    ASSERT_TRUE(visited(3, p));
+    ASSERT_TRUE(got_anonymous(3, p));
     EXPECT_EQ(p.type, Type::write_data);
     EXPECT_EQ(p.data, 99u);
 }
 
 /// All that is longer is fetched, so that nothing needs a ring.
-TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAVisit)
+TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
 {
     const std::vector<char> text(max_eager + 1, 'y');
     unsigned n = 0;
     for (const std::size_t size : {217, 700, 8192, 8193}) {
         ASSERT_EQ(send(text.data(), size), 0);
         Packet p;
-        ASSERT_TRUE(visited(n++, p)) << size;
+        ASSERT_TRUE(got_anonymous(n++, p)) << size;
         const bool kept = size <= max_eager;
         ASSERT_EQ(p.type, kept ? Type::far_eager : Type::rts);
         EXPECT_EQ(entry(), kept ? "sent" : "nothing") << "it lies in a block of ours";
@@ -94,13 +94,13 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAVisit)
     Packet p;
     ASSERT_EQ(send(text.data(), 700, FI_DELIVERY_COMPLETE), 0);
     EXPECT_EQ(entry(), "nothing");
-    ASSERT_TRUE(visited(n, p));
+    ASSERT_TRUE(got_anonymous(n, p));
     fin(p.ack, 0);
     run(2);
     EXPECT_EQ(entry(), "sent");
 }
 
-TEST_F(Messages, AFenceWaitsForVisitsToo)
+TEST_F(Messages, AFenceWaitsForAnonymousPacketsToo)
 {
     const Peer* const peer = peers->find(to);
     EXPECT_TRUE(messages->sender().settled(*peer, false));
@@ -110,7 +110,7 @@ TEST_F(Messages, AFenceWaitsForVisitsToo)
         run(1);
     }
     Packet p;
-    ASSERT_TRUE(visited(1, p));
+    ASSERT_TRUE(got_anonymous(1, p));
     EXPECT_EQ(p.type, Type::fence);
     EXPECT_FALSE(messages->sender().idle_towards(*peer)) << "the question is under way";
     fin(p.ack, 0);
@@ -120,7 +120,7 @@ TEST_F(Messages, AFenceWaitsForVisitsToo)
 }
 
 /// What was sent before is behind the ring's first packet, and counts as sent to whoever asks there.
-TEST_F(Messages, AFenceInARingIsForVisitsToo)
+TEST_F(Messages, AFenceInARingIsForAnonymousPacketsToo)
 {
     const Peer* const peer = peers->find(to);
     win_ring();
@@ -207,7 +207,8 @@ TEST_F(Messages, AnErrorThatSpeaksOfAnotherProcessEndsNothing)
     EXPECT_EQ(send("x", 1), 0);
 }
 
-/// It has closed its endpoint behind its answer, and something else of ours finds that out before the word is looked at.
+/// It has closed its endpoint behind its answer, and something else of ours finds that out before the word is looked
+/// at.
 TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
 {
     win_ring();

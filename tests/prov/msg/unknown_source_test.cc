@@ -113,7 +113,7 @@ TEST_F(UnknownSources, EveryWayOfAMessageTellsWhoSent)
         EXPECT_EQ(fi_cntr_read(counted), ++messages);
         EXPECT_EQ(fi_cntr_readerr(counted), 0u) << "it was received";
     };
-    for (int round = 0; round < 20; round++) // visits, until there is a ring
+    for (int round = 0; round < 20; round++) // anonymous packets, until there is a ring
         for (std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{1000}, std::size_t{100000}})
             one(size, round % 2 == 0);
 }

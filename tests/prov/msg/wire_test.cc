@@ -43,7 +43,7 @@ TEST(Wire, GeometryIsChecked)
     EXPECT_FALSE((Geometry{max_ring_count + 1, 64}).valid());
     const Geometry g{512, 64};
     EXPECT_EQ(g.rings() % 65536, 0u);
-    EXPECT_GE((Geometry{512, 64, 1024}).rings(), visits_offset + 1024 * slot_size);
+    EXPECT_GE((Geometry{512, 64, 1024}).rings(), anon_slots_offset + 1024 * slot_size);
     EXPECT_EQ(seq_base(0x1234567890abcdef) % max_ring_slots, 0u);
 }
 

@@ -10,18 +10,18 @@
 
 namespace tofu::proto {
 
-bool Visitors::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept
+bool AnonSlots::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept
 {
     slots_ = slots;
     gate_ = gate;
     nonce_ = nonce;
     count_ = end_ = count;
-    seq_ = visit_seq(gate_word(nonce, 0, 0));
+    seq_ = anon_seq(gate_word(nonce, 0, 0));
     is_out_.reset(new (std::nothrow) bool[count]());
     return is_out_ != nullptr && out_.reserve(count);
 }
 
-void Visitors::note_handed_out() noexcept
+void AnonSlots::note_handed_out() noexcept
 {
     // acquire: a packet that is looked for after this load is in a slot that was handed out before it
     const std::uint64_t word = std::atomic_ref<std::uint64_t>(*gate_).load(std::memory_order_acquire);
@@ -32,7 +32,7 @@ void Visitors::note_handed_out() noexcept
 }
 
 /// Offers the next run of free slots after the last one, if there is any.
-void Visitors::offer() noexcept
+void AnonSlots::offer() noexcept
 {
     const bool* const all = is_out_.get();
     std::uint32_t first = static_cast<std::uint32_t>(std::find(all + end_, all + count_, false) - all);
@@ -51,7 +51,7 @@ void Visitors::offer() noexcept
 
 bool Arrivals::open(const Geometry& geometry) noexcept
 {
-    return visitors_.open(port_.area.visits(), geometry.visit_slots, port_.area.gate(), port_.self.nonce);
+    return anon_slots_.open(port_.area.anon_slots(), geometry.anon_slot_count, port_.area.gate(), port_.self.nonce);
 }
 
 void Arrivals::take() noexcept
@@ -59,7 +59,7 @@ void Arrivals::take() noexcept
     refused_.clear();
     refuse_all_ = false;
     offers_++;
-    visitors_.take_arrived([this](std::byte* end) { return take_one(end); });
+    anon_slots_.take_arrived([this](std::byte* end) { return take_one(end); });
 }
 
 /// `key` names the sending endpoint, whatever address peers know it by.
@@ -79,20 +79,20 @@ bool Arrivals::take_one(std::byte* end) noexcept
         return true; // an empty packet: the sender had no use for the slot
     Envelope envelope;
     alignas(8) std::byte packet[slot_size]; // a copy, which the sender can't change any more
-    const bool good = read_visit(end, port_.self.nonce, envelope, packet);
+    const bool good = read_anonymous(end, port_.self.nonce, envelope, packet);
     const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
     if (good && refuses(key))
         return false;
-    if (visitor_ == nullptr)
-        visitor_.reset(new (std::nothrow) Ring);
-    if (visitor_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
+    if (anonymous_ == nullptr)
+        anonymous_.reset(new (std::nothrow) Ring);
+    if (anonymous_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
         port_.self.vcq.set_busy();
         return false;
     }
-    if (visitor_->users != 0) {
-        visitor_->parted = true; // the last of its messages frees it
-        (void)visitor_.release();
+    if (anonymous_->users != 0) {
+        anonymous_->parted = true; // the last of its messages frees it
+        (void)anonymous_.release();
     }
     return true;
 }
@@ -101,25 +101,25 @@ bool Arrivals::take_one(std::byte* end) noexcept
 /// sense.
 bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
-    Ring& visit = *visitor_;
-    visit.base = const_cast<std::byte*>(packet);
-    visit.next_seq = visit_seq(gate_word(port_.self.nonce, 0, 0));
-    visit.number = visit.place = no_place;
-    visit.begun = true;
-    visit.index = who.index;
-    visit.known = known_address(who);
-    visit.generation = ~0u; // the last packet may have had another sender
-    visit.key = peer_key(who.home, who.nonce, who.identity);
-    if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), visit.area) != 0) {
-        in_.bad_packet(visit, "that makes no sense");
+    Ring& anonymous = *anonymous_;
+    anonymous.base = const_cast<std::byte*>(packet);
+    anonymous.next_seq = anon_seq(gate_word(port_.self.nonce, 0, 0));
+    anonymous.number = anonymous.place = no_place;
+    anonymous.begun = true;
+    anonymous.index = who.index;
+    anonymous.known = known_address(who);
+    anonymous.generation = ~0u; // the last packet may have had another sender
+    anonymous.key = peer_key(who.home, who.nonce, who.identity);
+    if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
+        in_.bad_packet(anonymous, "that makes no sense");
         return true;
     }
     if (who.return_index != no_return) {
-        if (!in_.grants.answer(who, visit.area))
+        if (!in_.grants.answer(who, anonymous.area))
             return false;
         std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // so that it asks only once
     }
-    return port_.protocol.take_visit(visit);
+    return port_.protocol.take_anonymous(anonymous);
 }
 
 } // namespace tofu::proto

@@ -12,21 +12,22 @@
 //  3. S goes on after minutes: nobody else was ever given its slot, so its Put overwrites nothing. It is taken as ever.
 //  4. S dies in its Put: the control word, written last, is not there. As 2.
 //  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty packet there.
-//  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there are
-//     new ones, so each sender goes beyond the end once for each run: 24 bits are enough for 16 million.
+//  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there
+//     are new ones, so each sender goes beyond the end once for each run: 24 bits are enough for 16 million.
 //  7. R offers a new run: only when the one before is handed out to its end, so no ADD can fall between two.
-//  8. Order among visits of one S: each has its ADD behind the Put of the one before, and Puts arrive in order (strong
-//     order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then takes what it has
-//     seen from the oldest on: what came before something seen was seen, too.
+//  8. Order among anonymous packets of one S: each has its ADD behind the Put of the one before, and Puts arrive in
+//     order (strong order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then
+//     takes what it has seen from the oldest on: what came before something seen was seen, too.
 //  9. A packet that can't be taken now stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
-// 10. Order with S's ring: its packets are put behind S's visits. R takes all visits before it takes the first of them
-//     (Inbound::begin). S visits again only after `closed`, when R has taken all from the ring.
+// 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
+//     takes the first of them (Inbound::begin). S sends anonymously again only after `closed`, when R has taken all
+//     from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
 //     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
-// 12. A hostile S takes all slots and fills none: R has no visitors any more, its rings are as ever. It fills what it
-//     has not taken: as wherever it can write.
-// 13. An honest S does not take all slots either while R looks at none: from its fourth visit on it asks for a ring,
-//     every 64 visits at least, and sends at most 64 before it has been answered.
+// 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, its rings are as ever. It fills
+//     what it has not taken: as wherever it can write.
+// 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
+//     a ring, every 64 anonymous packets at least, and sends at most 64 before it has been answered.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ namespace tofu::proto {
 
 class Inbound;
 
-class Visitors {
+class AnonSlots {
   public:
     /// `count` slots at `slots`, all on offer in the word at `gate`. False: no memory.
     [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept;
@@ -102,8 +103,8 @@ class Visitors {
     std::unique_ptr<bool[]> is_out_;
 };
 
-/// The packets of visitors. Each is read once, checked, and handed on in the order of its sender. A packet that the
-/// protocol has no room for stays in its slot.
+/// The packets of anonymous senders. Each is read once, checked, and handed on in the order of its sender. A packet
+/// that the protocol has no room for stays in its slot.
 class Arrivals {
   public:
     Arrivals(Inbound& in, Port& port) noexcept : in_(in), port_(port) {}
@@ -116,7 +117,7 @@ class Arrivals {
     /// True if packets of any sender have to stay.
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
     /// The number of slots that were handed out and have not been filled. Called while there is an area.
-    [[nodiscard]] std::size_t unfilled() noexcept { return visitors_.unfilled(); }
+    [[nodiscard]] std::size_t unfilled() noexcept { return anon_slots_.unfilled(); }
     /// Number of calls of take().
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
@@ -126,8 +127,8 @@ class Arrivals {
 
     Inbound& in_;
     Port& port_;
-    Visitors visitors_;
-    std::unique_ptr<Ring> visitor_; ///< the ring as which a packet is handed on
+    AnonSlots anon_slots_;
+    std::unique_ptr<Ring> anonymous_; ///< the ring as which a packet is handed on
     Array<std::uint64_t> refused_;  ///< senders of packets that stay
     bool refuse_all_ = false;       ///< there was no memory to note one of them
     std::uint32_t offers_ = 0;

@@ -13,15 +13,15 @@
 namespace tofu::proto {
 
 namespace {
-constexpr std::uint32_t most_unanswered = 64; // visits after one that asks for a ring
+constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one that asks for a ring
 constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a gate that is full
 constexpr unsigned absent_pause_ms = 1;
 } // namespace
 
 /// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
-int Visits::step(Channel& ch) noexcept
+int AnonTx::step(Channel& ch) noexcept
 {
-    Channel::Visit& v = ch.visit;
+    Channel::Anonymous& v = ch.anonymous;
     if (ch.state == ChannelState::pausing && port_.now >= v.pause_until)
         ch.state = ChannelState::idle;
     if (ch.state == ChannelState::reading && !v.under_way)
@@ -32,7 +32,7 @@ int Visits::step(Channel& ch) noexcept
         return ch.refusal();
     if (v.asked && v.count >= most_unanswered) {
         ch.starved++;
-        return -FI_EAGAIN; // the peer does not read its visits
+        return -FI_EAGAIN; // the peer does not read its anonymous packets
     }
     if (v.full && v.rounds != 0) {
         v.rounds--;
@@ -61,35 +61,35 @@ int Visits::step(Channel& ch) noexcept
     return v.slot != 0 ? 0 : -FI_EAGAIN;
 }
 
-void Visits::on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void AnonTx::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 {
     Channel& ch = *static_cast<Inquiry<Channel>*>(waiter)->of;
-    Visits& visits = ch.owner->visits;
-    Channel::Visit& v = ch.visit;
+    AnonTx& anon_tx = ch.owner->anon_tx;
+    Channel::Anonymous& v = ch.anonymous;
     std::uint64_t word = notice.value;
     AreaHeader header{};
     if (v.reads) {
         std::memcpy(&word, v.answer.data, sizeof word);
         std::memcpy(&header, v.answer.data, sizeof header); // a block holds more than that
-        visits.port_.end(v);
+        anon_tx.port_.end(v);
     } else {
         v.under_way = false;
-        visits.asking_--;
+        anon_tx.asking_--;
     }
-    if (!visits.port_.open || ch.state == ChannelState::failed)
+    if (!anon_tx.port_.open || ch.state == ChannelState::failed)
         return;
     if (notice.code != UTOFU_SUCCESS)
-        visits.on_absence(ch, notice.code);
+        anon_tx.on_absence(ch, notice.code);
     else if (ch.state == ChannelState::reading)
-        visits.on_heading(ch, header);
+        anon_tx.on_heading(ch, header);
     else
-        visits.on_gate(ch, word);
+        anon_tx.on_gate(ch, word);
 }
 
 /// The peer has no such area: its endpoint is not enabled yet, or is closed.
-void Visits::on_absence(Channel& ch, int code) noexcept
+void AnonTx::on_absence(Channel& ch, int code) noexcept
 {
-    Channel::Visit& v = ch.visit;
+    Channel::Anonymous& v = ch.anonymous;
     if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
         ch.owner->fail(ch, FI_EHOSTDOWN, code);
         return;
@@ -104,15 +104,15 @@ void Visits::on_absence(Channel& ch, int code) noexcept
     }
 }
 
-void Visits::on_gate(Channel& ch, std::uint64_t word) noexcept
+void AnonTx::on_gate(Channel& ch, std::uint64_t word) noexcept
 {
-    Channel::Visit& v = ch.visit;
+    Channel::Anonymous& v = ch.anonymous;
     const std::uint32_t next = gate_next(word);
     const bool some = next < gate_end(word);
-    const utofu_stadd_t slot = ch.area + visits_offset + std::uint64_t{next} * slot_size;
+    const utofu_stadd_t slot = ch.area + anon_slots_offset + std::uint64_t{next} * slot_size;
     if (!gate_is_of(word, ch.peer.nonce)) {
         if (!v.reads && some && gate_speaks(word))
-            (void)put_empty(ch, slot, visit_seq(word)); // another process has the VCQ ID: gives its slot back
+            (void)put_empty(ch, slot, anon_seq(word)); // another process has the VCQ ID: gives its slot back
         if (ch.state == ChannelState::idle)
             read_heading(ch);
         return;
@@ -126,22 +126,22 @@ void Visits::on_gate(Channel& ch, std::uint64_t word) noexcept
         return;
     }
     v.slot = slot;
-    v.seq = visit_seq(word);
+    v.seq = anon_seq(word);
     v.lingers = false;
     if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
         dismiss(ch);
 }
 
 /// Reads the area's header, to learn why the gate is not the expected one. step() repeats it if the TNI had no room.
-void Visits::read_heading(Channel& ch) noexcept
+void AnonTx::read_heading(Channel& ch) noexcept
 {
     ch.state = ChannelState::reading;
-    ch.visit.reads = true;
-    if (port_.ask(ch.visit, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+    ch.anonymous.reads = true;
+    if (port_.ask(ch.anonymous, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
         (void)ch.owner->post_failed(ch, vcq::Post::error);
 }
 
-void Visits::on_heading(Channel& ch, const AreaHeader& header) noexcept
+void AnonTx::on_heading(Channel& ch, const AreaHeader& header) noexcept
 {
     switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
     case Heading::other_version:
@@ -161,13 +161,13 @@ void Visits::on_heading(Channel& ch, const AreaHeader& header) noexcept
     }
 }
 
-void Visits::dismiss(Channel& ch) noexcept
+void AnonTx::dismiss(Channel& ch) noexcept
 {
-    if (ch.visit.slot != 0 && put_empty(ch, ch.visit.slot, ch.visit.seq) != vcq::Post::busy)
-        ch.visit.slot = 0;
+    if (ch.anonymous.slot != 0 && put_empty(ch, ch.anonymous.slot, ch.anonymous.seq) != vcq::Post::busy)
+        ch.anonymous.slot = 0;
 }
 
-vcq::Post Visits::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
+vcq::Post AnonTx::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
 {
     const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
     return port_.self.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,

@@ -11,20 +11,20 @@
 
 namespace tofu::proto {
 
-class Visits {
+class AnonTx {
   public:
     /// How long we wait for a peer to enable its endpoint. Tests set it lower.
     static inline std::uint64_t absent_limit_ms = 10000;
 
-    explicit Visits(Port& port) noexcept : port_(port) {}
+    explicit AnonTx(Port& port) noexcept : port_(port) {}
     /// Takes the next step towards a slot. 0: the channel has one; -FI_EAGAIN; or the error of a failed channel.
     [[nodiscard]] int step(Channel& ch) noexcept;
     /// Gives back a slot that we have no use for, by an empty packet. Where the TNI has no room, a later call does it.
     void dismiss(Channel& ch) noexcept;
     /// True if some gate has been asked for a slot and has not answered.
     [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }
-    /// The notice of a channel's ARMW or Get (Channel::Visit).
-    static void on_visit(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    /// The notice of a channel's ARMW or Get (Channel::Anonymous).
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
   private:
     void on_gate(Channel& ch, std::uint64_t word) noexcept;

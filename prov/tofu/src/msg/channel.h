@@ -28,7 +28,7 @@ struct Inquiry : vcq::Waiter {
 };
 
 enum class ChannelState : std::uint8_t {
-    idle,     ///< packets are visits. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
+    idle,     ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
     reading,  ///< we read the header of the area to learn why. -> failed
     pausing,  ///< the peer has no area yet. -> idle, a little later; -> failed, much later
     open,     ///< we have a ring. -> leaving: we have said BYE; -> failed: a post failed
@@ -64,7 +64,7 @@ struct Channel {
     utofu_stadd_t area = 0;
 
     /// A packet without a ring (anon_tx.cc). `under_way`: we ask the gate for a slot, or read the gate or the header.
-    struct Visit : Inquiry<Channel> {
+    struct Anonymous : Inquiry<Channel> {
         utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;   ///< sequence number of the packet in it
         bool reads = false;      ///< what is under way is a Get, not an ADD
@@ -86,7 +86,7 @@ struct Channel {
             enough = std::clamp(2 * enough, 2 * least, most);
             count = 0;
         }
-    } visit{};
+    } anonymous{};
     Inquiry<Channel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and must go out before any other.
     struct Deferred {
@@ -96,21 +96,21 @@ struct Channel {
         alignas(8) std::byte image[32];
     } deferred{};
 
-    /// The next packet, in a ring or a visitor's slot: its sequence number, the bytes of its envelope, the end of its
+    /// The next packet, in a ring or an anonymous slot: its sequence number, the bytes of its envelope, the end of its
     /// slot.
-    [[nodiscard]] std::uint32_t seq() const noexcept { return state == ChannelState::open ? next_seq : visit.seq; }
+    [[nodiscard]] std::uint32_t seq() const noexcept { return state == ChannelState::open ? next_seq : anonymous.seq; }
     [[nodiscard]] std::size_t envelope_size() const noexcept
     {
         return state == ChannelState::open ? 0 : sizeof(Envelope);
     }
     [[nodiscard]] utofu_stadd_t slot_end() const noexcept
     {
-        return (state == ChannelState::open ? slot(next_seq) : visit.slot) + slot_size;
+        return (state == ChannelState::open ? slot(next_seq) : anonymous.slot) + slot_size;
     }
     /// Why nothing can be sent now: -FI_EAGAIN, or the error of a failed channel.
     [[nodiscard]] int refusal() const noexcept { return state == ChannelState::failed ? -err : -FI_EAGAIN; }
     /// After -FI_EAGAIN: is it a matter of one or two round trips, which may be worth waiting for?
-    [[nodiscard]] bool soon() const noexcept { return visit.under_way || state == ChannelState::leaving; }
+    [[nodiscard]] bool soon() const noexcept { return anonymous.under_way || state == ChannelState::leaving; }
     [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
     {
         return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
@@ -138,7 +138,7 @@ struct Ring {
     std::uint32_t number = 0;
     std::uint32_t place = 0;    ///< index in the list of rings that are polled
     std::uint32_t users = 0;    ///< messages from this ring that the protocol still has
-    bool begun = false;         ///< its first packet was taken, and before that all visits of its sender
+    bool begun = false;         ///< its first packet was taken, and before that all anonymous packets of its sender
     bool gone = false;          ///< the sender is dead: close the ring when its packets have been taken
     bool closing = false;       ///< close the ring when its probe has ended
     bool parted = false;        ///< closed; the last of its users frees the object

@@ -12,7 +12,7 @@ namespace tofu::proto {
 
 namespace {
 /// Does the message fit into one packet that goes without a ring, and so carries its sender's envelope?
-bool fits_a_visit(const SendCall& call) noexcept
+bool fits_an_anonymous_slot(const SendCall& call) noexcept
 {
     const std::uint8_t ack = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0 ? flag_ack : 0;
     return call.length <= slot_size && ((call.length + 7) & ~std::size_t{7}) + sizeof(Envelope) +
@@ -88,7 +88,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     Channel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
         return ch.refusal();
-    if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_a_visit(call))
+    if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_an_anonymous_slot(call))
         return send_rendezvous(ch, call);
     if ((call.flags & levels) != 0 && !call.silent)
         return send_tracked(ch, call, call.flags & levels);

@@ -24,8 +24,8 @@ FarPayloads::Far* FarPayloads::find(const FarPayload& payload) noexcept
 /// Takes a place for a new payload. Null: there is no room now.
 FarPayloads::Far* FarPayloads::make(const FarPayload& payload, std::uint32_t round) noexcept
 {
-    // A payload that was not asked for in a whole round has lost its visit: a peer wrote to a slot that was filled
-    // already.
+    // A payload that was not asked for in a whole round has lost its anonymous packet: a peer wrote to a slot that was
+    // filled already.
     fars_.each([&](Far& f) {
         if (f.live && f.pending == 0 && round - f.round > 1)
             release(f);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Payloads of messages that came as visits and stand in blocks of their senders (Type::far_eager). The payload is
-// fetched before the message is matched, so that the message is matched and reported in order, like one whose payload
-// stands in its slot. Until then the visit stays in its slot, and so do later visits of its sender. Owned by the
-// receiver, which asks again in each round; calls vcq.
+// Payloads of messages that came as anonymous packets and stand in blocks of their senders (Type::far_eager). The
+// payload is fetched before the message is matched, so that the message is matched and reported in order, like one
+// whose payload stands in its slot. Until then the anonymous packet stays in its slot, and so do later anonymous
+// packets of its sender. Owned by the receiver, which asks again in each round; calls vcq.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class FarPayloads {
         lost     ///< the payload never comes; the packet is ignored
     };
     /// Begins to fetch a payload that is new, and returns how far it is. `round`: number of the round in which all
-    /// visits are offered. Sets `bytes` for a payload that is here.
+    /// anonymous packets are offered. Sets `bytes` for a payload that is here.
     [[nodiscard]] Stage look(const FarPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
     /// The message has been taken.
     void release(const FarPayload& payload) noexcept;

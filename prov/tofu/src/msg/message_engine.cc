@@ -13,7 +13,7 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::size_t visit_slots = 1024; // 256 KiB; so many peers without a ring may send at the same time
+constexpr std::size_t anon_slot_count = 1024; // 256 KiB; so many peers without a ring may send at the same time
 
 Local local(TxContext& tx) noexcept
 {
@@ -48,8 +48,8 @@ int Messenger::open() noexcept
     const std::size_t rings = receives ? param_size("rings", 256) : 1;
     if (!delivery().queue().valid())
         return -FI_ENOMEM;
-    const std::size_t visits = receives ? visit_slots : 1;
-    if (int ret = rings_.open(rings, param_size("ring_slots", 128), visits); ret != 0)
+    const std::size_t anon_slots = receives ? anon_slot_count : 1;
+    if (int ret = rings_.open(rings, param_size("ring_slots", 128), anon_slots); ret != 0)
         return ret;
     return delivery().join_queue();
 }

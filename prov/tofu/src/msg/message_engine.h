@@ -58,10 +58,10 @@ class Messenger final : private Protocol {
     {
         sender_.requests().channel_failed(channel, waiter);
     }
-    bool take_visit(Ring& visit) noexcept override
+    bool take_anonymous(Ring& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
-        return receiver_.take(visit, slots);
+        return receiver_.take(anonymous, slots);
     }
     void tick() noexcept override
     {

@@ -31,8 +31,8 @@ class Protocol {
     [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
     /// The channel has failed: requests to its peer end. `waiter`: that of a packet that has never left, or null.
     virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
-    /// Takes a visitor's packet; `visit` is a ring with that one slot. False: the packet stays.
-    [[nodiscard]] virtual bool take_visit(Ring& visit) noexcept = 0;
+    /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
+    [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
     /// Called every few milliseconds.
     virtual void tick() noexcept = 0;
 

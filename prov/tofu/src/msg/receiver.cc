@@ -95,7 +95,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     return true;
 }
 
-/// A far eager message of a visit: once its payload is here, it is an eager message.
+/// A far eager message of an anonymous packet: once its payload is here, it is an eager message.
 bool Receiver::take_far(Message& m) noexcept
 {
     FarPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};

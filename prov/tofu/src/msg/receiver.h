@@ -2,7 +2,8 @@
 // The receiving half of the message protocol: takes packets out of rings (msg/rx_ring.h) and acts on them. delivery.h
 // brings messages to their receives. Nothing in a packet is trusted. Under the endpoint's lock.
 //
-//   poll.cc  the short way of a message;  receiver.cc  all other packets;  eager_by_get.h  payloads of visits
+//   poll.cc  the short way of a message;  receiver.cc  all other packets;  eager_by_get.h  payloads of anonymous
+//   packets
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,8 @@ class Grants {
     [[nodiscard]] const Array<Poll>& polls() const noexcept { return polls_; }
     [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
 
-    /// Answers a visitor that asks for a ring: grants one or denies it. False: no room in the queue of the TNI.
+    /// Answers an anonymous sender that asks for a ring: grants one or denies it. False: no room in the queue of the
+    /// TNI.
     [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
     /// Answers a BYE. False: no room in the queue of the TNI.
     [[nodiscard]] bool answer_bye(Ring& ring) noexcept;

@@ -2,14 +2,16 @@
 // How rings go to the peers that send much, and channels to the peers that are sent to, so that the number of neither
 // is limited. See ring_lease.h; R's part is in ring_grants.cc.
 //
-// S sends to R; the ring lies at R, and only R gives it away. S asks for one with a visit (anon_slots.h) and is
-// answered in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on until R
-// has taken S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its lease. Posts
-// of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before `closed`.
+// S sends to R; the ring lies at R, and only R gives it away. S asks for one with an anonymous packet (anon_slots.h)
+// and is answered in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on
+// until R has taken S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its
+// lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before
+// `closed`.
 //
 //  1. S dies before its question arrives: nothing has happened.
 //  2. S dies behind its question: R grants a ring, and finds out as in 4.
-//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are visits.
+//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are anonymous
+//     packets.
 //  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
 //     written is no packet: its control word, written last, is not there.
 //  5. S dies after its BYE: R takes it; the Put of `closed` fails, which concerns nobody; the ring is free.
@@ -18,12 +20,12 @@
 //     not used the ring yet give_back says the grant again, for S may not have seen that.
 //  7. R asks, and S says BYE by itself at the same time: the request comes before `closed` in the same words, and
 //     counts for nothing while S waits for `closed`.
-//  8. S wants to send after BYE: it waits for `closed`, then its packets are visits. So a pair never has two rings, and
-//     order holds across leases.
+//  8. S wants to send after BYE: it waits for `closed`, then its packets go anonymously. So a pair never has two rings,
+//     and order holds across leases.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
 //     fails.
 // 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
-//     `denied`: the visit stays. A grant is reported as progress is, in a later round.
+//     `denied`: the anonymous packet stays. A grant is reported as progress is, in a later round.
 // 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
 //     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
@@ -33,7 +35,8 @@
 //     cannot be the channel fails. Other words than its own S does not write to.
 // 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
 //     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
-// 16. Order: packets in the ring are behind S's visits. R takes all visits before it takes the ring's first packet.
+// 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
+//     ring's first packet.
 #include "msg/ring_lease.h"
 
 #include <algorithm>
@@ -60,8 +63,8 @@ bool no_write_comes(const Channel& ch) noexcept
     switch (ch.state) {
     case ChannelState::idle:
     case ChannelState::pausing:
-    case ChannelState::reading: return !ch.visit.asked;
-    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.visit.asked);
+    case ChannelState::reading: return !ch.anonymous.asked;
+    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.anonymous.asked);
     case ChannelState::open:
     case ChannelState::leaving: return false;
     }
@@ -72,7 +75,7 @@ bool no_write_comes(const Channel& ch) noexcept
 bool reusable(const Channel& ch) noexcept
 {
     return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
-           !ch.visit.under_way && ch.visit.slot == 0;
+           !ch.anonymous.under_way && ch.anonymous.slot == 0;
 }
 
 bool has_ring(const Channel& ch) noexcept
@@ -88,7 +91,7 @@ Envelope RingLeases::envelope(Channel& ch) noexcept
     const bool asks = wants(ch);
     if (asks) // before the packet leaves, since the answer overwrites it
         port_.area.status(ch.number).store(0, std::memory_order_release);
-    ch.visit.asks = asks;
+    ch.anonymous.asks = asks;
     return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
             port_.self.known.further, static_cast<std::uint8_t>(port_.self.index), port_.self.known.index,
             asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
@@ -96,7 +99,7 @@ Envelope RingLeases::envelope(Channel& ch) noexcept
 
 bool RingLeases::wants(Channel& ch) noexcept
 {
-    Channel::Visit& v = ch.visit;
+    Channel::Anonymous& v = ch.anonymous;
     if (v.asked || v.count < std::max(v.enough, v.least))
         return false;
     if (held_ < most_held)
@@ -106,9 +109,9 @@ bool RingLeases::wants(Channel& ch) noexcept
     return false;
 }
 
-[[gnu::noinline]] void RingLeases::visited(Channel& ch) noexcept
+[[gnu::noinline]] void RingLeases::sent_anonymously(Channel& ch) noexcept
 {
-    Channel::Visit& v = ch.visit;
+    Channel::Anonymous& v = ch.anonymous;
     v.slot = 0;
     v.count++;
     if (v.asks) {
@@ -119,10 +122,10 @@ bool RingLeases::wants(Channel& ch) noexcept
         held_++;
     }
     port_.self.vcq.statistics().count(Stat::send_anonymous);
-    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::visit);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::anonymous);
 }
 
-/// Takes over a granted ring, if the grant makes sense. The peer takes our visits before the ring's first
+/// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
 /// packet (case 16).
 void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
 {
@@ -138,8 +141,8 @@ void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
         ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
         return;
     }
-    ch.visit.asked = false;
-    ch.visit.count = ch.visit.enough = 0;
+    ch.anonymous.asked = false;
+    ch.anonymous.count = ch.anonymous.enough = 0;
     ch.leave = false;
     ch.starved = 0;
     ch.ring = part + grant.offset();
@@ -151,7 +154,7 @@ void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
     ch.state = ChannelState::open;
     port_.self.vcq.statistics().count(Stat::ring_granted);
     TOFU_PROBE(claim, ch.peer.home, grant.first);
-    visits_.dismiss(ch);
+    anon_tx_.dismiss(ch);
 }
 
 void RingLeases::check(Channel& ch) noexcept
@@ -163,14 +166,14 @@ void RingLeases::check(Channel& ch) noexcept
     const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
     const auto status = static_cast<ReturnStatus>(static_cast<std::uint32_t>(word));
     if (ch.state == ChannelState::failed) {
-        ch.visit.asked &= status == ReturnStatus::open; // after an answer the peer writes nothing more
+        ch.anonymous.asked &= status == ReturnStatus::open; // after an answer the peer writes nothing more
         return;
     }
-    if (ch.visit.asked) {
+    if (ch.anonymous.asked) {
         if (status == ReturnStatus::denied) {
-            ch.visit.asked = false;
+            ch.anonymous.asked = false;
             held_--;
-            ch.visit.ask_later();
+            ch.anonymous.ask_later();
         } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
@@ -215,9 +218,9 @@ void RingLeases::look_at_returns(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
         Channel& ch = channels_[next_return_++ % channels_.size()];
-        if (ch.visit.slot != 0 && std::exchange(ch.visit.lingers, true))
-            visits_.dismiss(ch);
-        if (!has_ring(ch) && !ch.visit.asked)
+        if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
+            anon_tx_.dismiss(ch);
+        if (!has_ring(ch) && !ch.anonymous.asked)
             continue;
         check(ch);
         if (ch.leave)
@@ -241,7 +244,7 @@ bool RingLeases::settled() const noexcept
     const std::size_t n = channels_.size();
     for (std::size_t i = 0; i < n; i++) {
         Channel& ch = channels_[(hand_ + i) % n];
-        if (ch.visit.asked || ch.state == ChannelState::leaving)
+        if (ch.anonymous.asked || ch.state == ChannelState::leaving)
             check(ch);
         if (!reusable(ch))
             continue;
@@ -252,9 +255,9 @@ bool RingLeases::settled() const noexcept
         ch.err = ch.prov_errno = 0;
         ch.ring = ch.area = 0;
         ch.starved = 0;
-        ch.visit.full = ch.visit.asked = false;
-        ch.visit.count = ch.visit.enough = ch.visit.pause = ch.visit.rounds = 0;
-        ch.visit.first_try = 0;
+        ch.anonymous.full = ch.anonymous.asked = false;
+        ch.anonymous.count = ch.anonymous.enough = ch.anonymous.pause = ch.anonymous.rounds = 0;
+        ch.anonymous.first_try = 0;
         ch.mark[0] = ch.mark[1] = ch.next_seq;
         return &ch;
     }
@@ -290,7 +293,7 @@ void RingLeases::lost(Channel& ch) noexcept
 {
     if (has_ring(ch))
         port_.self.vcq.statistics().count(Stat::ring_lost);
-    held_ -= has_ring(ch) || ch.visit.asked;
+    held_ -= has_ring(ch) || ch.anonymous.asked;
 }
 
 } // namespace tofu::proto

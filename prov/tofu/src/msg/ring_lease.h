@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings that we hold at peers: we ask for one with a visit, get it, and give it back, so that other senders have
-// their turn and the channel can serve another peer. The cases are numbered in ring_lease.cc. Part of Outbound; calls
-// vcq.
+// The rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back, so that other
+// senders have their turn and the channel can serve another peer. The cases are numbered in ring_lease.cc. Part of
+// Outbound; calls vcq.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace tofu::proto {
 
 class RingLeases {
   public:
-    RingLeases(Port& port, Channels& channels, Visits& visits) noexcept
-        : port_(port), channels_(channels), visits_(visits)
+    RingLeases(Port& port, Channels& channels, AnonTx& anon_tx) noexcept
+        : port_(port), channels_(channels), anon_tx_(anon_tx)
     {
     }
     /// The envelope of the next packet without a ring: its sender, and whether it asks for a ring.
     [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
     /// The packet with that envelope has been posted.
-    void visited(Channel& ch) noexcept;
+    void sent_anonymously(Channel& ch) noexcept;
     /// Reads the channel's return block and acts on it.
     void check(Channel& ch) noexcept;
     /// Does so for `most` channels, in turn, and says BYE where a ring is asked back.
@@ -47,7 +47,7 @@ class RingLeases {
 
     Port& port_;
     Channels& channels_;
-    Visits& visits_;
+    AnonTx& anon_tx_;
     unsigned held_ = 0;           ///< channels that have a ring or have asked for one
     std::size_t next_return_ = 0; ///< index of the return block that is looked at next
     std::size_t hand_ = 0;        ///< index of the channel that reuse() and give_up() look at next

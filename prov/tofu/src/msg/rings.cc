@@ -26,7 +26,7 @@ Rings::~Rings()
     port.open = false;
 }
 
-int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept
+int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {
     const Local& self = port.self;
     const utofu_onesided_caps& caps = self.home.backend().caps();
@@ -39,7 +39,7 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t visi
         return -FI_ENOSYS;
     }
     const Geometry geometry{static_cast<std::uint32_t>(ring_count), static_cast<std::uint32_t>(ring_slots),
-                            static_cast<std::uint32_t>(visit_slots)};
+                            static_cast<std::uint32_t>(anon_slot_count)};
     if (!geometry.valid())
         return -FI_EINVAL;
     if (int ret = in.open(geometry); ret != 0)
@@ -93,7 +93,7 @@ void Rings::catch_up() noexcept
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
         out.leases.look_at_returns(out.channels.size());
-    if (rung(doorbells, Doorbell::visit))
+    if (rung(doorbells, Doorbell::anonymous))
         in.arrivals.take();
     out.flush_all();
     in.catch_up();

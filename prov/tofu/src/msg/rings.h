@@ -23,8 +23,8 @@ class Rings {
     Rings& operator=(const Rings&) = delete;
     ~Rings();
 
-    /// Opens the area, with so many rings for peers and slots for visitors. 0 or -FI_E*. Takes the home lock.
-    [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t visit_slots) noexcept;
+    /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
+    [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
     /// Gives back the rings at peers, asks back those of peers and grants none any more. The caller makes progress and
     /// calls again. True if settled: no peer can write to the area any more.
     [[nodiscard]] bool settle() noexcept;

@@ -141,7 +141,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     open_rings_ = geometry.first_rings(index);
     const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
-    *gate() = gate_word(nonce, 0, geometry.visit_slots);
+    *gate() = gate_word(nonce, 0, geometry.anon_slot_count);
     std::lock_guard guard(home_lock);
     const std::size_t bytes = geometry.ring(open_rings_);
     if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {

@@ -41,7 +41,7 @@ class Area {
 
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
-    [[nodiscard]] std::byte* visits() const noexcept { return base_ + visits_offset; }
+    [[nodiscard]] std::byte* anon_slots() const noexcept { return base_ + anon_slots_offset; }
     /// Words that peers' TNIs write; each access pairs with their Put or ARMW.
     [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
     {

@@ -17,8 +17,8 @@ int Inbound::open(const Geometry& geometry) noexcept
     return grants.open(geometry);
 }
 
-/// Takes all visits before the first packet of a ring, since its sender made them earlier. False: some could not be
-/// taken.
+/// Takes all anonymous packets before the first packet of a ring, since its sender made them earlier. False: some could
+/// not be taken.
 [[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
 {
     arrivals.take();

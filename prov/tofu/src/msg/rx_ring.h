@@ -60,7 +60,8 @@ class Inbound {
 
     // --- from Rings
     [[nodiscard]] bool behind() const noexcept { return grants.reports_due() || arrivals.any_refused(); }
-    /// Repeats reports that found no room in the queue of the TNI, and visits for which the protocol had no room.
+    /// Repeats reports that found no room in the queue of the TNI, and anonymous packets for which the protocol had no
+    /// room.
     void catch_up() noexcept;
 
   protected:
@@ -93,7 +94,8 @@ class Inbound {
 // --- inline part
 
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
-/// at the same time and not one after the other. A line that nobody has written is in the cache already and costs nothing.
+/// at the same time and not one after the other. A line that nobody has written is in the cache already and costs
+/// nothing.
 inline bool Inbound::packet_has_come() const noexcept
 {
     const Array<Poll>& polls = grants.polls();

@@ -3,8 +3,8 @@
 // RMA writes. Fills slots of channels (msg/tx_ring.h) and reports to the context's queue and counter. Under the
 // context's lock.
 //
-//   fast_path.h, eager.cc  packets into a ring;  tracked.cc  sends that wait for the peer
-//   send_buffers.h  blocks of packets;  send_requests.h  requests that wait for the peer;  send_queue.h  sends that wait for room
+//   fast_path.h, eager.cc  packets into a ring;  tracked.cc  sends that wait for the peer send_buffers.h  blocks of
+//   packets;  send_requests.h  requests that wait for the peer;  send_queue.h  sends that wait for room
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class Sender final : public Engine {
     /// every message that was reported as sent. What they have not fetched can stay with the domain (estate.h).
     [[nodiscard]] bool all_has_left() const noexcept override
     {
-        return !out_.deferred() && !out_.visits.asks() && requests_.all_fetched();
+        return !out_.deferred() && !out_.anon_tx.asks() && requests_.all_fetched();
     }
     /// No send to the peer waits for an answer of the peer, and none for room at the TNI.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;

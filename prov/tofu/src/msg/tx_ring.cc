@@ -35,9 +35,9 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
         static std::atomic<std::uint16_t> serials{0}; // unlike those of an earlier endpoint with our number
         made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) +
                                                   serials.fetch_add(0x9e37, std::memory_order_relaxed));
-        made->visit.notify = Visits::on_visit;
+        made->anonymous.notify = AnonTx::on_notice;
         made->life.notify = on_life;
-        made->visit.of = made->life.of = made;
+        made->anonymous.of = made->life.of = made;
         channels.add(*made);
     } else if ((made = leases.reuse()) == nullptr) {
         return -FI_EAGAIN;
@@ -58,9 +58,9 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
 
 int Outbound::approach(Channel& ch) noexcept
 {
-    if (ch.visit.asked || ch.state == ChannelState::leaving)
+    if (ch.anonymous.asked || ch.state == ChannelState::leaving)
         leases.check(ch);
-    const int ret = ch.state == ChannelState::open ? 0 : visits.step(ch);
+    const int ret = ch.state == ChannelState::open ? 0 : anon_tx.step(ch);
     if (ret == -FI_EAGAIN)
         port_.self.vcq.statistics().count(Stat::again_contact);
     return ret;
@@ -69,7 +69,7 @@ int Outbound::approach(Channel& ch) noexcept
 /// Reads the return block when there seems to be no room. True if there is room after all.
 [[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
-    if (ch.state != ChannelState::open && ch.visit.slot != 0)
+    if (ch.state != ChannelState::open && ch.anonymous.slot != 0)
         return slots == 1;
     leases.check(ch);
     if (ch.leave && ch.state == ChannelState::open && leases.say_bye(ch)) [[unlikely]]
@@ -131,7 +131,7 @@ void Outbound::watch(unsigned at_once) noexcept
 {
     for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
         Channel& ch = channels[next_asked_++ % channels.size()];
-        if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.visit.asked)
+        if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.anonymous.asked)
             continue;
         ch.starved = 0;
         start_probe(ch);
@@ -139,8 +139,8 @@ void Outbound::watch(unsigned at_once) noexcept
     }
 }
 
-/// Probes whether the peer is alive, once it has been met. Before that the visits find out whether there is a peer.
-/// Where the probe has to wait, or an earlier one is under way, watch() asks later.
+/// Probes whether the peer is alive, once it has been met. Before that the anonymous packets find out whether there is
+/// a peer. Where the probe has to wait, or an earlier one is under way, watch() asks later.
 void Outbound::start_probe(Channel& ch) noexcept
 {
     if (ch.state == ChannelState::failed || !ch.met)
@@ -170,7 +170,7 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     if (ch.state == ChannelState::failed)
         return;
     leases.lost(ch);
-    ch.visit.slot = 0; // the slot stays unused at the peer
+    ch.anonymous.slot = 0; // the slot stays unused at the peer
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
     ch.prov_errno = prov_errno;
@@ -195,7 +195,7 @@ void Outbound::peer_failed(utofu_vcq_id_t home) noexcept
 void Outbound::leave() noexcept
 {
     for (Channel* ch : channels) {
-        visits.dismiss(*ch);
+        anon_tx.dismiss(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its probes
         (void)leases.put_bye(*ch, bye_for_good);

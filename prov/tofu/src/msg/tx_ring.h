@@ -24,11 +24,11 @@ inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, ch
 class Outbound {
   public:
     Outbound(Port& port, int context_bits) noexcept
-        : channels(context_bits), visits(port), leases(port, channels, visits), port_(port)
+        : channels(context_bits), anon_tx(port), leases(port, channels, anon_tx), port_(port)
     {
     }
     Channels channels;
-    Visits visits;
+    AnonTx anon_tx;
     RingLeases leases;
 
     /// Is there room for so many slots? Where there is none, the channel may have failed.
@@ -41,19 +41,19 @@ class Outbound {
     /// Finds or makes the channel of an address. 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels
     /// are in use).
     [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
-    /// Takes the next step towards sending a packet. 0: there is a ring or a visitor's slot; -FI_EAGAIN; or the error
+    /// Takes the next step towards sending a packet. 0: there is a ring or an anonymous slot; -FI_EAGAIN; or the error
     /// of a failed channel.
     [[nodiscard]] int approach(Channel& ch) noexcept;
     /// Marks the channel as failed and tells the protocol.
     void fail(Channel& ch, int err, int prov_errno) noexcept;
 
     // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
-    // channel with a visitor's slot.
+    // channel with an anonymous slot.
     /// Counts a packet that has been posted.
     void sent(Channel& ch) noexcept
     {
         if (ch.state != ChannelState::open) [[unlikely]]
-            leases.visited(ch);
+            leases.sent_anonymously(ch);
         ch.next_seq++;
     }
     /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has

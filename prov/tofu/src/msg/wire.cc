@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Reading the header of a peer's area, and what a visitor left in ours. Called by Outbound and Inbound; calls nothing.
+// Reading the header of a peer's area, and what an anonymous sender left in ours. Called by Outbound and Inbound; calls
+// nothing.
 #include "msg/wire.h"
 
 namespace tofu::proto {
@@ -11,7 +12,7 @@ Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t
     return header.nonce != nonce || header.index != index ? Heading::other_process : Heading::usable;
 }
 
-bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope, std::byte (&packet)[slot_size]) noexcept
+bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope, std::byte (&packet)[slot_size]) noexcept
 {
     Control control;
     std::memcpy(&control, end - sizeof control, sizeof control);

@@ -39,7 +39,7 @@ static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeade
 /// in each round. They replace notices, which would pile up at an owner that does not run.
 inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
-    visit = 0, ///< a visitor's packet has come
+    anonymous = 0, ///< an anonymous packet has come
     status = 1 ///< a return block has a new status, not only a new count
 };
 inline constexpr std::size_t doorbell_size = 2;
@@ -87,10 +87,10 @@ inline constexpr unsigned return_count = 1024;
 inline constexpr unsigned fin_count = 1024;
 inline constexpr std::uint64_t returns_offset = 256;
 inline constexpr std::uint64_t fins_offset = returns_offset + return_count * return_stride;
-/// The slots of visitors, senders that have no ring here (anon_slots.h).
-inline constexpr std::uint64_t visits_offset = fins_offset + fin_count * sizeof(FinWord);
-static_assert(visits_offset % slot_size == 0);
-inline constexpr unsigned max_visit_slots = 4096;
+/// Slots for anonymous packets, of senders that have no ring here (anon_slots.h).
+inline constexpr std::uint64_t anon_slots_offset = fins_offset + fin_count * sizeof(FinWord);
+static_assert(anon_slots_offset % slot_size == 0);
+inline constexpr unsigned max_anon_slots = 4096;
 
 inline constexpr unsigned min_ring_slots = 16;
 inline constexpr unsigned max_ring_slots = 4096;
@@ -111,17 +111,17 @@ inline constexpr std::uint32_t max_eager = 8192;
 struct Geometry {
     std::uint32_t ring_count = 0;
     std::uint32_t ring_slots = 0;
-    std::uint32_t visit_slots = 0;
+    std::uint32_t anon_slot_count = 0;
 
     [[nodiscard]] constexpr bool valid() const
     {
         return ring_count >= 1 && ring_count <= max_ring_count && std::has_single_bit(ring_slots) &&
-               ring_slots >= min_ring_slots && ring_slots <= max_ring_slots && visit_slots <= max_visit_slots;
+               ring_slots >= min_ring_slots && ring_slots <= max_ring_slots && anon_slot_count <= max_anon_slots;
     }
     [[nodiscard]] constexpr std::uint64_t rings() const
     {
         // 64 KiB pages of the hardware: no ring shares a page with words that others write often
-        return (visits_offset + std::uint64_t{visit_slots} * slot_size + 65535) & ~std::uint64_t{65535};
+        return (anon_slots_offset + std::uint64_t{anon_slot_count} * slot_size + 65535) & ~std::uint64_t{65535};
     }
     [[nodiscard]] constexpr std::uint64_t ring(unsigned n) const
     {
@@ -164,7 +164,7 @@ struct Grant {
     const Grant grant{static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
     const bool possible = std::has_single_bit(grant.slots) && grant.slots >= min_ring_slots &&
                           grant.slots <= max_ring_slots &&
-                          (grant.is_further() ? index < growing_endpoints : grant.offset() >= visits_offset);
+                          (grant.is_further() ? index < growing_endpoints : grant.offset() >= anon_slots_offset);
     return possible ? grant : Grant{};
 }
 
@@ -196,7 +196,7 @@ constexpr std::uint32_t seq_base(std::uint64_t nonce)
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
-/// The gate, at which a sender without a ring takes a visitor's slot: {the next slot: 24 bits, the end of the slots on
+/// The gate, at which a sender without a ring takes an anonymous slot: {the next slot: 24 bits, the end of the slots on
 /// offer: 16, check: 24}. A sender that adds gate_step has the slot that was next, if it is before the end; else there
 /// is none.
 inline constexpr std::uint64_t gate_offset = 128;
@@ -211,21 +211,21 @@ constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::
 {
     return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | gate_check(nonce);
 }
-/// The sequence number of all packets behind that gate: that of the first packet of a ring, so that a visitor's slot
+/// The sequence number of all packets behind that gate: that of the first packet of a ring, so that an anonymous slot
 /// can be read as a ring.
-constexpr std::uint32_t visit_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
+constexpr std::uint32_t anon_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
 static_assert(max_ring_slots == 4096);
 
 /// The types of packets. The rings use none and bye, the protocol above uses the others (msg/packet.h).
 enum class Type : std::uint8_t {
-    none = 0,      ///< in a visitor's slot: the sender had no use for it
+    none = 0,      ///< in an anonymous slot: the sender had no use for it
     eager = 2,     ///< the payload stands in the slot
     long_eager = 3,///< the payload stands in the slots behind
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< the last packet of a sender: the ring is free again
     fence = 7,     ///< FIN when everything before it has been taken; with flag_match, when it has been matched
-    far_eager = 8, ///< of a visitor, longer than its slot: as eager, but the payload stands in the sender's memory
+    far_eager = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
 /// Control::length of a BYE: is ReturnStatus::closed waited for?
@@ -241,7 +241,7 @@ struct Control {
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
-/// Describes the sender, in the packet of a visitor; stands directly before the control word.
+/// Describes the sender, in the packet of an anonymous sender; stands directly before the control word.
 struct Envelope {
     std::uint64_t home;         ///< the sender's home VCQ
     std::uint64_t nonce;        ///< of the sender's domain
@@ -258,7 +258,7 @@ constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
 {
     return static_cast<std::uint8_t>(known.flags << 7 | wire_version);
 }
-/// The address by which peers know the sender. It is sound if read_visit() has read the envelope.
+/// The address by which peers know the sender. It is sound if read_anonymous() has read the envelope.
 constexpr EndpointAddress known_address(const Envelope& who) noexcept
 {
     return make_address(who.home, who.nonce, who.identity, who.further, who.speaks >> 7);
@@ -267,9 +267,9 @@ inline constexpr std::uint16_t no_return = 0xffff;
 /// The distance of Envelope::return_index from the end of the slot.
 inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, return_index);
 
-/// Reads a visitor's slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
+/// Reads an anonymous slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
 /// no peer can change. False: it is no packet for the domain with `nonce`.
-[[nodiscard]] bool read_visit(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
+[[nodiscard]] bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
                               std::byte (&packet)[slot_size]) noexcept;
 
 /// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, envelope, data,
