@@ -22,7 +22,7 @@ void check(const std::byte* slot)
         return p.body != nullptr && p.body >= slot && p.body <= end && bytes <= std::size_t(end - p.body);
     };
     require(p.type != Type::none && p.type == static_cast<Type>(p.control.type), "a type that is one");
-    require((p.control.flags & flag_ack) == 0 || p.ack.fin < fin_count, "a FIN word of ours");
+    require((p.control.flags & flag_ack) == 0 || p.ack.fin < completion_count, "a completion word of ours");
     switch (p.type) {
     case Type::eager: require(holds(p.control.length), "a payload in the slot"); break;
     case Type::rts:

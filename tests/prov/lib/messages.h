@@ -156,7 +156,7 @@ struct Messages : testing::Test, fake::OverNet {
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
     }
-    void fin(const Ack& ack, std::uint32_t status) { word(fin_offset(ack.fin)).store(fin_word(ack.seq, status)); }
+    void fin(const Ack& ack, std::uint32_t status) { word(completion_offset(ack.fin)).store(completion_word(ack.seq, status)); }
     void tell(std::uint64_t consumed, ReturnStatus status)
     {
         word(return_offset(0)).store(consumed);
@@ -173,7 +173,7 @@ struct Messages : testing::Test, fake::OverNet {
         come(Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{1000, 1}); }, 2);
         run(1);
         EXPECT_EQ(get<ReturnBlock>(return_offset(2)).status, static_cast<std::uint32_t>(ReturnStatus::granted));
-        EXPECT_EQ(answered({1000, 1}), fin_word(1, 0));
+        EXPECT_EQ(answered({1000, 1}), completion_word(1, 0));
     }
     /// Number `n`, from 1 on.
     template <class Body>
@@ -193,11 +193,11 @@ struct Messages : testing::Test, fake::OverNet {
             std::memcpy(w.reserve(text.size()), text.data(), text.size());
         });
     }
-    /// An RTS of the peer, whose FIN word waits, unless it is no word.
+    /// An RTS of the peer, whose completion word waits, unless it is no word.
     void offer(std::uint32_t n, std::uint64_t tag, const Ack& ack, std::vector<Segment> segments)
     {
-        if (ack.fin < fin_count)
-            put(fin_offset(ack.fin), fin_word(ack.seq, fin_pending));
+        if (ack.fin < completion_count)
+            put(completion_offset(ack.fin), completion_word(ack.seq, completion_pending));
         write(n, Type::rts, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
             w.put(ack);
@@ -208,7 +208,7 @@ struct Messages : testing::Test, fake::OverNet {
     }
     void offer_untagged(std::uint32_t n, const Ack& ack, const Segment& segment)
     {
-        put(fin_offset(ack.fin), fin_word(ack.seq, fin_pending));
+        put(completion_offset(ack.fin), completion_word(ack.seq, completion_pending));
         write(n, Type::rts, flag_ack, 1, [&](PacketWriter& w) {
             w.put(ack);
             w.put(segment);
@@ -239,10 +239,10 @@ struct Messages : testing::Test, fake::OverNet {
         word(doorbells_offset).store(~0ull);
     }
 
-    /// A message that the peer keeps for us, under number `fin` of its FIN words, which says that it `waits`.
+    /// A message that the peer keeps for us, under number `fin` of its completion words, which says that it `waits`.
     void come_from_afar(std::uint64_t tag, std::uint32_t fin, std::initializer_list<Segment> segments, bool waits = true)
     {
-        put(fin_offset(fin), fin_word(8, waits ? fin_pending : 0));
+        put(completion_offset(fin), completion_word(8, waits ? completion_pending : 0));
         come(Type::far_eager, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
             w.put(Ack{fin, 8});
@@ -272,7 +272,7 @@ struct Messages : testing::Test, fake::OverNet {
         return messages->delivery().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .flags = FI_MULTI_RECV, .context = this});
     }
-    FinWord answered(const Ack& ack) { return get<FinWord>(fin_offset(ack.fin)); }
+    CompletionWord answered(const Ack& ack) { return get<CompletionWord>(completion_offset(ack.fin)); }
 
     std::optional<fake::Domain> domain;
     vcq::Vcq vcq;

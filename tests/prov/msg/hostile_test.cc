@@ -151,7 +151,7 @@ std::size_t attack(unsigned seed)
                 raw.put(doorbells_offset, &nonsense, 8, true);
                 // Words of peers that the victim does not talk to.
                 raw.put(return_offset(500 + random() % 500), &nonsense, 8, true);
-                raw.put(fin_offset(500 + random() % 500), &nonsense, 8, true);
+                raw.put(completion_offset(500 + random() % 500), &nonsense, 8, true);
             }
             rank.set(1000, 1);
         }

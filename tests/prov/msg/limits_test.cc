@@ -376,8 +376,9 @@ TEST(Limits, WithoutMemoryNothingIsLost)
     });
 }
 
-/// What a rendezvous that was kept names may be another's by the time that it is received: here the FIN word, as if the
-/// VCQ ID and the steering tags had come to another endpoint. The receive ends with an error, and no word is changed.
+/// What a rendezvous that was kept names may be another's by the time that it is received: here the completion word, as
+/// if the VCQ ID and the steering tags had come to another endpoint. The receive ends with an error, and no word is
+/// changed.
 TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -406,8 +407,8 @@ TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
             return false;
         }));
         RawPeer raw(s, 1);
-        for (unsigned i = 0; i < proto::fin_count; i++)
-            raw.put(proto::fin_offset(i), &none, sizeof none);
+        for (unsigned i = 0; i < proto::completion_count; i++)
+            raw.put(proto::completion_offset(i), &none, sizeof none);
         std::vector<std::uint8_t> in(bytes.size(), 0xee);
         ASSERT_EQ(fi_trecv(s.ep, in.data(), in.size(), nullptr, 1, 1, 0, &in), 0);
         fi_cq_data_entry entry{};
@@ -415,9 +416,9 @@ TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
         EXPECT_TRUE(s.next(entry, &error));
         EXPECT_EQ(error.err, FI_EHOSTDOWN);
         EXPECT_EQ(error.op_context, &in);
-        for (unsigned i = 0; i < proto::fin_count; i++) {
+        for (unsigned i = 0; i < proto::completion_count; i++) {
             std::uint64_t word = 1;
-            raw.get(proto::fin_offset(i), &word, sizeof word);
+            raw.get(proto::completion_offset(i), &word, sizeof word);
             ASSERT_EQ(word, 0u) << i;
         }
         s.barrier();

@@ -452,7 +452,8 @@ void lose_a_peer(std::size_t size)
         ASSERT_EQ(fi_trecv(s.ep, &word, 1, nullptr, 1, 1, 0, &word), 0);
         s.expect(&word, FI_RECV);
         if (rank.number == 0) {
-            // Nobody receives these: the first waits for FIN, and once the ring is full posts are refused.
+            // Nobody receives these: the first waits for the completion word, and once the ring is full posts are
+            // refused.
             ASSERT_EQ(s.post([&] {
                 return fi_tsend(s.ep, bytes.data(), size, nullptr, 1, 2, &bytes);
             }), 0);

@@ -343,7 +343,7 @@ TEST(PeerReceives, AnEndpointIsClosedWithMessagesThatWait)
     });
 }
 
-unsigned busy = 0; ///< so many FINs find no room
+unsigned busy = 0; ///< so many completion words find no room
 
 /// Behind them the owner's receive waits in our hands, while others' messages go on.
 TEST(PeerReceives, WhatFindsNoRoomGoesOnLater)

@@ -56,7 +56,7 @@ TEST(Wire, FuzzedSlotsNeverLeadOutside)
         if (!decode(slot, p))
             continue;
         good++;
-        EXPECT_LT(p.ack.fin, fin_count);
+        EXPECT_LT(p.ack.fin, completion_count);
         std::size_t length = 0;
         if (p.type == Type::eager)
             length = p.control.length;

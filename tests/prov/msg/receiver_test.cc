@@ -49,12 +49,12 @@ TEST_F(Messages, AnonymousPacketsFindTheirReceivesSoonerOrLater)
     EXPECT_EQ(answered({5, 6}), 0u);
     ASSERT_EQ(receive(2), 0);
     EXPECT_EQ(entry(), "4 bytes");
-    EXPECT_EQ(answered({5, 6}), fin_word(6, 0)) << "who sent is known as long as that";
+    EXPECT_EQ(answered({5, 6}), completion_word(6, 0)) << "who sent is known as long as that";
 
     const std::vector<char> text(10000, 'z');
     std::memcpy(net().memory.data() + source_at, text.data(), text.size());
     ASSERT_EQ(receive(4), 0);
-    put(fin_offset(7), fin_word(8, fin_pending));
+    put(completion_offset(7), completion_word(8, completion_pending));
     come(Type::rts, flag_tag | flag_ack, 1, [&](PacketWriter& w) {
         w.put64(4);
         w.put(Ack{7, 8});
@@ -64,7 +64,7 @@ TEST_F(Messages, AnonymousPacketsFindTheirReceivesSoonerOrLater)
     run(3);
     EXPECT_EQ(entry(), "8000 bytes");
     EXPECT_EQ(buffer[7999], 'z');
-    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+    EXPECT_EQ(answered({7, 8}), completion_word(8, 0));
 }
 
 /// What does not fit into an anonymous packet is in its order all the same: matched, and reported, before what came
@@ -80,7 +80,7 @@ TEST_F(Messages, AMessageFromAfarKeepsItsPlace)
     EXPECT_EQ(entry(), "3000 bytes");
     EXPECT_EQ(entry(), "8 bytes");
     EXPECT_EQ(buffer[2999], 'z');
-    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+    EXPECT_EQ(answered({7, 8}), completion_word(8, 0));
 }
 
 /// Nobody awaits it: it is taken, so that its sender need not keep it for longer.
@@ -89,7 +89,7 @@ TEST_F(Messages, AMessageFromAfarIsTakenBeforeItsReceiveIsPosted)
     std::memset(net().memory.data() + source_at, 'z', max_eager);
     come_from_afar(1, 7, {{Net::base + source_at, max_eager}});
     run();
-    EXPECT_EQ(answered({7, 8}), fin_word(8, 0));
+    EXPECT_EQ(answered({7, 8}), completion_word(8, 0));
     std::memset(net().memory.data() + source_at, 'n', max_eager);
     ASSERT_EQ(receive(1), 0);
     EXPECT_EQ(entry(), std::to_string(max_eager) + " bytes");
@@ -105,9 +105,9 @@ TEST_F(Messages, AMessageFromAfarWhoseSenderDoesNotKeepItIsNone)
     come_at_once(1);
     run();
     EXPECT_EQ(entry(), "8 bytes");
-    EXPECT_EQ(answered({7, 8}), fin_word(8, 0)) << "as it was";
+    EXPECT_EQ(answered({7, 8}), completion_word(8, 0)) << "as it was";
     EXPECT_EQ(answered({9, 8}) >> 32, 8u);
-    EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), fin_pending);
+    EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), completion_pending);
     EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), 0u);
 }
 
@@ -155,7 +155,7 @@ TEST_F(Messages, AMessageFromAfarThatCannotBeIsDropped)
     });
     run();
     EXPECT_EQ(entry(), "nothing");
-    EXPECT_EQ(answered({7, 8}), fin_word(8, fin_pending));
+    EXPECT_EQ(answered({7, 8}), completion_word(8, completion_pending));
 }
 
 TEST_F(Messages, ARendezvousIsFetchedAndAnswered)
@@ -168,12 +168,12 @@ TEST_F(Messages, ARendezvousIsFetchedAndAnswered)
     run();
     EXPECT_EQ(entry(), "3000 bytes");
     EXPECT_EQ(buffer[2999], 'r');
-    EXPECT_EQ(answered(ack), fin_word(5, 0));
+    EXPECT_EQ(answered(ack), completion_word(5, 0));
     ASSERT_EQ(receive(1, 0, 100), 0); // cut off: the sender has done its part
     offer(2, 1, {11, 6}, {{Net::base + source_at, 1000}});
     run();
     EXPECT_EQ(entry(), "error " + std::to_string(FI_ETRUNC));
-    EXPECT_EQ(answered(ack), fin_word(6, 0));
+    EXPECT_EQ(answered(ack), completion_word(6, 0));
 }
 
 TEST_F(Messages, AGetThatFailsIsToldToBoth)
@@ -185,7 +185,7 @@ TEST_F(Messages, AGetThatFailsIsToldToBoth)
     run();
     const std::string said = entry();
     EXPECT_EQ(said.substr(0, 6), "error ");
-    EXPECT_EQ(answered({11, 5}), fin_word(5, static_cast<std::uint32_t>(std::stoi(said.substr(6)))));
+    EXPECT_EQ(answered({11, 5}), completion_word(5, static_cast<std::uint32_t>(std::stoi(said.substr(6)))));
 }
 
 /// It came before its receive; meanwhile its sender has given up: its memory may be another's.
@@ -195,7 +195,7 @@ TEST_F(Messages, ALateReceiveFindsOutWhetherTheSenderStillWaits)
     offer(1, 1, {11, 5}, {{Net::base + source_at, 1000}});
     offer(2, 1, {12, 5}, {{Net::base + source_at, 1000}});
     run();
-    put(fin_offset(12), FinWord{0});
+    put(completion_offset(12), CompletionWord{0});
     ASSERT_EQ(receive(1), 0);
     run();
     EXPECT_EQ(entry(), "1000 bytes");
@@ -211,10 +211,10 @@ TEST_F(Messages, AnOldRtsIsFoundOutByTheWordOfItsSender)
 {
     greet();
     std::uint32_t n = 0;
-    for (const FinWord now : {FinWord{0}, fin_word(6, fin_pending), fin_word(6, 0)}) {
+    for (const CompletionWord now : {CompletionWord{0}, completion_word(6, completion_pending), completion_word(6, 0)}) {
         ASSERT_EQ(receive(1), 0);
         offer(++n, 1, {11, 5}, {{Net::base + source_at, 1000}});
-        put(fin_offset(11), now);
+        put(completion_offset(11), now);
         run();
         EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
         EXPECT_EQ(answered({11, 5}), now) << "another operation's word stays";
@@ -236,7 +236,7 @@ TEST_F(Messages, AnAnswerThatFindsNoRoomIsGivenLater)
     net().busy_percent = 0;
     run();
     EXPECT_EQ(entry(), "0 bytes");
-    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+    EXPECT_EQ(answered({11, 5}), completion_word(5, 0));
 }
 
 /// Messages that came before their receive, and no room to tell the sender of one of them that it is received.
@@ -262,7 +262,7 @@ TEST_F(Messages, AMultiReceiveTakesWhatCameEarlyInItsOrder)
     EXPECT_EQ(entry(), "nothing") << "a later one has overtaken";
     net().busy_percent = 0;
     run(2);
-    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+    EXPECT_EQ(answered({11, 5}), completion_word(5, 0));
     for (const char* length : {"16", "0", "24"})
         EXPECT_EQ(entry(), std::string(length) + " bytes");
     EXPECT_EQ(entry(), "nothing");
@@ -325,10 +325,10 @@ TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
     write(3, Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{12, 5}); });
     run();
     EXPECT_EQ(answered({11, 5}), 0u);
-    EXPECT_EQ(answered({12, 5}), fin_word(5, 0)) << "taken it is";
+    EXPECT_EQ(answered({12, 5}), completion_word(5, 0)) << "taken it is";
     ASSERT_EQ(receive(1), 0);
     messages->receiver().answer_fences();
-    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+    EXPECT_EQ(answered({11, 5}), completion_word(5, 0));
 }
 
 /// Also of one who has no ring, and asks again.
@@ -344,7 +344,7 @@ TEST_F(Messages, AFenceOfAnAnonymousSenderWaitsForTheReceivesToo)
     EXPECT_EQ(answered({11, 5}), 0u);
     ASSERT_EQ(receive(1), 0);
     messages->receiver().answer_fences();
-    EXPECT_EQ(answered({11, 5}), fin_word(5, 0));
+    EXPECT_EQ(answered({11, 5}), completion_word(5, 0));
 }
 
 TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
@@ -352,7 +352,7 @@ TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
     greet();
     ASSERT_EQ(receive(1), 0);
     offer(1, 1, {11, 5}, {{Net::base + source_at, 0}});                      // a segment of nothing
-    offer(2, 1, {fin_count, 5}, {{Net::base + source_at, 8}});               // no such FIN word
+    offer(2, 1, {completion_count, 5}, {{Net::base + source_at, 8}});               // no such completion word
     offer(3, 1, {11, 5}, {{0, limits::max_msg_size}, {0, limits::max_msg_size}}); // more than a message
     write(4, Type::long_eager, flag_tag, 0, [](PacketWriter& w) { w.put64(1); });
     write(5, Type::long_eager, flag_tag, max_eager + 1, [](PacketWriter& w) { w.put64(1); });

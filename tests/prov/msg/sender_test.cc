@@ -160,7 +160,7 @@ TEST_F(Messages, ARendezvousEndsByTheAnswerToItAndNoOther)
     Packet p;
     ASSERT_TRUE(found(1, p));
     ASSERT_EQ(p.type, Type::rts);
-    EXPECT_EQ(word(fin_offset(p.ack.fin)).load(), fin_word(p.ack.seq, fin_pending));
+    EXPECT_EQ(word(completion_offset(p.ack.fin)).load(), completion_word(p.ack.seq, completion_pending));
     Segment segment;
     std::memcpy(&segment, p.body + sizeof(Rts), sizeof segment);
     EXPECT_EQ(segment.length, sizeof buffer);

@@ -197,7 +197,7 @@ TEST(Successor, NoPacketOfAnOldRingReachesTheProcessAfterAKilledOne) { live_in_t
 // --- an answer that comes late
 
 /// S leaves a message at R that waits for its receive, closes, and opens a domain again, which sends a rendezvous to
-/// R2. R then takes the old message: its FIN must not end, or destroy, what S waits for now.
+/// R2. R then takes the old message: its completion word must not end, or destroy, what S waits for now.
 void end_late(bool discard)
 {
     expect_processes(3, [=](const Rank& rank) {

@@ -21,7 +21,7 @@ struct Copy {
     Bounce block{};
     std::size_t size = 0;    ///< of the message
     bool live = false;
-    std::uint32_t fin = 0;   ///< the FIN word that its receiver writes,
+    std::uint32_t fin = 0;   ///< the completion word that its receiver writes,
     std::uint32_t seq = 0;   ///< and the operation that it belongs to
     utofu_vcq_id_t home = 0; ///< the receiver's home VCQ,
     utofu_stadd_t area = 0;  ///< its area,
@@ -74,7 +74,7 @@ class Copies {
 
     // --- of an endpoint that is closed (estate.h)
     std::unique_ptr<Copies> next;
-    std::optional<Area> area; ///< with the FIN words
+    std::optional<Area> area; ///< with the completion words
     unsigned number = 0;      ///< of the endpoint
 
   private:

@@ -134,7 +134,7 @@ bool Delivery::give(RecvRequest& r, const Message& m) noexcept
         fetches_.start(*f);
         return true;
     }
-    if (m.ack && !put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
+    if (m.ack && !put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -199,7 +199,7 @@ bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: the message is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
+        if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -234,10 +234,10 @@ bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpa
 bool Delivery::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || put_fin(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
+        return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
     Fetch* const f = fetches_.make(m);
     if (f != nullptr)
-        fetches_.start(*f); // has nothing to fetch, so it only writes FIN
+        fetches_.start(*f); // has nothing to fetch, so it only writes the completion word
     return f != nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The way of a message from its ring to its receive: it is matched or kept, copied or fetched, acknowledged, reported.
-// Called by the receiver, by fetches, and by the receive queue for kept messages; calls match, vcq (FIN words), cq and
-// cntr. Under the endpoint's lock.
+// Called by the receiver, by fetches, and by the receive queue for kept messages; calls match, vcq (completion words),
+// cq and cntr. Under the endpoint's lock.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,7 @@ FarPayloads::Stage FarPayloads::look(const FarPayload& payload, std::uint32_t ro
     return stage;
 }
 
-/// Posts as many Gets as there is room for. When all bytes are here it reads the sender's FIN word.
+/// Posts as many Gets as there is room for. When all bytes are here it reads the sender's completion word.
 void FarPayloads::get(Far& far) noexcept
 {
     for (; far.next < far.what.count && far.code == UTOFU_SUCCESS; far.next++) {
@@ -73,26 +73,26 @@ void FarPayloads::get(Far& far) noexcept
     if (far.pending != 0)
         return;
     if (far.word.data == nullptr)
-        far.word = port_.bounces.alloc(sizeof(FinWord));
+        far.word = port_.bounces.alloc(sizeof(CompletionWord));
     far.asks = far.word.data != nullptr;
-    if (far.asks && !post(far, far.what.home, far.word.stadd, far.what.area + fin_offset(far.what.fin.fin), sizeof(FinWord)))
+    if (far.asks && !post(far, far.what.home, far.word.stadd, far.what.area + completion_offset(far.what.fin.fin), sizeof(CompletionWord)))
         far.asks = false;
     if (far.asks)
         far.stage = Stage::asking;
 }
 
-/// As long as the FIN word waits for this operation, no other process has the sender's VCQ or memory, so the bytes read
-/// before are the sender's. Otherwise nobody waits for FIN either.
+/// As long as the completion word waits for this operation, no other process has the sender's VCQ or memory, so the
+/// bytes read before are the sender's. Otherwise nobody waits for the completion word either.
 void FarPayloads::judge(Far& far) noexcept
 {
-    FinWord word;
+    CompletionWord word;
     std::memcpy(&word, far.word.data, sizeof word);
-    const bool waits = far.asked == UTOFU_SUCCESS && word == fin_word(far.what.fin.seq, fin_pending);
+    const bool waits = far.asked == UTOFU_SUCCESS && word == completion_word(far.what.fin.seq, completion_pending);
     if (!waits || far.code == UTOFU_SUCCESS) {
         far.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    if (put_fin(port_.self.vcq, far.what.home, far.what.area, far.what.fin, fi_error_of(far.code)))
+    if (put_completion(port_.self.vcq, far.what.home, far.what.area, far.what.fin, fi_error_of(far.code)))
         far.stage = Stage::lost;
 }
 

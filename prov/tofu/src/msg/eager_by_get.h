@@ -15,7 +15,7 @@
 
 namespace tofu::proto {
 
-/// Where such a payload is, and the FIN word that its sender waits for.
+/// Where such a payload is, and the completion word that its sender waits for.
 struct FarPayload {
     utofu_vcq_id_t home = 0; ///< the sender's home VCQ
     utofu_stadd_t area = 0;  ///< the sender's area
@@ -32,7 +32,7 @@ class FarPayloads {
 
     enum class Stage : std::uint8_t {
         getting, ///< -> asking: the Gets of the segments have ended
-        asking,  ///< reads the FIN word. -> here; -> lost: the sender no longer waits, or the bytes can't be read
+        asking,  ///< reads the completion word. -> here; -> lost: the sender no longer waits, or the bytes can't be read
         here,    ///< the payload is here, until release()
         lost     ///< the payload never comes; the packet is ignored
     };
@@ -50,7 +50,7 @@ class FarPayloads {
         std::uint32_t round = 0; ///< the round in which it was last asked for
         unsigned next = 0;       ///< the segment that is fetched next
         unsigned pending = 0;
-        bool asks = false;       ///< the Get under way is that of the FIN word
+        bool asks = false;       ///< the Get under way is that of the completion word
         int code = UTOFU_SUCCESS, asked = UTOFU_SUCCESS;
         std::size_t offset = 0;
         Bounce bytes{};

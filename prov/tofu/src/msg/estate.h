@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What closed endpoints have left to their receivers: copies of messages that were reported as sent and have not been
-// fetched, and the areas with the FIN words that end them. Each stays until its receiver has fetched it, or is gone, or
-// the domain is closed. Owned by the domain, which calls progress(); endpoints hand over as they close; calls the home
-// VCQ.
+// fetched, and the areas with the completion words that end them. Each stays until its receiver has fetched it, or is
+// gone, or the domain is closed. Owned by the domain, which calls progress(); endpoints hand over as they close; calls
+// the home VCQ.
 #pragma once
 
 #include <atomic>

@@ -12,12 +12,12 @@
 
 namespace tofu::proto {
 
-/// Writes a FIN word: tells the sender how the send that waits for it has ended, 0 or FI_E*. False: no room now.
-[[nodiscard]] inline bool put_fin(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
+/// Writes a completion word: tells the sender how the send that waits for it has ended, 0 or FI_E*. False: no room now.
+[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
                                   int status) noexcept
 {
-    const FinWord word = fin_word(fin.seq, static_cast<std::uint32_t>(status));
-    return vcq.put_inline(home, &word, area + fin_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
+    const CompletionWord word = completion_word(fin.seq, static_cast<std::uint32_t>(status));
+    return vcq.put_inline(home, &word, area + completion_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
 }
 
 /// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
@@ -25,7 +25,7 @@ struct Kept {
     Ring* in = nullptr;   ///< describes the sender
     Ack fin{};
     Type type = Type::none;
-    bool ack = false;     ///< a FIN is due when the message has been taken,
+    bool ack = false;     ///< a completion word is due when the message has been taken,
     bool at_match = false;///< and not before it has been matched
     std::uint8_t segment_count = 0;
 };

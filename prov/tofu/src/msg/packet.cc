@@ -52,7 +52,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     if ((flags & flag_tag) && !r.take(p.tag))
         return false;
     if (flags & flag_ack) {
-        if (!r.take(p.ack) || p.ack.fin >= fin_count)
+        if (!r.take(p.ack) || p.ack.fin >= completion_count)
             return false;
     }
     switch (p.type) {

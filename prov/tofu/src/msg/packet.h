@@ -12,7 +12,7 @@ namespace tofu::proto {
 
 inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
 inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
-inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the FIN word when taken
+inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the completion word when taken
 inline constexpr std::uint8_t flag_match = 8;///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
 
 struct Ack {

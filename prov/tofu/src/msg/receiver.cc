@@ -126,7 +126,7 @@ void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
 bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return put_fin(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
+        return put_completion(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
     Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
     if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->same_sender(in); });
         old != end) {
@@ -145,7 +145,7 @@ void Receiver::answer_fences() noexcept
     std::size_t left = 0;
     for (const Fence& fence : fences_)
         if (delivery_.holds(*fence.in) ||
-            !put_fin(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
+            !put_completion(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
             fence.in->let_go();

@@ -133,16 +133,16 @@ void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 
 /// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its
 /// sender may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that
-/// the bytes are anybody's. As long as the FIN word waits for this operation they are the sender's. No other endpoint
-/// uses the number in the word, and the CSWAP changes no word of another one.
+/// the bytes are anybody's. As long as the completion word waits for this operation they are the sender's. No other
+/// endpoint uses the number in the word, and the CSWAP changes no word of another one.
 void Fetches::finish(Fetch& f) noexcept
 {
     const Ring& in = *f.message.in;
     const Ack& fin = f.message.fin;
     f.ending = true;
     f.pending++; // the notice may come within the post
-    const vcq::Post post = vcq_.cswap(8, in.known.home, fin_word(fin.seq, fin_pending),
-                                      fin_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + fin_offset(fin.fin),
+    const vcq::Post post = vcq_.cswap(8, in.known.home, completion_word(fin.seq, completion_pending),
+                                      completion_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(fin.fin),
                                       {.when = vcq::When::delivered, .waiter = &f});
     if (post == vcq::Post::done)
         return; // `f` may be gone
@@ -158,7 +158,7 @@ void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 {
     if (!port_.open)
         return;
-    const bool waited = notice.code == UTOFU_SUCCESS && notice.value == fin_word(f.message.fin.seq, fin_pending);
+    const bool waited = notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.fin.seq, completion_pending);
     if (!waited) {
         f.err = FI_EHOSTDOWN;
         f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then FIN by a
-// CSWAP, which shows that the sender has waited until then and that the bytes are the sender's. Part of delivery, which
-// is told of each end; calls vcq and the context's local registrations.
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then the
+// completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the sender's.
+// Part of delivery, which is told of each end; calls vcq and the context's local registrations.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Fetch : vcq::Waiter, Deferred {
     std::uint8_t from_index = 0;   ///< position of the next Get
     std::uint8_t into_index = 0;
     bool waiting = false;          ///< it waits for room
-    bool ending = false;           ///< the CSWAP that writes FIN is due or under way
+    bool ending = false;           ///< the CSWAP that writes the completion word is due or under way
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
     std::size_t to_fetch = 0;      ///< bytes for which no Get has been posted
@@ -54,8 +54,8 @@ class Fetches {
 
     /// Makes a fetch. Null: too many are under way.
     [[nodiscard]] Fetch* make(const Message& message) noexcept;
-    /// Starts a fetch whose source and destination are filled in; one with nothing to fetch only writes FIN. The fetch
-    /// may have ended, and be gone, when this returns.
+    /// Starts a fetch whose source and destination are filled in; one with nothing to fetch only writes the completion
+    /// word. The fetch may have ended, and be gone, when this returns.
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Lets the item go on in the next round, like a fetch that found no room.

@@ -55,7 +55,7 @@ constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = return_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
 
-/// True if the peer writes nothing more to the channel's return block or to a FIN word (case 11).
+/// True if the peer writes nothing more to the channel's return block or to a completion word (case 11).
 bool no_write_comes(const Channel& ch) noexcept
 {
     if (ch.outstanding != 0)

@@ -29,8 +29,8 @@ class RingLeases {
     void look_at_returns(std::size_t most) noexcept;
     /// Gives all rings back as look_at_returns() comes by: the endpoint closes.
     void give_all_back() noexcept;
-    /// True if no peer can write to our return blocks and FIN words any more: nothing is outstanding, no answer is
-    /// due, and each ring is given back or was at a peer that is gone.
+    /// True if no peer can write to our return blocks and completion words any more: nothing is outstanding, no answer
+    /// is due, and each ring is given back or was at a peer that is gone.
     [[nodiscard]] bool settled() const noexcept;
     /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;

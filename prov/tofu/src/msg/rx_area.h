@@ -33,7 +33,7 @@ class Area {
     [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
     /// Deregisters the memory: peers reach it no more, its owner still does. Takes the home lock.
     void hide() noexcept;
-    /// Lets peers see that the endpoint is closed, while they still reach the FIN words.
+    /// Lets peers see that the endpoint is closed, while they still reach the completion words.
     void disown() noexcept;
     void close() noexcept;
     /// Frees the memory that closed areas have left for later ones. Any thread.
@@ -45,9 +45,9 @@ class Area {
     /// Words that peers' TNIs write; each access pairs with their Put or ARMW.
     [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
     {
-        return word(fin_offset(n));
+        return word(completion_offset(n));
     }
-    [[nodiscard]] const void* fin_address(unsigned n) const noexcept { return base_ + fin_offset(n); }
+    [[nodiscard]] const void* completion_address(unsigned n) const noexcept { return base_ + completion_offset(n); }
     [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept
     {
         return word(return_offset(n));

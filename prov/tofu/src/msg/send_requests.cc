@@ -23,7 +23,7 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
 } // namespace
 
 SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
-    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.plan().attr.size, fin_count)),
+    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.plan().attr.size, completion_count)),
       first_seq_(serial(rings.port.self.nonce))
 {
 }
@@ -63,7 +63,7 @@ void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noex
     r.rail = 0;
     r.block = nullptr;
     r.copy = nullptr;
-    r.awaits_fin = r.fin_has_come = false;
+    r.awaits_completion = r.completion_has_come = false;
     r.report_to(tx_.reports(), call.entry_flags(), call.context,
                 !call.silent && tx_.reports().binding.reports(call.flags));
     r.err = 0;
@@ -102,9 +102,9 @@ std::unique_ptr<Copies> SendRequests::leave_copies() noexcept
     return std::move(copies_);
 }
 
-void SendRequests::await_fin(SendRequest& r) noexcept
+void SendRequests::await_completion(SendRequest& r) noexcept
 {
-    r.awaits_fin = true;
+    r.awaits_completion = true;
     r.to->outstanding++;
     r.place = static_cast<std::uint32_t>(awaited_.size());
     awaited_.push_reserved(&r);
@@ -131,7 +131,7 @@ void SendRequests::release(SendRequest& r) noexcept
 
 void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
 {
-    if (r.awaits_fin) {
+    if (r.awaits_completion) {
         SendRequest* last = awaited_.back();
         awaited_[r.place] = last;
         last->place = r.place;
@@ -148,8 +148,8 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
     r.prov_errno = prov_errno;
     complete(r);
     release(r);
-    // A peer that lives may still write the FIN word, and would destroy that of a later request.
-    if (r.awaits_fin && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.fin_has_come)
+    // A peer that lives may still write the completion word, and would destroy that of a later request.
+    if (r.awaits_completion && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.completion_has_come)
         retired_++;
     else
         (r.late ? late_ : pool_).release(&r);
@@ -159,9 +159,9 @@ void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
 {
     if (waiter != nullptr)
         end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
-    // A peer that has closed its endpoint answered before it closed: its FIN words count.
+    // A peer that has closed its endpoint answered before it closed: its completion words count.
     for (std::size_t i = awaited_.size(); i-- > 0;)
-        if (i < awaited_.size() && awaited_[i]->to == &ch && !take_fin(*awaited_[i]))
+        if (i < awaited_.size() && awaited_[i]->to == &ch && !take_completion(*awaited_[i]))
             end(*awaited_[i], ch.err, ch.prov_errno);
 }
 
@@ -180,17 +180,17 @@ void SendRequests::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) 
     m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
 }
 
-/// Ends the request if its FIN word has come. False: the word has not come.
-bool SendRequests::take_fin(SendRequest& r) noexcept
+/// Ends the request if its completion word has come. False: the word has not come.
+bool SendRequests::take_completion(SendRequest& r) noexcept
 {
     // acquire: pairs with the peer's Put of the word; its Gets ended before
-    const FinWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
+    const CompletionWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
     const auto status = static_cast<std::uint32_t>(word);
-    if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == fin_pending)
+    if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == completion_pending)
         return false;
-    r.fin_has_come = true;
+    r.completion_has_come = true;
     if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
-        (void)seen(rings_.port.area.fin_address(r.fin), sizeof word);
+        (void)seen(rings_.port.area.completion_address(r.fin), sizeof word);
     end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
     return true;
 }
@@ -209,7 +209,7 @@ void SendRequests::poll() noexcept
             next_ = 0;
         if (awaited_.empty())
             return;
-        if (!take_fin(*awaited_[next_])) // else another request has its place now
+        if (!take_completion(*awaited_[next_])) // else another request has its place now
             next_++;
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that are not over when their call returns, and the FIN words by which peers end them. Part of the sender; calls
-// the channels (msg/tx_ring.h) and reports to the context's queue and counter.
+// Sends that are not over when their call returns, and the completion words by which peers end them. Part of the
+// sender; calls the channels (msg/tx_ring.h) and reports to the context's queue and counter.
 #pragma once
 
 #include <cstddef>
@@ -49,19 +49,19 @@ struct SendCall {
     }
 };
 
-/// A send that is not over: it waits for the notice of its Put, or for its FIN word.
+/// A send that is not over: it waits for the notice of its Put, or for its completion word.
 struct SendRequest : Request {
     SendRequests* owner = nullptr;
     Channel* to = nullptr;
-    std::uint32_t fin = 0;     ///< index of its FIN word; fixed for the life of the object
+    std::uint32_t fin = 0;     ///< index of its completion word; fixed for the life of the object
     std::uint32_t seq = 0;     ///< counts the uses of that word
-    std::uint32_t place = 0;   ///< in the list of requests that wait for FIN
+    std::uint32_t place = 0;   ///< in the list of requests that wait for the completion word
     std::uint8_t ref_count = 0;
     Rails::Index rail = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
     bool numbered = false;
-    bool awaits_fin = false;
-    bool fin_has_come = false;
-    bool late = false;         ///< made by make_late(): it has no FIN word
+    bool awaits_completion = false;
+    bool completion_has_come = false;
+    bool late = false;         ///< made by make_late(): it has no completion word
     PacketBuffer* block = nullptr; ///< of its packet; the notice of its Put frees it
     Copy* copy = nullptr;      ///< the message, which was reported as sent, until the receiver has fetched it
     LocalRef refs[max_segments] = {};
@@ -83,8 +83,9 @@ class SendRequests {
     [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
     /// Frees a request of which nothing was posted.
     void drop(SendRequest& request) noexcept;
-    /// The packet of the request has been posted: from now on its FIN word ends it, or the failure of its channel.
-    void await_fin(SendRequest& request) noexcept;
+    /// The packet of the request has been posted: from now on its completion word ends it, or the failure of its
+    /// channel.
+    void await_completion(SendRequest& request) noexcept;
     [[nodiscard, gnu::always_inline]] bool awaits_any() const noexcept { return !awaited_.empty(); }
     /// True if the receivers have fetched every message that was reported as sent.
     [[nodiscard]] bool all_fetched() const noexcept { return copies_ == nullptr || copies_->in_use() == 0; }
@@ -93,15 +94,15 @@ class SendRequests {
     [[nodiscard]] std::unique_ptr<Copies> leave_copies() noexcept;
     /// Frees the copies of a sender that closes. Takes the home lock.
     void drop_copies() noexcept { copies_.reset(); }
-    /// Looks at the FIN words that requests wait for, a bounded number of them each time.
+    /// Looks at the completion words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
-    /// True if no FIN word of a request that has ended can still come.
+    /// True if no completion word of a request that has ended can still come.
     [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
     /// Ends all requests of the channel with its error. `waiter`: that of a packet that has not gone out, or null.
     void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
 
   private:
-    [[nodiscard]] bool take_fin(SendRequest& request) noexcept;
+    [[nodiscard]] bool take_completion(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
     void begin(SendRequest& request, Channel& to, const SendCall& call) noexcept;
@@ -113,11 +114,11 @@ class SendRequests {
     Pool<SendRequest> pool_;
     Pool<SendRequest> late_{return_count}; ///< one for each channel at most
     std::unique_ptr<Copies> copies_;       ///< null until the first is made
-    Array<SendRequest*> awaited_; ///< requests that wait for FIN; has room for all that were made
-    std::size_t next_ = 0;        ///< where the next round of polling FIN words starts
+    Array<SendRequest*> awaited_; ///< requests that wait for the completion word; has room for all that were made
+    std::size_t next_ = 0;        ///< where the next round of polling completion words starts
     std::uint32_t made_ = 0;
-    unsigned retired_ = 0;        ///< requests that have failed, whose FIN words a live peer may still write
-    const std::uint32_t first_seq_; ///< of FIN words: unlike an earlier endpoint's, whose late words fit none of ours
+    unsigned retired_ = 0;        ///< requests that have failed, whose completion words a live peer may still write
+    const std::uint32_t first_seq_; ///< of completion words: unlike an earlier endpoint's, whose late words fit none of ours
 };
 
 } // namespace tofu::proto

@@ -72,7 +72,7 @@ void Sender::ask_settled(Channel& ch, bool matched) noexcept
     ch.mark[0] = ch.next_seq; // true as soon as nothing is outstanding
     if (matched)
         ch.mark[1] = ch.next_seq;
-    requests_.await_fin(*request);
+    requests_.await_completion(*request);
 }
 
 ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
@@ -88,7 +88,7 @@ ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t le
             flags |= flag_match;
         ret = put_packet(ch, call, &ack, flags, nullptr);
         if (ret == 0)
-            requests_.await_fin(*request);
+            requests_.await_completion(*request);
     } else {
         ret = put_packet(ch, call, nullptr, call.packet_flags, request);
         if (ret == 0)
@@ -149,7 +149,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return ret;
     }
     vcq_.statistics().count(Stat::send_rendezvous);
-    requests_.await_fin(*request);
+    requests_.await_completion(*request);
     if (kept)
         report_sent(tx_, call);
     return 0;
@@ -174,7 +174,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
         packet.put(segments[i]);
     packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
-    rings_.port.area.fin(request.fin).store(fin_word(request.seq, fin_pending), std::memory_order_release);
+    rings_.port.area.fin(request.fin).store(completion_word(request.seq, completion_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
     out_.sent(ch);

@@ -184,7 +184,8 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
 }
 
 /// The error alone does not show that a peer is lost. The post may have been one to an earlier process with this VCQ
-/// ID, a report or a FIN to another endpoint of the peer, which has been closed, or an injected write with a bad key.
+/// ID, a report or a completion word to another endpoint of the peer, which has been closed, or an injected write with
+/// a bad key.
 void Outbound::peer_failed(utofu_vcq_id_t home) noexcept
 {
     for (Channel* ch : channels)

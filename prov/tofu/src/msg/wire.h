@@ -75,20 +75,20 @@ enum class ReturnStatus : std::uint32_t {
 };
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
-/// status is a positive FI_E* or 0, or fin_pending: the sender waits, and its memory may be read.
-using FinWord = std::uint64_t;
-inline constexpr std::uint32_t fin_pending = 0xffffffff;
-constexpr FinWord fin_word(std::uint32_t seq, std::uint32_t status)
+/// status is a positive FI_E* or 0, or completion_pending: the sender waits, and its memory may be read.
+using CompletionWord = std::uint64_t;
+inline constexpr std::uint32_t completion_pending = 0xffffffff;
+constexpr CompletionWord completion_word(std::uint32_t seq, std::uint32_t status)
 {
     return (std::uint64_t{seq} << 32) | status;
 }
 
 inline constexpr unsigned return_count = 1024;
-inline constexpr unsigned fin_count = 1024;
+inline constexpr unsigned completion_count = 1024;
 inline constexpr std::uint64_t returns_offset = 256;
-inline constexpr std::uint64_t fins_offset = returns_offset + return_count * return_stride;
+inline constexpr std::uint64_t completions_offset = returns_offset + return_count * return_stride;
 /// Slots for anonymous packets, of senders that have no ring here (anon_slots.h).
-inline constexpr std::uint64_t anon_slots_offset = fins_offset + fin_count * sizeof(FinWord);
+inline constexpr std::uint64_t anon_slots_offset = completions_offset + completion_count * sizeof(CompletionWord);
 static_assert(anon_slots_offset % slot_size == 0);
 inline constexpr unsigned max_anon_slots = 4096;
 
@@ -184,7 +184,7 @@ enum class Heading : std::uint8_t {
 }
 
 constexpr std::uint64_t return_offset(unsigned n) { return returns_offset + n * return_stride; }
-constexpr std::uint64_t fin_offset(unsigned n) { return fins_offset + n * sizeof(FinWord); }
+constexpr std::uint64_t completion_offset(unsigned n) { return completions_offset + n * sizeof(CompletionWord); }
 
 // --- packets
 
@@ -224,7 +224,7 @@ enum class Type : std::uint8_t {
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< the last packet of a sender: the ring is free again
-    fence = 7,     ///< FIN when everything before it has been taken; with flag_match, when it has been matched
+    fence = 7,     ///< the completion word when everything before it has been taken; with flag_match, when it has been matched
     far_eager = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 

@@ -21,10 +21,10 @@
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
 //     cancelled, each line in its order, and nothing of them is begun any more.
 //
-// Operations that have left and only wait for an answer are not here: notices, FIN words of messages, the back-off of
-// atomics under way. Nothing waits behind them; fences ask the engines about them (tx/engine.h), and a close drops
-// them. The packet of a long message whose payload is in the peer's ring already is not here either: it is part of the
-// channel, which sends nothing else before it (msg/channel.h).
+// Operations that have left and only wait for an answer are not here: notices, completion words of messages, the
+// back-off of atomics under way. Nothing waits behind them; fences ask the engines about them (tx/engine.h), and a
+// close drops them. The packet of a long message whose payload is in the peer's ring already is not here either: it is
+// part of the channel, which sends nothing else before it (msg/channel.h).
 //
 // Lines are kept in a hash table of 64 buckets, by their keys.
 #pragma once
