@@ -74,7 +74,7 @@ void stag(Input input);       // STag tables, extents and backings of a peer
 void keys(Input input);   // a peer's directory of regions, as a lookup reads it
 void packet(Input input); // a slot of a ring
 void visit(Input input);  // a slot of an anonymous sender
-void words(Input input);  // headers of areas, return blocks
+void words(Input input);  // headers of areas, credit blocks
 
 struct Target {
     const char* name;

@@ -69,7 +69,7 @@ void check_anonymous(const std::byte* slot)
     require(envelope.target_nonce == nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
     require(known_address(envelope).sound(), "an address that can be");
-    require(envelope.return_index < return_count || envelope.return_index == no_return, "a return block that can be");
+    require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block, "a credit block that can be");
     check(packet);
     Packet p{};
     if (!decode(packet, p))
@@ -117,7 +117,7 @@ void visit(Input input)
         if ((lies & 2) == 0)
             envelope.speaks = wire_version;
         if ((lies & 4) == 0)
-            envelope.return_index = (lies & 8) == 0 ? no_return : 5;
+            envelope.credit_index = (lies & 8) == 0 ? no_credit_block : 5;
         input.fill(slot, slot_size);
         std::memcpy(slot + slot_size - sizeof last, &last, sizeof last);
         std::memcpy(slot + slot_size - sizeof last - sizeof envelope, &envelope, sizeof envelope);

@@ -131,8 +131,8 @@ struct Messages : testing::Test, fake::OverNet {
     void win_ring()
     {
         Envelope said{};
-        said.return_index = no_return;
-        for (unsigned n = 0; said.return_index == no_return; n++) {
+        said.credit_index = no_credit_block;
+        for (unsigned n = 0; said.credit_index == no_credit_block; n++) {
             ASSERT_LT(n, 20u);
             open_gate();
             ASSERT_EQ(send("visit", 5), 0);
@@ -140,7 +140,7 @@ struct Messages : testing::Test, fake::OverNet {
             said = get<Envelope>(anon_slots_offset + slot_size - sizeof(Control) - sizeof said);
         }
         serial = said.serial;
-        tell(Grant{static_cast<std::uint32_t>(geometry.ring(0) / slot_size), ring_slots}.word(), ReturnStatus::granted);
+        tell(Grant{static_cast<std::uint32_t>(geometry.ring(0) / slot_size), ring_slots}.word(), LeaseStatus::granted);
         word(doorbells_offset).store(~0ull);
         run(2);
     }
@@ -157,14 +157,14 @@ struct Messages : testing::Test, fake::OverNet {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
     }
     void fin(const Ack& ack, std::uint32_t status) { word(completion_offset(ack.fin)).store(completion_word(ack.seq, status)); }
-    void tell(std::uint64_t consumed, ReturnStatus status)
+    void tell(std::uint64_t consumed, LeaseStatus status)
     {
-        word(return_offset(0)).store(consumed);
-        word(return_offset(0) + offsetof(ReturnBlock, status))
+        word(credit_offset(0)).store(consumed);
+        word(credit_offset(0) + offsetof(CreditBlock, status))
             .store(std::uint64_t{serial} << 32 | static_cast<std::uint32_t>(status));
     }
     /// The peer has taken so many slots.
-    void credit(std::uint32_t slots) { tell(seq_base(peer_nonce) + slots, ReturnStatus::open); }
+    void credit(std::uint32_t slots) { tell(seq_base(peer_nonce) + slots, LeaseStatus::open); }
 
     // --- we receive
     /// The peer has a ring of ours.
@@ -172,7 +172,7 @@ struct Messages : testing::Test, fake::OverNet {
     {
         come(Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{1000, 1}); }, 2);
         run(1);
-        EXPECT_EQ(get<ReturnBlock>(return_offset(2)).status, static_cast<std::uint32_t>(ReturnStatus::granted));
+        EXPECT_EQ(get<CreditBlock>(credit_offset(2)).status, static_cast<std::uint32_t>(LeaseStatus::granted));
         EXPECT_EQ(answered({1000, 1}), completion_word(1, 0));
     }
     /// Number `n`, from 1 on.
@@ -225,9 +225,9 @@ struct Messages : testing::Test, fake::OverNet {
                           peer_nonce, envelope, anonymous_) &&
                envelope.nonce == own_nonce && decode(anonymous_, packet);
     }
-    /// An anonymous packet to us; it asks for a ring if there is a return block to tell.
+    /// An anonymous packet to us; it asks for a ring if there is a credit block to tell.
     template <class Body>
-    void come(Type type, std::uint8_t flags, std::size_t length, Body&& body, std::uint16_t tell = no_return)
+    void come(Type type, std::uint8_t flags, std::size_t length, Body&& body, std::uint16_t tell = no_credit_block)
     {
         const std::uint64_t taken = word(gate_offset).fetch_add(gate_step);
         alignas(8) std::byte image[slot_size];

@@ -42,7 +42,7 @@ TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
     EXPECT_EQ(envelope.target_nonce, peer_nonce);
     EXPECT_EQ(envelope.index, own_index);
     EXPECT_EQ(known_address(envelope).index, own_index);
-    EXPECT_EQ(envelope.return_index, no_return) << "nothing is asked for";
+    EXPECT_EQ(envelope.credit_index, no_credit_block) << "nothing is asked for";
     EXPECT_EQ(control_at_peer(0).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     EXPECT_EQ(get<std::uint64_t>(anon_slots_offset + slot_size - sizeof(Control) - sizeof envelope - 8), 42u);
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::anonymous));
@@ -73,12 +73,12 @@ TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
         put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
         ASSERT_EQ(approach(ch), 0) << n;
         send_anonymously(ch, n);
-        if (left_at_peer(0).return_index == no_return)
+        if (left_at_peer(0).credit_index == no_credit_block)
             continue;
-        EXPECT_EQ(left_at_peer(0).return_index, ch.number);
+        EXPECT_EQ(left_at_peer(0).credit_index, ch.number);
         EXPECT_EQ(left_at_peer(0).serial, ch.serial);
         asked.push_back(n);
-        answer(ch, 0, ReturnStatus::denied);
+        answer(ch, 0, LeaseStatus::denied);
     }
     EXPECT_EQ(asked, (std::vector<unsigned>{4, 13, 30, 63, 128, 193, 258}));
     ask(ch);
@@ -86,7 +86,7 @@ TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
         put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
         ASSERT_EQ(approach(ch), 0) << "it goes on without a ring";
         send_anonymously(ch, n);
-        EXPECT_EQ(left_at_peer(0).return_index, no_return) << "once";
+        EXPECT_EQ(left_at_peer(0).credit_index, no_credit_block) << "once";
     }
     EXPECT_EQ(approach(ch), -FI_EAGAIN) << "the peer takes nothing";
     EXPECT_NE(ch.starved, 0u) << "the watch asks for a sign of life";
@@ -118,13 +118,13 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(0, header(peer_index + 1));
     Channel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
-    rings->out.leases.look_at_returns(2);
+    rings->out.leases.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
-    rings->out.leases.look_at_returns(2);
+    rings->out.leases.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "the TNI has no room";
     net().busy_percent = 0;
-    rings->out.leases.look_at_returns(2);
+    rings->out.leases.poll_credit_blocks(2);
     EXPECT_EQ(other.anonymous.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
@@ -159,12 +159,12 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     old.version = 5;
     put(0, old);
     put(gate_offset, std::uint64_t{0});
-    const std::vector<unsigned char> before(net().memory.begin() + returns_offset, net().memory.end());
+    const std::vector<unsigned char> before(net().memory.begin() + credits_offset, net().memory.end());
     Channel& other = *channel(peer_index + 1);
     net().busy_percent = 50; // also where nothing can be asked at first
     EXPECT_EQ(approach(other, 1000), -FI_ECONNREFUSED);
     EXPECT_EQ(approach(other), -FI_ECONNREFUSED) << "for good";
-    EXPECT_TRUE(std::equal(before.begin(), before.end(), net().memory.begin() + returns_offset));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), net().memory.begin() + credits_offset));
     EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is told once";
 }
 
@@ -196,13 +196,13 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
 {
     Channel& ch = open_channel();
-    answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.leases.look_at_returns(1);
+    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
+    rings->out.leases.poll_credit_blocks(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
     put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), 0u);
-    answer(ch, ch.next_seq - 1, ReturnStatus::closed);
+    answer(ch, ch.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(approach(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
     send_anonymously(ch, 1);
@@ -343,7 +343,7 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
     bad([](Envelope& e) { e.speaks++; });
     bad([](Envelope& e) { e.further = max_endpoints; });
     bad([](Envelope& e) { e.index = max_endpoints; });
-    bad([](Envelope& e) { e.return_index = return_count; });
+    bad([](Envelope& e) { e.credit_index = credit_block_count; });
     const auto nothing = [](Envelope&) {};
     for (const Type type : {Type::none, Type::long_eager, Type::bye, static_cast<Type>(1), static_cast<Type>(200)})
         bad(nothing, type);

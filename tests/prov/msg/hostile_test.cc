@@ -13,7 +13,7 @@ using namespace proto;
 
 constexpr unsigned packets = 6000;
 constexpr std::size_t guard = 256;
-constexpr std::uint16_t asked_at = 900; ///< a return block that its owner does not use
+constexpr std::uint16_t asked_at = 900; ///< a credit block that its owner does not use
 
 /// A slot with a packet that is mostly near to being one.
 void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
@@ -40,13 +40,13 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
     make_packet(random, anon_seq(gate), slot);
     const EndpointAddress own = address_of(s.ep);
     Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
-                      static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_return, serial};
+                      static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_credit_block, serial};
     if (serial == 0) {
         envelope.home = random() % 3 ? envelope.home : random();
         envelope.nonce = random() % 4 ? envelope.nonce : random();
         envelope.target_nonce = random() % 8 ? envelope.target_nonce : random();
         envelope.index = random() % 4 ? envelope.index : static_cast<std::uint8_t>(random());
-        envelope.return_index = random() % 64 ? no_return : static_cast<std::uint16_t>(random());
+        envelope.credit_index = random() % 64 ? no_credit_block : static_cast<std::uint16_t>(random());
     }
     std::memcpy(slot + slot_size - sizeof(Control) - sizeof envelope, &envelope, sizeof envelope);
     raw.put(anon_slots_offset + std::uint64_t{gate_next(gate)} * slot_size, slot, slot_size);
@@ -56,9 +56,9 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
 void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& random, std::uint16_t serial)
 {
     send_anonymously(s, raw, random, serial);
-    ReturnBlock block{};
+    CreditBlock block{};
     for (unsigned n = 0; n < 200 && block.check != serial; n++)
-        self.get(return_offset(asked_at), &block, sizeof block);
+        self.get(credit_offset(asked_at), &block, sizeof block);
     const Grant grant = read_grant(block.consumed, self.victim().index);
     if (block.check != serial || grant.slots == 0 || grant.is_further())
         return; // whoever writes into another's ring can say anything in its name
@@ -150,7 +150,7 @@ std::size_t attack(unsigned seed)
                 const std::uint64_t nonsense = random();
                 raw.put(doorbells_offset, &nonsense, 8, true);
                 // Words of peers that the victim does not talk to.
-                raw.put(return_offset(500 + random() % 500), &nonsense, 8, true);
+                raw.put(credit_offset(500 + random() % 500), &nonsense, 8, true);
                 raw.put(completion_offset(500 + random() % 500), &nonsense, 8, true);
             }
             rank.set(1000, 1);

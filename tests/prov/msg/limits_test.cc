@@ -200,16 +200,16 @@ void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
             proto::Envelope asks{}; // the fifth anonymous packet
             self.get(proto::anon_slots_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks, sizeof asks);
-            ASSERT_LT(asks.return_index, proto::return_count);
-            proto::ReturnBlock said{}; // the truth, which clears the ring
+            ASSERT_LT(asks.credit_index, proto::credit_block_count);
+            proto::CreditBlock said{}; // the truth, which clears the ring
             ASSERT_TRUE(sim::test::wait_until([&] {
                 (void)fi_cq_read(s.cq, nullptr, 0);
-                other.get(proto::return_offset(asks.return_index), &said, sizeof said);
-                return said.check == asks.serial && said.status == static_cast<std::uint32_t>(proto::ReturnStatus::granted);
+                other.get(proto::credit_offset(asks.credit_index), &said, sizeof said);
+                return said.check == asks.serial && said.status == static_cast<std::uint32_t>(proto::LeaseStatus::granted);
             }));
-            const proto::ReturnBlock lie{proto::Grant{first, slots}.word(),
-                                         static_cast<std::uint32_t>(proto::ReturnStatus::granted), asks.serial};
-            other.put(proto::return_offset(asks.return_index), &lie, sizeof lie);
+            const proto::CreditBlock lie{proto::Grant{first, slots}.word(),
+                                         static_cast<std::uint32_t>(proto::LeaseStatus::granted), asks.serial};
+            other.put(proto::credit_offset(asks.credit_index), &lie, sizeof lie);
             rank.set(1001, 1);
             if (possible) {
                 std::vector<std::uint8_t> in(100000);

@@ -95,8 +95,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         (void)vcq.poll();
         return ret;
     }
-    /// What the peer writes into our return block.
-    void answer(std::uint64_t consumed, ReturnStatus status)
+    /// What the peer writes into our credit block.
+    void answer(std::uint64_t consumed, LeaseStatus status)
     {
         port->area.consumed(channel.number).store(consumed);
         port->area.status(channel.number).store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
@@ -114,10 +114,10 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     {
         ask();
         answer(Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), geometry.ring_slots}.word(),
-               ReturnStatus::granted);
+               LeaseStatus::granted);
     }
-    /// Of a sender at `from`, who asks for a ring where `at` is a return block.
-    static Envelope sender(utofu_vcq_id_t from = peer_home, std::uint16_t at = no_return)
+    /// Of a sender at `from`, who asks for a ring where `at` is a credit block.
+    static Envelope sender(utofu_vcq_id_t from = peer_home, std::uint16_t at = no_credit_block)
     {
         return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, at, 9};
     }
@@ -133,8 +133,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         packet.put64(body);
         std::memcpy(port->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(), packet.size());
     }
-    ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
-    static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
+    CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
+    static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
     Ring& granted() { return in->grants[in->grants.polls()[0]]; }
 
     utofu_onesided_caps caps{};
@@ -237,23 +237,23 @@ TEST_F(PartsTest, AnonymousPacketsKeepASlotOfNoUseWhileTheTniIsFull)
 TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
 {
     for (unsigned n = 0; n < Channel::Anonymous::least; n++) {
-        EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << n;
+        EXPECT_EQ(out->leases.envelope(channel).credit_index, no_credit_block) << n;
         out->leases.sent_anonymously(channel);
     }
     const Envelope who = out->leases.envelope(channel);
-    EXPECT_EQ(who.return_index, channel.number);
+    EXPECT_EQ(who.credit_index, channel.number);
     EXPECT_EQ(who.serial, channel.serial + 1);
     out->leases.sent_anonymously(channel);
     EXPECT_TRUE(channel.anonymous.asked);
     EXPECT_EQ(channel.serial, who.serial);
-    EXPECT_EQ(out->leases.envelope(channel).return_index, no_return) << "one question at a time";
+    EXPECT_EQ(out->leases.envelope(channel).credit_index, no_credit_block) << "one question at a time";
 }
 
 TEST_F(PartsTest, RingLeaseAsksLaterAfterEachRefusal)
 {
     for (const std::uint32_t enough : {8u, 16u, 32u, 64u, 64u}) {
         ask();
-        answer(0, ReturnStatus::denied);
+        answer(0, LeaseStatus::denied);
         EXPECT_FALSE(channel.anonymous.asked);
         EXPECT_EQ(channel.anonymous.enough, enough);
     }
@@ -265,13 +265,13 @@ TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterward
     grant(1);
     ASSERT_EQ(channel.state, ChannelState::open);
     EXPECT_EQ(channel.ring, channel.area + geometry.ring(1));
-    answer(channel.next_seq - 1, ReturnStatus::closed);
+    answer(channel.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no BYE";
-    answer(channel.next_seq - 1, ReturnStatus::give_back);
-    out->leases.look_at_returns(1);
+    answer(channel.next_seq - 1, LeaseStatus::give_back);
+    out->leases.poll_credit_blocks(1);
     EXPECT_EQ(channel.state, ChannelState::leaving);
     EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::bye));
-    answer(channel.next_seq, ReturnStatus::closed);
+    answer(channel.next_seq, LeaseStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::idle);
 }
 
@@ -279,7 +279,7 @@ TEST_F(PartsTest, RingLeaseReusesAChannelThatNothingCanReachAnyMore)
 {
     ask();
     EXPECT_EQ(out->leases.reuse(), nullptr) << "an answer may come";
-    answer(0, ReturnStatus::denied);
+    answer(0, LeaseStatus::denied);
     channel.outstanding = 1;
     EXPECT_EQ(out->leases.reuse(), nullptr) << "somebody waits for the peer";
     channel.outstanding = 0;
@@ -293,7 +293,7 @@ TEST_F(PartsTest, GrantsSayWhereTheRingIs)
 {
     EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
     ASSERT_EQ(in->grants.polls().size(), 1u);
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     EXPECT_EQ(returned().check, 9u);
     EXPECT_EQ(read_grant(returned().consumed, own_index).slots, geometry.ring_slots);
     EXPECT_EQ(granted().known.home, peer_home);
@@ -304,12 +304,12 @@ TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)
     EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
     no_memory = true;
     EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
-    EXPECT_EQ(returned(3).status, number(ReturnStatus::denied));
+    EXPECT_EQ(returned(3).status, number(LeaseStatus::denied));
     in->grants.ask_back(); // it has talked since it was last looked at
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
     in->grants.ask_back();
-    EXPECT_EQ(returned().status, number(ReturnStatus::give_back));
+    EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
 }
 
 TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
@@ -317,7 +317,7 @@ TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
     EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
     Ring& ring = granted();
     ring.begun = true;
-    ring.status = ReturnStatus::open;
+    ring.status = LeaseStatus::open;
     ring.next_seq += 5;
     net().busy_percent = 100;
     in->grants.report(ring);
@@ -405,7 +405,7 @@ TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
     unwanted = 11;
     come(11, sender(peer_home, 2));
     in->arrivals.take();
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     in->arrivals.take();
     EXPECT_EQ(in->grants.polls().size(), 1u);
     EXPECT_EQ(offered.size(), 2u);

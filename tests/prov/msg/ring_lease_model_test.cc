@@ -32,7 +32,7 @@ struct Packet {
     std::uint8_t kind, owner, number;
     std::uint8_t seq; ///< of a question: its serial number
 };
-struct Block { ///< what the receiver writes into a sender's return block
+struct Block { ///< what the receiver writes into a sender's credit block
     std::uint8_t written, consumed, place, status, serial;
 };
 enum SenderState : std::uint8_t { idle, asked, open, leaving, dead };
@@ -41,7 +41,7 @@ struct Sender {
     Packet out[2];   ///< on their way, in order
     Packet inbox[2]; ///< its anonymous packets that have landed, in order
     Block back[1];   ///< on its way to it
-    Block block;     ///< its return block
+    Block block;     ///< its credit block
 };
 enum Probe : std::uint8_t { no_probe, under_way, says_alive, says_dead };
 struct World {
@@ -114,7 +114,7 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
             a.back[0] = {};
         });
     if (s.block.written != 0 && s.block.serial == s.serial)
-        step("looks at its return block", [&](World&, Sender& a) {
+        step("looks at its credit block", [&](World&, Sender& a) {
             const Block b = a.block;
             if (a.state == asked && (b.status == granted || b.status == give_back)) {
                 if (b.place != 0) {

@@ -221,7 +221,7 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
                 proto::Control control;
             } late{77,
                    {own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
-                    static_cast<std::uint8_t>(own.index), proto::no_return, 0},
+                    static_cast<std::uint8_t>(own.index), proto::no_credit_block, 0},
                    {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::anon_seq(gate)}};
             static_assert(sizeof late == 48);
             raw.put(proto::anon_slots_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,

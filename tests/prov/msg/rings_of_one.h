@@ -152,7 +152,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         ASSERT_TRUE(ch.anonymous.asked);
     }
     /// What the peer writes: this one of its rings is ours.
-    void grant(Channel& ch, unsigned ring, ReturnStatus status = ReturnStatus::granted)
+    void grant(Channel& ch, unsigned ring, LeaseStatus status = LeaseStatus::granted)
     {
         area().consumed(ch.number).store(
             Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), ring_slots}.word());
@@ -183,7 +183,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         return get<Control>(geometry.ring(ring) + (n % ring_slots + 1) * slot_size - sizeof(Control));
     }
-    void answer(Channel& ch, std::uint32_t consumed, ReturnStatus status)
+    void answer(Channel& ch, std::uint32_t consumed, LeaseStatus status)
     {
         area().consumed(ch.number).store(consumed);
         area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
@@ -202,7 +202,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     /// Of the peer that the test plays, who asks for no ring.
     static Envelope envelope(utofu_vcq_id_t from = peer_home)
     {
-        return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, no_return, 9};
+        return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, no_credit_block, 9};
     }
     void come(unsigned slot, std::uint64_t body, const Envelope& who = envelope(), Type type = Type::eager)
     {
@@ -214,11 +214,11 @@ struct RingsTest : testing::Test, fake::OverNet {
         packet.put64(body);
         std::memcpy(area().anon_slots() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
     }
-    /// Somebody anonymous packets and asks for a ring; his packet is taken. Return block `at` of his is told.
+    /// Somebody anonymous packets and asks for a ring; his packet is taken. Credit block `at` of his is told.
     void ask(std::uint64_t body, std::uint16_t at = 2, utofu_vcq_id_t from = peer_home)
     {
         Envelope who = envelope(from);
-        who.return_index = at;
+        who.credit_index = at;
         unsigned slot = take_slot();
         if (slot == none) {
             rings->in.arrivals.take(); // the next run
@@ -244,8 +244,8 @@ struct RingsTest : testing::Test, fake::OverNet {
         above->in.poll<Above::In>();
         poll();
     }
-    ReturnBlock returned(unsigned at = 2) { return get<ReturnBlock>(return_offset(at)); }
-    static std::uint32_t number(ReturnStatus status) { return static_cast<std::uint32_t>(status); }
+    CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
+    static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
     std::size_t count_rings() { return above->in.grants.polls().size(); }
 
     utofu_onesided_caps caps{};

@@ -29,7 +29,7 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
     EXPECT_EQ(rings->out.channels.recent(peer_index), &ch);
     EXPECT_EQ(rings->out.channels.recent(peer_index + 1), nullptr);
-    rings->out.leases.look_at_returns(1);
+    rings->out.leases.poll_credit_blocks(1);
     EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }
 
@@ -40,7 +40,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
         EXPECT_EQ(read_grant(wrong.word(), peer_index).slots, 0u);
     Channel& ch = *channel();
     ask(ch);
-    answer(ch, 5, ReturnStatus::granted);
+    answer(ch, 5, LeaseStatus::granted);
     EXPECT_EQ(approach(ch), -FI_EIO);
     EXPECT_EQ(above->failures, std::vector<int>{FI_EIO});
 }
@@ -51,12 +51,12 @@ TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     grant(ch, 0);
-    rings->out.leases.look_at_returns(1);
+    rings->out.leases.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
     ask(ch);
     area().status(ch.number).store((std::uint64_t{ch.serial} - 1) << 32 |
-                                   static_cast<std::uint32_t>(ReturnStatus::granted)); // to an earlier one
-    rings->out.leases.look_at_returns(1);
+                                   static_cast<std::uint32_t>(LeaseStatus::granted)); // to an earlier one
+    rings->out.leases.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
@@ -70,14 +70,14 @@ TEST_F(RingsTest, ARingThatIsFullTakesNothingUntilThePeerReports)
     EXPECT_EQ(ch.free_slots(), 0u);
     EXPECT_GE(ch.starved, 1u) << "the watch asks for a sign of life";
     const std::uint32_t sent = ch.next_seq - 1;
-    answer(ch, sent + 1, ReturnStatus::open); // more than was sent
+    answer(ch, sent + 1, LeaseStatus::open); // more than was sent
     EXPECT_FALSE(rings->out.room(ch, 1));
-    answer(ch, sent - ring_slots - 1, ReturnStatus::open); // backwards
+    answer(ch, sent - ring_slots - 1, LeaseStatus::open); // backwards
     EXPECT_FALSE(rings->out.room(ch, 1));
     area().status(ch.number).store((std::uint64_t{ch.serial} + 1) << 32); // of another claim
     area().consumed(ch.number).store(sent);
     EXPECT_FALSE(rings->out.room(ch, 1));
-    answer(ch, sent - 3, ReturnStatus::open);
+    answer(ch, sent - 3, LeaseStatus::open);
     EXPECT_TRUE(rings->out.room(ch, 13));
     EXPECT_FALSE(rings->out.room(ch, 14));
 }
@@ -116,7 +116,7 @@ TEST_F(RingsTest, ARingAtAPeerIsReleasedAndItsLastReportAwaited)
     EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
     poll();
     EXPECT_FALSE(rings->settle());
-    answer(ch, ch.next_seq - 1, ReturnStatus::closed);
+    answer(ch, ch.next_seq - 1, LeaseStatus::closed);
     EXPECT_TRUE(rings->settle());
 }
 
@@ -125,7 +125,7 @@ TEST_F(RingsTest, AQuestionForARingIsSettledByItsAnswer)
     Channel& ch = *channel();
     ask(ch);
     EXPECT_FALSE(rings->settle());
-    answer(ch, 0, ReturnStatus::denied);
+    answer(ch, 0, LeaseStatus::denied);
     EXPECT_TRUE(rings->settle());
 }
 
@@ -159,14 +159,14 @@ TEST_F(RingsTest, ARingOfOursIsRevokedAndSettledByItsRelease)
     ASSERT_EQ(count_rings(), 1u);
     EXPECT_FALSE(rings->settle());
     poll();
-    EXPECT_EQ(returned().status, number(ReturnStatus::give_back));
+    EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
     ask(2, 5, peer_home + 1);
-    EXPECT_EQ(returned(5).status, number(ReturnStatus::denied)) << "no ring is granted any more";
+    EXPECT_EQ(returned(5).status, number(LeaseStatus::denied)) << "no ring is granted any more";
     EXPECT_FALSE(rings->settle());
     say(0, 0, 7);
     write(0, 1, Type::bye, bye_for_now);
     look();
-    EXPECT_EQ(returned().status, number(ReturnStatus::closed));
+    EXPECT_EQ(returned().status, number(LeaseStatus::closed));
     EXPECT_TRUE(rings->settle());
 }
 
@@ -188,13 +188,13 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     Channel& ch = open_channel();
     ASSERT_EQ(send(ch), vcq::Post::done);
     const std::uint16_t serial = ch.serial;
-    answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
-    rings->out.leases.look_at_returns(1);
+    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
+    rings->out.leases.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 1).length, bye_for_now);
     EXPECT_EQ(approach(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
-    answer(ch, ch.next_seq - 1, ReturnStatus::closed);
+    answer(ch, ch.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(approach(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
     EXPECT_EQ(ch.mark[0], ch.next_seq) << "all has been taken";
@@ -206,9 +206,9 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
 TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
 {
     Channel& ch = open_channel();
-    answer(ch, ch.next_seq - 1, ReturnStatus::give_back);
+    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
     net().refused_from = net().posts + 1;
-    rings->out.leases.look_at_returns(1);
+    rings->out.leases.poll_credit_blocks(1);
     net().refused_from = 0;
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
@@ -219,8 +219,8 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
 {
     Channel& ch = *channel();
     ask(ch);
-    grant(ch, 3, ReturnStatus::give_back);
-    rings->out.leases.look_at_returns(1);
+    grant(ch, 3, LeaseStatus::give_back);
+    rings->out.leases.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
 }
@@ -235,12 +235,12 @@ TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
     EXPECT_EQ(status, -FI_EAGAIN);
     EXPECT_EQ(first.state, ChannelState::leaving) << "the one that is idle is given up";
     EXPECT_EQ(second.state, ChannelState::open);
-    answer(first, first.next_seq - 1, ReturnStatus::closed);
+    answer(first, first.next_seq - 1, LeaseStatus::closed);
     ASSERT_EQ(channel(peer_index + 2), &first);
     EXPECT_EQ(first.peer.index, peer_index + 2);
     ask(first);
-    EXPECT_EQ(channel(peer_index + 3), nullptr) << "an answer is to come, into its return block";
-    answer(first, 0, ReturnStatus::denied);
+    EXPECT_EQ(channel(peer_index + 3), nullptr) << "an answer is to come, into its credit block";
+    answer(first, 0, LeaseStatus::denied);
     EXPECT_EQ(channel(peer_index + 3), &first);
 }
 
@@ -270,7 +270,7 @@ TEST_F(RingsTest, APeerThatDiesBeforeItsAnswerFailsTheChannel)
     poll();
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_NE(channel(peer_index + 1), nullptr);
-    EXPECT_EQ(channel(peer_index + 2), &ch) << "nobody writes to its return block any more";
+    EXPECT_EQ(channel(peer_index + 2), &ch) << "nobody writes to its credit block any more";
 }
 
 // --- what we receive
@@ -280,7 +280,7 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
     ask(1);
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1}) << "the packet itself is one as any other";
     EXPECT_EQ(count_rings(), 1u);
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     EXPECT_EQ(returned().check, 9u);
     const Grant grant = read_grant(returned().consumed, own_index);
     EXPECT_EQ(grant.first * slot_size, geometry.ring(0));
@@ -290,7 +290,7 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
         ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
     EXPECT_EQ(count_rings(), ring_count);
     ask(1, 10, peer_home + 10);
-    EXPECT_EQ(returned(10).status, number(ReturnStatus::denied));
+    EXPECT_EQ(returned(10).status, number(LeaseStatus::denied));
     EXPECT_EQ(returned(10).check, 9u);
 }
 
@@ -312,7 +312,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
         EXPECT_EQ(net().registered[0].second, large.ring(2));
         EXPECT_FALSE(read_grant(returned(at + 1).consumed, index).is_further());
         ask(1, at + 2, peer_home + 2);
-        EXPECT_EQ(returned(at + 2).status, number(refused ? ReturnStatus::denied : ReturnStatus::granted));
+        EXPECT_EQ(returned(at + 2).status, number(refused ? LeaseStatus::denied : LeaseStatus::granted));
         EXPECT_EQ(area().open_rings(), refused ? 2u : 6u);
         if (!refused) {
             ASSERT_EQ(net().registered.size(), 2u);
@@ -339,8 +339,8 @@ TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
     above->unwanted = peer_home + 10;
     net().busy_percent = 0;
     rings->catch_up();
-    EXPECT_EQ(returned(10).status, number(ReturnStatus::denied));
-    put(return_offset(10), ReturnBlock{});
+    EXPECT_EQ(returned(10).status, number(LeaseStatus::denied));
+    put(credit_offset(10), CreditBlock{});
     above->unwanted = 0;
     rings->catch_up();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{7});
@@ -355,7 +355,7 @@ TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
     EXPECT_TRUE(above->in.behind());
     net().busy_percent = 0;
     rings->catch_up();
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
 }
 
 /// ring_lease.cc, case 15: its endpoint was closed, and opened again.
@@ -384,7 +384,7 @@ TEST_F(RingsTest, PacketsComeInTheirOrderAndSlotsGoBack)
     ASSERT_NE(above->last, nullptr);
     EXPECT_EQ(above->last->key, peer_key(peer_home, peer_nonce, peer_index));
     EXPECT_EQ(returned().check, 9u);
-    EXPECT_EQ(returned().status, number(ReturnStatus::open));
+    EXPECT_EQ(returned().status, number(LeaseStatus::open));
     EXPECT_EQ(returned().consumed, seq_base(own_nonce) + 4) << "a quarter of the ring";
     say(0, 5, 106); // the one before is not there yet
     look();
@@ -419,7 +419,7 @@ TEST_F(RingsTest, AReportThatFindsNoRoomIsMadeUpFor)
     net().busy_percent = 100;
     look();
     EXPECT_EQ(above->taken.size(), 5u);
-    EXPECT_EQ(returned().status, number(ReturnStatus::granted));
+    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     EXPECT_TRUE(above->in.behind());
     net().busy_percent = 0;
     rings->catch_up();
@@ -439,7 +439,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     above->last->users++; // a message of it is still kept
     look();
     EXPECT_EQ(count_rings(), 0u);
-    EXPECT_EQ(returned().status, number(ReturnStatus::closed));
+    EXPECT_EQ(returned().status, number(LeaseStatus::closed));
     EXPECT_EQ(above->last->known.home, peer_home) << "who sent is known as long as there are messages";
     above->last->let_go();
     ask(8, 3, peer_home + 1);
@@ -502,7 +502,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     const auto asked = [&] {
         unsigned count = 0;
         for (unsigned n = 0; n < ring_count; n++)
-            count += returned(2 + n).status == number(ReturnStatus::give_back);
+            count += returned(2 + n).status == number(LeaseStatus::give_back);
         return count;
     };
     for (unsigned look = 0; look < 4; look++)
@@ -516,7 +516,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     ask(1, 10, peer_home + 10);
     rings->in.grants.ask_back();
     EXPECT_EQ(asked(), ring_count - 1);
-    EXPECT_EQ(returned(3).status, number(ReturnStatus::granted)) << "who has sent keeps it";
+    EXPECT_EQ(returned(3).status, number(LeaseStatus::granted)) << "who has sent keeps it";
     EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and where it is, for who has not seen it yet";
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }

@@ -63,7 +63,7 @@ struct PendingTest : testing::Test {
     /// What leaves in as many rounds as it takes to come by all buckets, while nothing goes to these.
     Numbers resume(const std::set<std::uint64_t>& blocked = {})
     {
-        engine.lack = [&](std::uint64_t key) { return blocked.contains(key) ? Lack::peer : Lack::nothing; };
+        engine.lack = [&](std::uint64_t key) { credit blocked.contains(key) ? Lack::peer : Lack::nothing; };
         engine.gone.clear();
         for (int round = 0; round < 4; round++)
             pending.resume();
@@ -228,7 +228,8 @@ TEST_F(PendingTest, Case6AnEarlierOneMayGetInLineBeforeTheOneThatGoesOn)
     EXPECT_FALSE(stream.may_hold(5));
 }
 
-/// Of any operations that get in line in any order, some of them twice, none leaves while an earlier one of its line waits.
+/// Of any operations that get in line in any order, some of them twice, none leaves while an earlier one of its line
+/// waits.
 TEST_F(PendingTest, Case6EachLineKeepsTheOrderOfItsCalls)
 {
     std::mt19937 random{6};

@@ -114,10 +114,10 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
         in_.bad_packet(anonymous, "that makes no sense");
         return true;
     }
-    if (who.return_index != no_return) {
+    if (who.credit_index != no_credit_block) {
         if (!in_.grants.answer(who, anonymous.area))
             return false;
-        std::memcpy(end - asks_before_end, &no_return, sizeof no_return); // so that it asks only once
+        std::memcpy(end - asks_before_end, &no_credit_block, sizeof no_credit_block); // so that it asks only once
     }
     return port_.protocol.take_anonymous(anonymous);
 }

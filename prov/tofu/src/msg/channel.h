@@ -36,7 +36,7 @@ enum class ChannelState : std::uint8_t {
     failed    ///< for good: this process of the peer is gone
 };
 
-/// A peer that we send to, and our ring in its area while we have one. A channel and its return block have the same
+/// A peer that we send to, and our ring in its area while we have one. A channel and its credit block have the same
 /// number. A pair of endpoints has at most one ring in each direction at any time, which keeps its messages in order.
 struct Channel {
     Outbound* owner = nullptr;
@@ -146,13 +146,13 @@ struct Ring {
     bool report_due = false;    ///< a report found no room in the queue of the TNI
     std::uint8_t index = 0;     ///< of the sending endpoint
     std::uint16_t serial = 0;   ///< of the sender's request for this ring
-    ReturnStatus status = ReturnStatus::granted; ///< goes out with each report
+    LeaseStatus status = LeaseStatus::granted; ///< goes out with each report
     EndpointAddress known{};    ///< the sender's address, as peers know it
     std::uint64_t key = 0;      ///< peer_key of the sender
     fi_addr_t address = FI_ADDR_NOTAVAIL; ///< for the protocol: the sender in the address vector,
     std::uint32_t generation = ~0u;       ///< as of this generation of it
     utofu_stadd_t area = 0;     ///< the sender's
-    utofu_stadd_t returns = 0;  ///< the sender's return block
+    utofu_stadd_t credits = 0;  ///< the sender's credit block
     Inquiry<Ring> life{};
 
     /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.

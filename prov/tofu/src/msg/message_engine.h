@@ -72,7 +72,7 @@ class Messenger final : private Protocol {
 
     TxContext& tx_;
     RxContext& rx_;
-    Pool<Channel> channels_{return_count};
+    Pool<Channel> channels_{credit_block_count};
     Rings rings_;
     Sender sender_;
     Receiver receiver_;

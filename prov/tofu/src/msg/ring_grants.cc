@@ -22,8 +22,8 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
 
-/// Puts the answer that a sender waits for into its return block. False: no room in the queue of the TNI.
-bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t returns, const ReturnBlock& block) noexcept
+/// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
+bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits, const CreditBlock& block) noexcept
 {
     if (port.self.vcq.put_inline(home, &block, returns, sizeof block, {.strong_order = true}) == vcq::Post::busy)
         return false;
@@ -77,7 +77,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     for (const Poll& poll : polls_) // case 15
         if (Ring& old = *rings_[poll.ring]; old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
             set_gone(old);
-    const utofu_stadd_t returns = area + return_offset(who.return_index);
+    const utofu_stadd_t credits = area + credit_offset(who.credit_index);
     unsigned number = 0;
     while (number < port_.area.open_rings() && rings_[number] != nullptr)
         number++;
@@ -85,7 +85,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
-        return reply(port_, who.home, area, returns, {0, static_cast<std::uint32_t>(ReturnStatus::denied), who.serial});
+        return reply(port_, who.home, area, returns, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
     }
     ring->owner = this;
     ring->base = port_.area.ring(number);
@@ -95,7 +95,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     ring->key = peer_key(who.home, who.nonce, who.identity);
     ring->serial = who.serial;
     ring->area = area;
-    ring->returns = returns;
+    ring->credits = returns;
     ring->reported = seq_base(port_.self.nonce);
     ring->next_seq = ring->reported + 1;
     ring->life.notify = on_life;
@@ -128,7 +128,7 @@ void Grants::ask_back() noexcept
             continue;
         }
         ring.asked = true;
-        ring.status = ReturnStatus::give_back;
+        ring.status = LeaseStatus::give_back;
         report(ring);
         asked++;
     }
@@ -141,7 +141,7 @@ void Grants::revoke() noexcept
         Ring& ring = *rings_[poll.ring];
         start_probe(ring); // its sender may have closed or died
         if (!std::exchange(ring.asked, true)) {
-            ring.status = ReturnStatus::give_back;
+            ring.status = LeaseStatus::give_back;
             report(ring);
         }
     }
@@ -149,8 +149,8 @@ void Grants::revoke() noexcept
 
 bool Grants::answer_bye(Ring& ring) noexcept
 {
-    return reply(port_, ring.known.home, ring.area, ring.returns,
-                 {ring.next_seq, static_cast<std::uint32_t>(ReturnStatus::closed), ring.serial});
+    return reply(port_, ring.known.home, ring.area, ring.credits,
+                 {ring.next_seq, static_cast<std::uint32_t>(LeaseStatus::closed), ring.serial});
 }
 
 // --- reports
@@ -158,12 +158,12 @@ bool Grants::answer_bye(Ring& ring) noexcept
 void Grants::report(Ring& ring) noexcept
 {
     const Grant grant = grant_of(geometry_, port_.self.index, ring.number);
-    const ReturnBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
+    const CreditBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
                             ring.serial};
     // In strong order: an earlier report that arrived later would overwrite this one.
     const vcq::Post post =
-        port_.self.vcq.put_inline(ring.known.home, &block, ring.returns, sizeof block, {.strong_order = true});
-    if (ring.status != ReturnStatus::open) [[unlikely]]
+        port_.self.vcq.put_inline(ring.known.home, &block, ring.credits, sizeof block, {.strong_order = true});
+    if (ring.status != LeaseStatus::open) [[unlikely]]
         port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;

@@ -3,7 +3,7 @@
 // is limited. See ring_lease.h; R's part is in ring_grants.cc.
 //
 // S sends to R; the ring lies at R, and only R gives it away. S asks for one with an anonymous packet (anon_slots.h)
-// and is answered in its return block: `granted` with the place of a ring, or `denied`. S has the ring from then on
+// and is answered in its credit block: `granted` with the place of a ring, or `denied`. S has the ring from then on
 // until R has taken S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its
 // lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before
 // `closed`.
@@ -26,7 +26,7 @@
 //     fails.
 // 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
 //     `denied`: the anonymous packet stays. A grant is reported as progress is, in a later round.
-// 11. S uses the return block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
+// 11. S uses the credit block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
 //     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
 // 12. S has no credit for its BYE: R is not done with the ring either, and will report.
 // 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
@@ -53,9 +53,9 @@ namespace tofu::proto {
 namespace {
 constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
-constexpr unsigned most_held = return_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
+constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
 
-/// True if the peer writes nothing more to the channel's return block or to a completion word (case 11).
+/// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
 bool no_write_comes(const Channel& ch) noexcept
 {
     if (ch.outstanding != 0)
@@ -94,7 +94,7 @@ Envelope RingLeases::envelope(Channel& ch) noexcept
     ch.anonymous.asks = asks;
     return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
             port_.self.known.further, static_cast<std::uint8_t>(port_.self.index), port_.self.known.index,
-            asks ? ch.number : no_return, static_cast<std::uint16_t>(ch.serial + 1)};
+            asks ? ch.number : no_credit_block, static_cast<std::uint16_t>(ch.serial + 1)};
 }
 
 bool RingLeases::wants(Channel& ch) noexcept
@@ -164,25 +164,25 @@ void RingLeases::check(Channel& ch) noexcept
     if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
         return; // no answer yet
     const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
-    const auto status = static_cast<ReturnStatus>(static_cast<std::uint32_t>(word));
+    const auto status = static_cast<LeaseStatus>(static_cast<std::uint32_t>(word));
     if (ch.state == ChannelState::failed) {
-        ch.anonymous.asked &= status == ReturnStatus::open; // after an answer the peer writes nothing more
+        ch.anonymous.asked &= status == LeaseStatus::open; // after an answer the peer writes nothing more
         return;
     }
     if (ch.anonymous.asked) {
-        if (status == ReturnStatus::denied) {
+        if (status == LeaseStatus::denied) {
             ch.anonymous.asked = false;
             held_--;
             ch.anonymous.ask_later();
-        } else if (status == ReturnStatus::granted || status == ReturnStatus::give_back) {
+        } else if (status == LeaseStatus::granted || status == LeaseStatus::give_back) {
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
     } else if (consumed >> 32 == 0) { // no grant
         ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
     }
-    if (status == ReturnStatus::give_back) {
+    if (status == LeaseStatus::give_back) {
         ch.leave |= ch.state == ChannelState::open;
-    } else if (status == ReturnStatus::closed && ch.state == ChannelState::leaving) {
+    } else if (status == LeaseStatus::closed && ch.state == ChannelState::leaving) {
         ch.state = ChannelState::idle;
         ch.mark[0] = ch.next_seq; // the peer has taken all packets
         held_--;
@@ -214,10 +214,10 @@ bool RingLeases::say_bye(Channel& ch) noexcept
     return true;
 }
 
-void RingLeases::look_at_returns(std::size_t most) noexcept
+void RingLeases::poll_credit_blocks(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
-        Channel& ch = channels_[next_return_++ % channels_.size()];
+        Channel& ch = channels_[next_block_++ % channels_.size()];
         if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
             anon_tx_.dismiss(ch);
         if (!has_ring(ch) && !ch.anonymous.asked)

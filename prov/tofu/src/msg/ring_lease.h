@@ -23,13 +23,13 @@ class RingLeases {
     [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
     /// The packet with that envelope has been posted.
     void sent_anonymously(Channel& ch) noexcept;
-    /// Reads the channel's return block and acts on it.
+    /// Reads the channel's credit block and acts on it.
     void check(Channel& ch) noexcept;
     /// Does so for `most` channels, in turn, and says BYE where a ring is asked back.
-    void look_at_returns(std::size_t most) noexcept;
-    /// Gives all rings back as look_at_returns() comes by: the endpoint closes.
+    void poll_credit_blocks(std::size_t most) noexcept;
+    /// Gives all rings back as poll_credit_blocks() comes by: the endpoint closes.
     void give_all_back() noexcept;
-    /// True if no peer can write to our return blocks and completion words any more: nothing is outstanding, no answer
+    /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
     /// is due, and each ring is given back or was at a peer that is gone.
     [[nodiscard]] bool settled() const noexcept;
     /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
@@ -49,7 +49,7 @@ class RingLeases {
     Channels& channels_;
     AnonTx& anon_tx_;
     unsigned held_ = 0;           ///< channels that have a ring or have asked for one
-    std::size_t next_return_ = 0; ///< index of the return block that is looked at next
+    std::size_t next_block_ = 0; ///< index of the credit block that is looked at next
     std::size_t hand_ = 0;        ///< index of the channel that reuse() and give_up() look at next
 };
 

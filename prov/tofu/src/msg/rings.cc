@@ -14,7 +14,7 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::size_t returns_per_tick = 64; // return blocks looked at without a doorbell, which may be missing
+constexpr std::size_t credit_blocks_per_tick = 64; // credit blocks looked at without a doorbell, which may be missing
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
@@ -59,7 +59,7 @@ bool Rings::settle() noexcept
         return settled_ = true;
     const std::uint64_t now = milliseconds();
     out.leases.give_all_back();
-    out.leases.look_at_returns(out.channels.size());
+    out.leases.poll_credit_blocks(out.channels.size());
     if (now != last_settle_) {
         last_settle_ = now;
         out.watch(watched_at_once);
@@ -92,7 +92,7 @@ void Rings::catch_up() noexcept
     // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
     const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
-        out.leases.look_at_returns(out.channels.size());
+        out.leases.poll_credit_blocks(out.channels.size());
     if (rung(doorbells, Doorbell::anonymous))
         in.arrivals.take();
     out.flush_all();
@@ -108,7 +108,7 @@ void Rings::slow_round() noexcept
     in.grants.close_gone();
     port.protocol.tick();
     in.arrivals.take();
-    out.leases.look_at_returns(returns_per_tick);
+    out.leases.poll_credit_blocks(credit_blocks_per_tick);
     in.grants.ask_back();
     if (port.now - last_watch_ < watch_ms)
         return;

@@ -50,7 +50,7 @@ class Area {
     [[nodiscard]] const void* completion_address(unsigned n) const noexcept { return base_ + completion_offset(n); }
     [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept
     {
-        return word(return_offset(n));
+        return word(credit_offset(n));
     }
     /// All doorbells in one word. A peer Puts a doorbell behind what it announces.
     [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
@@ -58,10 +58,10 @@ class Area {
     {
         return reinterpret_cast<std::uint64_t*>(base_ + gate_offset);
     }
-    /// ReturnBlock::status and, above, ::check.
+    /// CreditBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
     {
-        return word(return_offset(n) + offsetof(ReturnBlock, status));
+        return word(credit_offset(n) + offsetof(CreditBlock, status));
     }
 
   private:

@@ -26,7 +26,7 @@ int Inbound::open(const Geometry& geometry) noexcept
         return false;
     ring.begun = true;
     if (!ring.asked)
-        ring.status = ReturnStatus::open;
+        ring.status = LeaseStatus::open;
     return true;
 }
 

@@ -112,7 +112,7 @@ class SendRequests {
     Rings& rings_;
     PacketBuffers& buffers_;
     Pool<SendRequest> pool_;
-    Pool<SendRequest> late_{return_count}; ///< one for each channel at most
+    Pool<SendRequest> late_{credit_block_count}; ///< one for each channel at most
     std::unique_ptr<Copies> copies_;       ///< null until the first is made
     Array<SendRequest*> awaited_; ///< requests that wait for the completion word; has room for all that were made
     std::size_t next_ = 0;        ///< where the next round of polling completion words starts

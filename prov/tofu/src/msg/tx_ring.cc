@@ -66,7 +66,7 @@ int Outbound::approach(Channel& ch) noexcept
     return ret;
 }
 
-/// Reads the return block when there seems to be no room. True if there is room after all.
+/// Reads the credit block when there seems to be no room. True if there is room after all.
 [[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.anonymous.slot != 0)

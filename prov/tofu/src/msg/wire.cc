@@ -22,7 +22,7 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
     std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
     const auto type = static_cast<Type>(control.type);
     return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
-           (envelope.return_index < return_count || envelope.return_index == no_return) &&
+           (envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block) &&
            (type == Type::eager || type == Type::far_eager || type == Type::rts || type == Type::write_data ||
             type == Type::fence);
 }

@@ -40,7 +40,7 @@ static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeade
 inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
     anonymous = 0, ///< an anonymous packet has come
-    status = 1 ///< a return block has a new status, not only a new count
+    status = 1 ///< a credit block has a new status, not only a new count
 };
 inline constexpr std::size_t doorbell_size = 2;
 constexpr std::uint64_t doorbell_offset(Doorbell bell)
@@ -55,18 +55,18 @@ constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
 
 /// The words by which a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's
 /// area.
-struct ReturnBlock {
+struct CreditBlock {
     std::uint64_t consumed; ///< slots taken out of the ring; a Grant until the first packet has been taken
-    std::uint32_t status;   ///< a ReturnStatus
+    std::uint32_t status;   ///< a LeaseStatus
     std::uint32_t check;    ///< the serial number under which the ring was asked for
 };
-static_assert(sizeof(ReturnBlock) == 16);
+static_assert(sizeof(CreditBlock) == 16);
 /// One peer writes a block, and the thread that has the endpoint's lock reads it. Four blocks share a line of the
 /// A64FX, which costs a round of the caches when two peers report at the same time; a stride of 256 bytes would cost
 /// 192 KiB more.
-inline constexpr std::size_t return_stride = 64;
+inline constexpr std::size_t credit_stride = 64;
 
-enum class ReturnStatus : std::uint32_t {
+enum class LeaseStatus : std::uint32_t {
     open = 0,
     granted = 1,   ///< this ring is yours
     denied = 2,    ///< there is none now: ask again later
@@ -83,10 +83,10 @@ constexpr CompletionWord completion_word(std::uint32_t seq, std::uint32_t status
     return (std::uint64_t{seq} << 32) | status;
 }
 
-inline constexpr unsigned return_count = 1024;
+inline constexpr unsigned credit_block_count = 1024;
 inline constexpr unsigned completion_count = 1024;
-inline constexpr std::uint64_t returns_offset = 256;
-inline constexpr std::uint64_t completions_offset = returns_offset + return_count * return_stride;
+inline constexpr std::uint64_t credits_offset = 256;
+inline constexpr std::uint64_t completions_offset = credits_offset + credit_block_count * credit_stride;
 /// Slots for anonymous packets, of senders that have no ring here (anon_slots.h).
 inline constexpr std::uint64_t anon_slots_offset = completions_offset + completion_count * sizeof(CompletionWord);
 static_assert(anon_slots_offset % slot_size == 0);
@@ -139,7 +139,7 @@ struct Geometry {
     [[nodiscard]] constexpr std::uint32_t report_after() const { return ring_slots / 4; }
 };
 
-/// The place of a ring that a receiver has granted, as a return block holds it: {number of its first slot, in the area
+/// The place of a ring that a receiver has granted, as a credit block holds it: {number of its first slot, in the area
 /// or, with the highest bit set, in the memory under the further STag: 32 bits, number of its slots: 32}.
 struct Grant {
     static constexpr std::uint32_t further = std::uint32_t{1} << 31;
@@ -176,14 +176,14 @@ enum class Heading : std::uint8_t {
 };
 [[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
 
-/// How many slots the receiver has taken: what it `reported` in its return block, unless that is less than what we knew
+/// How many slots the receiver has taken: what it `reported` in its credit block, unless that is less than what we knew
 /// `before` or more than we have `sent`.
 [[nodiscard]] constexpr std::uint32_t believed(std::uint32_t reported, std::uint32_t sent, std::uint32_t before)
 {
     return sent - reported <= sent - before ? reported : before;
 }
 
-constexpr std::uint64_t return_offset(unsigned n) { return returns_offset + n * return_stride; }
+constexpr std::uint64_t credit_offset(unsigned n) { return credits_offset + n * credit_stride; }
 constexpr std::uint64_t completion_offset(unsigned n) { return completions_offset + n * sizeof(CompletionWord); }
 
 // --- packets
@@ -228,7 +228,7 @@ enum class Type : std::uint8_t {
     far_eager = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
-/// Control::length of a BYE: is ReturnStatus::closed waited for?
+/// Control::length of a BYE: is LeaseStatus::closed waited for?
 inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
 inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is given back
 
@@ -250,8 +250,8 @@ struct Envelope {
     std::uint8_t further;       ///< from the address that peers know: the sender's, or its scalable endpoint's
     std::uint8_t index;         ///< of the sending endpoint, which has the area
     std::uint8_t identity;      ///< the index in the address that peers know
-    std::uint16_t return_index; ///< the return block for the answer, if the packet asks for a ring; else no_return
-    std::uint16_t serial;       ///< to be echoed in ReturnBlock::check
+    std::uint16_t credit_index; ///< the credit block for the answer, if the packet asks for a ring; else no_credit_block
+    std::uint16_t serial;       ///< to be echoed in CreditBlock::check
 };
 static_assert(sizeof(Envelope) == 32 && wire_version < 128 && address_counts_events == 1);
 constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
@@ -263,9 +263,9 @@ constexpr EndpointAddress known_address(const Envelope& who) noexcept
 {
     return make_address(who.home, who.nonce, who.identity, who.further, who.speaks >> 7);
 }
-inline constexpr std::uint16_t no_return = 0xffff;
-/// The distance of Envelope::return_index from the end of the slot.
-inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, return_index);
+inline constexpr std::uint16_t no_credit_block = 0xffff;
+/// The distance of Envelope::credit_index from the end of the slot.
+inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, credit_index);
 
 /// Reads an anonymous slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
 /// no peer can change. False: it is no packet for the domain with `nonce`.
