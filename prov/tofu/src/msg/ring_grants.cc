@@ -95,7 +95,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     ring->key = peer_key(who.home, who.nonce, who.identity);
     ring->serial = who.serial;
     ring->area = area;
-    ring->credits = returns;
+    ring->credits = credits;
     ring->reported = seq_base(port_.self.nonce);
     ring->next_seq = ring->reported + 1;
     ring->life.notify = on_life;
