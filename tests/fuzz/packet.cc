@@ -26,7 +26,7 @@ void check(const std::byte* slot)
     switch (p.type) {
     case Type::eager: require(holds(p.control.length), "a payload in the slot"); break;
     case Type::rts:
-    case Type::far_eager:
+    case Type::eager_by_get:
         require(p.control.length >= 1 && p.control.length <= max_segments, "segments that a request has room for");
         require(holds(sizeof(Rts) + p.control.length * sizeof(Segment)), "segments in the slot");
         break;
@@ -74,7 +74,7 @@ void check_anonymous(const std::byte* slot)
     Packet p{};
     if (!decode(packet, p))
         return;
-    require(p.type == Type::eager || p.type == Type::far_eager || p.type == Type::rts || p.type == Type::write_data ||
+    require(p.type == Type::eager || p.type == Type::eager_by_get || p.type == Type::rts || p.type == Type::write_data ||
                 p.type == Type::fence,
             "what can be an anonymous packet");
     require(p.body == nullptr || p.body >= packet, "a body in the copy");

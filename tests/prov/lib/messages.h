@@ -240,10 +240,10 @@ struct Messages : testing::Test, fake::OverNet {
     }
 
     /// A message that the peer keeps for us, under number `fin` of its completion words, which says that it `waits`.
-    void come_from_afar(std::uint64_t tag, std::uint32_t fin, std::initializer_list<Segment> segments, bool waits = true)
+    void arrive_by_get(std::uint64_t tag, std::uint32_t fin, std::initializer_list<Segment> segments, bool waits = true)
     {
         put(completion_offset(fin), completion_word(8, waits ? completion_pending : 0));
-        come(Type::far_eager, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
+        come(Type::eager_by_get, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
             w.put(Ack{fin, 8});
             for (std::size_t i = segments.size(); i-- > 0;)

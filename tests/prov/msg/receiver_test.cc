@@ -69,12 +69,12 @@ TEST_F(Messages, AnonymousPacketsFindTheirReceivesSoonerOrLater)
 
 /// What does not fit into an anonymous packet is in its order all the same: matched, and reported, before what came
 /// behind it.
-TEST_F(Messages, AMessageFromAfarKeepsItsPlace)
+TEST_F(Messages, AMessageByEagerGetKeepsItsPlace)
 {
     std::memset(net().memory.data() + source_at, 'z', 3000);
     ASSERT_EQ(receive(1), 0);
     ASSERT_EQ(receive(2), 0);
-    come_from_afar(1, 7, {{Net::base + source_at, 1000}, {Net::base + source_at + 1000, 2000}});
+    arrive_by_get(1, 7, {{Net::base + source_at, 1000}, {Net::base + source_at + 1000, 2000}});
     come_at_once(2);
     run();
     EXPECT_EQ(entry(), "3000 bytes");
@@ -84,10 +84,10 @@ TEST_F(Messages, AMessageFromAfarKeepsItsPlace)
 }
 
 /// Nobody awaits it: it is taken, so that its sender need not keep it for longer.
-TEST_F(Messages, AMessageFromAfarIsTakenBeforeItsReceiveIsPosted)
+TEST_F(Messages, AMessageByEagerGetIsTakenBeforeItsReceiveIsPosted)
 {
     std::memset(net().memory.data() + source_at, 'z', max_eager);
-    come_from_afar(1, 7, {{Net::base + source_at, max_eager}});
+    arrive_by_get(1, 7, {{Net::base + source_at, max_eager}});
     run();
     EXPECT_EQ(answered({7, 8}), completion_word(8, 0));
     std::memset(net().memory.data() + source_at, 'n', max_eager);
@@ -97,11 +97,11 @@ TEST_F(Messages, AMessageFromAfarIsTakenBeforeItsReceiveIsPosted)
 }
 
 /// Its sender has gone, and others may have its memory; or that can't be read, which the sender is told.
-TEST_F(Messages, AMessageFromAfarWhoseSenderDoesNotKeepItIsNone)
+TEST_F(Messages, AMessageByEagerGetWhoseSenderDoesNotKeepItIsNone)
 {
     ASSERT_EQ(receive(1), 0);
-    come_from_afar(1, 7, {{Net::base + source_at, 1000}}, false);
-    come_from_afar(1, 9, {{4096, 1000}});
+    arrive_by_get(1, 7, {{Net::base + source_at, 1000}}, false);
+    arrive_by_get(1, 9, {{4096, 1000}});
     come_at_once(1);
     run();
     EXPECT_EQ(entry(), "8 bytes");
@@ -112,11 +112,11 @@ TEST_F(Messages, AMessageFromAfarWhoseSenderDoesNotKeepItIsNone)
 }
 
 /// More than are fetched at a time, and one whose slot was written over meanwhile: the others come.
-TEST_F(Messages, MessagesFromAfarAreFetchedSomeAtATime)
+TEST_F(Messages, MessagesByEagerGetAreFetchedSomeAtATime)
 {
     for (std::uint32_t n = 0; n < 20; n++) {
         ASSERT_EQ(receive(n), 0);
-        come_from_afar(n, n, {{Net::base + source_at, 1000}});
+        arrive_by_get(n, n, {{Net::base + source_at, 1000}});
     }
     const std::uint32_t taken = gate_next(word(gate_offset).load()) - 20;
     net().window = 1;
@@ -131,23 +131,23 @@ TEST_F(Messages, MessagesFromAfarAreFetchedSomeAtATime)
 }
 
 /// There are 256 small blocks; each of these messages takes two.
-TEST_F(Messages, BlocksForMessagesFromAfarAreUsedAgain)
+TEST_F(Messages, BlocksForMessagesByEagerGetAreUsedAgain)
 {
     for (std::uint32_t n = 0; n < 600; n++) {
         ASSERT_EQ(receive(n), 0);
-        come_from_afar(n, 7, {{Net::base + source_at, 8}});
+        arrive_by_get(n, 7, {{Net::base + source_at, 8}});
         run(8);
         ASSERT_EQ(entry(), "8 bytes") << n;
     }
 }
 
-TEST_F(Messages, AMessageFromAfarThatCannotBeIsDropped)
+TEST_F(Messages, AMessageByEagerGetThatCannotBeIsDropped)
 {
     ASSERT_EQ(receive(1), 0);
-    come_from_afar(1, 7, {{Net::base + source_at, 5000}, {Net::base + source_at, 5000}}); // longer than a slot may make it
-    come_from_afar(1, 7, {{Net::base + source_at, 0}});
+    arrive_by_get(1, 7, {{Net::base + source_at, 5000}, {Net::base + source_at, 5000}}); // longer than a slot may make it
+    arrive_by_get(1, 7, {{Net::base + source_at, 0}});
     greet();
-    write(1, Type::far_eager, flag_tag | flag_ack, 1, [&](PacketWriter& w) { // in a ring
+    write(1, Type::eager_by_get, flag_tag | flag_ack, 1, [&](PacketWriter& w) { // in a ring
         w.put64(1);
         w.put(Ack{7, 8});
         w.put(Segment{Net::base + source_at, 1000});

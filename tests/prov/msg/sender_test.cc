@@ -80,7 +80,7 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
         Packet p;
         ASSERT_TRUE(got_anonymous(n++, p)) << size;
         const bool kept = size <= max_eager;
-        ASSERT_EQ(p.type, kept ? Type::far_eager : Type::rts);
+        ASSERT_EQ(p.type, kept ? Type::eager_by_get : Type::rts);
         EXPECT_EQ(entry(), kept ? "sent" : "nothing") << "it lies in a block of ours";
         Rts rts{};
         std::memcpy(&rts, p.body, sizeof rts);

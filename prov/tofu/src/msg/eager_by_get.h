@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Payloads of messages that came as anonymous packets and stand in blocks of their senders (Type::far_eager). The
+// Payloads of messages that came as anonymous packets and stand in blocks of their senders (Type::eager_by_get). The
 // payload is fetched before the message is matched, so that the message is matched and reported in order, like one
 // whose payload stands in its slot. Until then the anonymous packet stays in its slot, and so do later anonymous
 // packets of its sender. Owned by the receiver, which asks again in each round; calls vcq.
@@ -16,7 +16,7 @@
 namespace tofu::proto {
 
 /// Where such a payload is, and the completion word that its sender waits for.
-struct FarPayload {
+struct EagerPayload {
     utofu_vcq_id_t home = 0; ///< the sender's home VCQ
     utofu_stadd_t area = 0;  ///< the sender's area
     Ack fin{};
@@ -26,9 +26,9 @@ struct FarPayload {
     Segment segments[max_segments] = {};
 };
 
-class FarPayloads {
+class EagerGets {
   public:
-    explicit FarPayloads(Port& port) noexcept : port_(port) {}
+    explicit EagerGets(Port& port) noexcept : port_(port) {}
 
     enum class Stage : std::uint8_t {
         getting, ///< -> asking: the Gets of the segments have ended
@@ -38,13 +38,13 @@ class FarPayloads {
     };
     /// Begins to fetch a payload that is new, and returns how far it is. `round`: number of the round in which all
     /// anonymous packets are offered. Sets `bytes` for a payload that is here.
-    [[nodiscard]] Stage look(const FarPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
+    [[nodiscard]] Stage look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
     /// The message has been taken.
-    void release(const FarPayload& payload) noexcept;
+    void release(const EagerPayload& payload) noexcept;
 
   private:
-    struct Far : vcq::Waiter {
-        FarPayload what{};
+    struct Transfer : vcq::Waiter {
+        EagerPayload what{};
         Stage stage = Stage::getting;
         bool live = false;
         std::uint32_t round = 0; ///< the round in which it was last asked for
@@ -56,18 +56,18 @@ class FarPayloads {
         Bounce bytes{};
         Bounce word{};
     };
-    [[nodiscard]] Far* find(const FarPayload& payload) noexcept;
-    [[nodiscard]] Far* make(const FarPayload& payload, std::uint32_t round) noexcept;
-    void get(Far& far) noexcept;
-    void judge(Far& far) noexcept;
-    [[nodiscard]] bool post(Far& far, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
-    void release(Far& far) noexcept;
+    [[nodiscard]] Transfer* find(const EagerPayload& payload) noexcept;
+    [[nodiscard]] Transfer* make(const EagerPayload& payload, std::uint32_t round) noexcept;
+    void get(Transfer& transfer) noexcept;
+    void judge(Transfer& transfer) noexcept;
+    [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
+    void release(Transfer& transfer) noexcept;
     static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
 
     Port& port_;
-    Pool<Far> fars_{at_once};
+    Pool<Transfer> transfers_{at_once};
 };
 
 } // namespace tofu::proto

@@ -62,7 +62,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     case Type::long_eager: // its length is checked against the ring
         return true;
     case Type::rts:
-    case Type::far_eager:
+    case Type::eager_by_get:
         if (p.control.length < 1 || p.control.length > max_segments || !(flags & flag_ack))
             return false;
         p.body = r.take_bytes(p.control.length * sizeof(Segment) + sizeof(Rts));

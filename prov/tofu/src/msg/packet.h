@@ -28,7 +28,7 @@ struct Segment {
 };
 inline constexpr unsigned max_segments = 4;
 
-/// Body of an RTS or of a far eager message, before its segments.
+/// Body of an RTS or of an eager-by-get message, before its segments.
 struct Rts {
     std::uint64_t vcq; ///< the STADDs belong to it
 };

@@ -11,7 +11,7 @@
 namespace tofu::proto {
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
-    : Inbound(port), tx_(tx), rx_(rx), far_(port), delivery_(tx, rx, port, *this)
+    : Inbound(port), tx_(tx), rx_(rx), eager_gets_(port), delivery_(tx, rx, port, *this)
 {
 }
 
@@ -33,7 +33,7 @@ bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
     case Type::eager:
     case Type::long_eager:
     case Type::rts:
-    case Type::far_eager: return take_message(in, packet, slots);
+    case Type::eager_by_get: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
     case Type::fence: return take_fence(in, packet);
     case Type::bye: // decode() lets none of these through
@@ -43,7 +43,7 @@ bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
 }
 
 namespace {
-/// Reads the body of an RTS or of a far eager message. False: its segments make no sense.
+/// Reads the body of an RTS or of an eager-by-get message. False: its segments make no sense.
 bool read_rts(const Packet& packet, Message& m) noexcept
 {
     Rts rts;
@@ -78,13 +78,13 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
         m.payload = in.base + std::size_t{where.first} * slot_size;
         slots = where.total;
     } else if (packet.type != Type::eager) {
-        const bool far = packet.type == Type::far_eager;
-        if (!read_rts(packet, m) || (far && (in.number != no_place || m.length > max_eager))) {
+        const bool by_get = packet.type == Type::eager_by_get;
+        if (!read_rts(packet, m) || (by_get && (in.number != no_place || m.length > max_eager))) {
             bad_packet(in, "of impossible segments");
             return true;
         }
-        if (far)
-            return take_far(m);
+        if (by_get)
+            return take_eager_by_get(m);
     }
     if (!delivery_.deliver(m)) {
         slots = 1;
@@ -95,21 +95,21 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     return true;
 }
 
-/// A far eager message of an anonymous packet: once its payload is here, it is an eager message.
-bool Receiver::take_far(Message& m) noexcept
+/// An eager-by-get message of an anonymous packet: once its payload is here, it is an eager message.
+bool Receiver::take_eager_by_get(Message& m) noexcept
 {
-    FarPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
+    EagerPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
     std::copy_n(m.segments, m.segment_count, payload.segments);
-    switch (far_.look(payload, arrivals.offers(), m.payload)) {
-    case FarPayloads::Stage::getting:
-    case FarPayloads::Stage::asking: return false;
-    case FarPayloads::Stage::lost: return true;
-    case FarPayloads::Stage::here: break;
+    switch (eager_gets_.look(payload, arrivals.offers(), m.payload)) {
+    case EagerGets::Stage::getting:
+    case EagerGets::Stage::asking: return false;
+    case EagerGets::Stage::lost: return true;
+    case EagerGets::Stage::here: break;
     }
     m.type = Type::eager;
     if (!delivery_.deliver(m))
         return false;
-    far_.release(payload);
+    eager_gets_.release(payload);
     return true;
 }
 

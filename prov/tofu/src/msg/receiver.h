@@ -42,14 +42,14 @@ class Receiver final : public Inbound {
   private:
     [[nodiscard]] std::uint32_t take_long(Ring& ring, const std::uint64_t* end, const Control& control) noexcept;
     [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
-    [[nodiscard]] bool take_far(Message& message) noexcept;
+    [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;
     void take_write_data(Ring& in, const Packet& packet) noexcept;
     [[nodiscard]] bool take_fence(Ring& in, const Packet& packet) noexcept;
 
     TxContext& tx_;
     RxContext& rx_;
     Array<Fence> fences_;
-    FarPayloads far_;
+    EagerGets eager_gets_;
     Delivery delivery_;
 };
 

@@ -25,7 +25,7 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 /// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
 bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits, const CreditBlock& block) noexcept
 {
-    if (port.self.vcq.put_inline(home, &block, returns, sizeof block, {.strong_order = true}) == vcq::Post::busy)
+    if (port.self.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
         return false;
     port.ring_doorbell(home, area, Doorbell::status);
     return true;
@@ -85,7 +85,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
-        return reply(port_, who.home, area, returns, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
+        return reply(port_, who.home, area, credits, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
     }
     ring->owner = this;
     ring->base = port_.area.ring(number);

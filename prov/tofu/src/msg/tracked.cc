@@ -22,7 +22,7 @@ bool leads_to(const Channel& ch, const Peer& peer) noexcept
 }
 
 /// Is the message of eager size, but without a ring to go into? Then the receiver fetches it before it matches it.
-bool is_far(const Channel& ch, const SendCall& call) noexcept
+bool is_by_get(const Channel& ch, const SendCall& call) noexcept
 {
     return ch.state != ChannelState::open && call.length <= max_eager;
 }
@@ -108,7 +108,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
     if (call.silent || (call.flags & levels) == 0) {
-        if (is_far(ch, call) || (tx_.domain().crowded() && call.length <= Copies::longest))
+        if (is_by_get(ch, call) || (tx_.domain().crowded() && call.length <= Copies::longest))
             request->copy = requests_.make_copy(call.length);
     }
     const bool kept = request->copy != nullptr;
@@ -162,13 +162,13 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     if (block == nullptr)
         return -FI_EAGAIN;
     PacketWriter packet(block->block.data + slot_size);
-    const bool far = is_far(ch, call);
+    const bool by_get = is_by_get(ch, call);
     const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack |
-                                                 (far && (call.flags & FI_MATCH_COMPLETE) ? flag_match : 0));
+                                                 (by_get && (call.flags & FI_MATCH_COMPLETE) ? flag_match : 0));
     const Ack ack{request.fin, request.seq};
     const bool copied = request.copy != nullptr;
     const unsigned count = copied ? 1 : request.ref_count;
-    write_head(packet, out_, ch, far ? Type::far_eager : Type::rts, flags, count);
+    write_head(packet, out_, ch, by_get ? Type::eager_by_get : Type::rts, flags, count);
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);

@@ -23,7 +23,7 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
     const auto type = static_cast<Type>(control.type);
     return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
            (envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block) &&
-           (type == Type::eager || type == Type::far_eager || type == Type::rts || type == Type::write_data ||
+           (type == Type::eager || type == Type::eager_by_get || type == Type::rts || type == Type::write_data ||
             type == Type::fence);
 }
 

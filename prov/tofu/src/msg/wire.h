@@ -225,7 +225,7 @@ enum class Type : std::uint8_t {
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< the last packet of a sender: the ring is free again
     fence = 7,     ///< the completion word when everything before it has been taken; with flag_match, when it has been matched
-    far_eager = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
+    eager_by_get = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
 /// Control::length of a BYE: is LeaseStatus::closed waited for?
@@ -236,7 +236,7 @@ inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is give
 struct Control {
     std::uint8_t type;   ///< a Type
     std::uint8_t flags;
-    std::uint16_t length;///< eager, long_eager: bytes of payload; rts, far_eager: segments; bye: bye_for_*
+    std::uint16_t length;///< eager, long_eager: bytes of payload; rts, eager_by_get: segments; bye: bye_for_*
     std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
