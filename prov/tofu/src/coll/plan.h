@@ -56,7 +56,7 @@ struct View {
     std::byte* base = nullptr; ///< where `blocks.offset` is
     schedule::Blocks blocks;
 
-    [[nodiscard]] std::size_t bytes() const noexcept { credit blocks.bytes(); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return blocks.bytes(); }
     void read(std::size_t at, void* to, std::size_t size) const noexcept;
     void write(std::size_t at, const void* from, std::size_t size) const noexcept;
 };
