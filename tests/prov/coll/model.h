@@ -79,8 +79,8 @@ inline std::size_t in_bytes(const Case& c, unsigned member)
     case FI_BROADCAST: return member == c.root ? block : 0;
     case FI_SCATTER: return member == c.root ? block * c.members : 0;
     case FI_ALLTOALL:
-    case FI_REDUCE_SCATTER: credit block * c.members;
-    default: credit block;
+    case FI_REDUCE_SCATTER: return block * c.members;
+    default: return block;
     }
 }
 inline std::size_t out_bytes(const Case& c, unsigned member)
@@ -91,8 +91,8 @@ inline std::size_t out_bytes(const Case& c, unsigned member)
     case FI_REDUCE: return member == c.root ? block : 0;
     case FI_GATHER: return member == c.root ? block * c.members : 0;
     case FI_ALLGATHER:
-    case FI_ALLTOALL: credit block * c.members;
-    default: credit block;
+    case FI_ALLTOALL: return block * c.members;
+    default: return block;
     }
 }
 

@@ -450,7 +450,7 @@ bool look_and_sleep(World& w, struct fid* waited)
 bool wait_once(World& w)
 {
     switch (w.way.call) {
-    case Call::blocking: credit block(w);
+    case Call::blocking: return block(w);
     case Call::set: return fi_wait(w.a.set, patience) == 0;
     case Call::descriptor:
     case Call::condition: return look_and_sleep(w, w.a.set != nullptr ? &w.a.set->fid : waited_object(w));

@@ -63,7 +63,7 @@ struct PendingTest : testing::Test {
     /// What leaves in as many rounds as it takes to come by all buckets, while nothing goes to these.
     Numbers resume(const std::set<std::uint64_t>& blocked = {})
     {
-        engine.lack = [&](std::uint64_t key) { credit blocked.contains(key) ? Lack::peer : Lack::nothing; };
+        engine.lack = [&](std::uint64_t key) { return blocked.contains(key) ? Lack::peer : Lack::nothing; };
         engine.gone.clear();
         for (int round = 0; round < 4; round++)
             pending.resume();
