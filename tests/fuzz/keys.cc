@@ -81,6 +81,14 @@ vcq::Functions functions()
         liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata);
         return UTOFU_SUCCESS;
     };
+    f.cswap8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t, std::uint64_t, std::uint64_t, utofu_stadd_t, std::uint64_t edata,
+                  unsigned long, void*) -> int {
+        liar->gets++;
+        const std::uint64_t before = liar->input->below(2) == 0 ? 0 : liar->input->take<std::uint64_t>();
+        liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata, before,
+                                std::uint8_t{UTOFU_MRQ_TYPE_LCL_ARMW});
+        return UTOFU_SUCCESS;
+    };
     return f;
 }
 
@@ -96,7 +104,8 @@ void keys(Input input)
     static vcq::Vcq vcq;
     static const bool open = vcq.open(backend, 0, false, {}) == 0;
     require(open, "a VCQ");
-    RemoteKeys remote(vcq, false);
+    alignas(8) static std::byte area[directory::area_bytes];
+    RemoteKeys remote(vcq, false, {17, area});
     const Peer peer{42, nonce, 0, 0, false, 0};
     for (unsigned i = 0; i < 16 && !input.empty(); i++) {
         const std::uint64_t key = input.below(8), address = input.number(1 << 10), length = input.number(1 << 6);
@@ -118,6 +127,8 @@ void keys(Input input)
         require(covered, "a target that an entry named");
         if (input.below(2) == 0)
             remote.refuted(peer, key);
+        else if (input.below(2) == 0)
+            ++*reinterpret_cast<std::uint64_t*>(area + directory::epoch_offset(peer.home));
     }
 }
 

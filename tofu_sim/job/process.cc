@@ -98,7 +98,8 @@ int Process::join() noexcept
         header.node = job_.placement().node;
         header.magic = segment_magic;
         pid_ = ::getpid();
-        memory_ = ProcessMemory::open(segment_.base, environment_.swap_protect);
+        memory_ = ProcessMemory::open(segment_.base, environment_.swap_protect,
+                                      environment_.chaos && (environment_.chaos->freedoms & chaos_tags) != 0);
         service_tid_ = header.alive.owner.load_acquire();
         if (memory_ == nullptr) {
             report("can't start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));

@@ -49,7 +49,9 @@ class ProcessMemory {
     // `segment` must outlive the object. Starts the service thread, which adopts the segment's alive words
     // first thing: when this returns, segment.alive holds its thread id. nullptr: no memory, threads or files.
     // `lock_pages`: registered memory is kept from being swapped out (UTOFU_SWAP_PROTECT).
-    [[nodiscard]] static std::unique_ptr<ProcessMemory> open(std::byte* segment, bool lock_pages = false) noexcept;
+    // `reuse_stags`: a freed STag is given again at once.
+    [[nodiscard]] static std::unique_ptr<ProcessMemory> open(std::byte* segment, bool lock_pages = false,
+                                                             bool reuse_stags = false) noexcept;
     ~ProcessMemory(); // stops and joins the service thread
 
     ProcessMemory(const ProcessMemory&) = delete;

@@ -158,7 +158,12 @@ uint32_t VcqMemory::Impl::take_slot()
 {
     if (live >= max_dynamic_stags)
         return no_slot;
-    if (num_free >= slots_at_rest || slots.size() == stag_slots) {
+    if (process.reuse_stags) {
+        for (uint32_t index = reserved_stags; index < slots.size(); ++index) {
+            if (slots[index].hw_stag == 0)
+                return index;
+        }
+    } else if (num_free >= slots_at_rest || slots.size() == stag_slots) {
         const uint32_t index = first_free;
         first_free = slots[index].next_free;
         --num_free;
@@ -171,6 +176,8 @@ uint32_t VcqMemory::Impl::take_slot()
 
 void VcqMemory::Impl::give_slot(uint32_t index) noexcept
 {
+    if (process.reuse_stags)
+        return; // take_slot() looks for it
     (num_free == 0 ? first_free : slots[last_free].next_free) = index;
     last_free = index;
     ++num_free;

@@ -40,6 +40,7 @@ struct ProcessMemory::Impl {
     Mover mover;
     ThreadAreas threads;
     bool lock_pages = false; // UTOFU_SWAP_PROTECT, guide 4.3.2.5
+    bool reuse_stags = false; // the lowest free STag is given at once (TOFU_SIM_CHAOS, tags)
     PageLocks locks;         // empty unless lock_pages
     uint64_t main_stack = 0; // an address of the first thread's stack
     std::map<std::pair<uint64_t, uint64_t>, uint32_t> backings; // (device, inode) → index, 0 for "has none"

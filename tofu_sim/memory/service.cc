@@ -191,7 +191,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
 
 ProcessMemory::ProcessMemory(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages) noexcept
+std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages, bool reuse_stags) noexcept
 {
     errno = ENOMEM; // unless it is something else
     std::unique_ptr<Impl> impl = make_or_null<Impl>();
@@ -201,6 +201,7 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock
     impl->mrq_entries = segment_header(segment).mrq_entries;
     impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
     impl->lock_pages = lock_pages;
+    impl->reuse_stags = reuse_stags;
     if (impl->arena.open()) {
         if (or_without_memory(false, [&] { return impl->threads.open(impl->vmas); }))
             impl->mover.open(impl->arena, impl->lock_pages);

@@ -30,7 +30,7 @@ struct Initiator {
     tofu::vcq::Backend backend{fake::functions(), {}, 1};
     tofu::vcq::Vcq vcq;
     tofu::Pending pending;
-    tofu::PeerMemory memory{vcq, true};
+    tofu::PeerMemory memory{vcq, true, {}};
     // The targets are known: nobody asks for a peer.
     tofu::RemoteAccess access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), memory};
     std::unique_ptr<AtomicRunner> runner;

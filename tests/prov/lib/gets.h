@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A uTofu library of which nothing but Gets is used: each ends at the next poll, as the test says. For units that look
+// A uTofu library of which Gets and CSWAPs are used: each ends at the next poll, as the test says. For units that look
 // things up at a peer. Called by remote/keys_test.cc, tests/fuzz/keys.cc; calls nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <utility>
 
 #include "utofu/library.h"
 
 namespace tofu::test {
 
-/// Gets that have ended and are not polled yet: code, EDATA.
-using EndedGets = std::deque<std::pair<int, std::uint64_t>>;
+/// A Get or a CSWAP that has ended and is not polled yet.
+struct Ended {
+    int code;
+    std::uint64_t edata;
+    std::uint64_t value = 0; ///< of a CSWAP: the word before it
+    std::uint8_t type = UTOFU_MRQ_TYPE_LCL_GET;
+};
+using EndedGets = std::deque<Ended>;
 inline EndedGets* ended_gets = nullptr;
 
-/// The caller adds query_stadd, and get, which reads into memory at the address that is its local STADD.
+/// The caller adds query_stadd, and get (and cswap8), which reads into memory at the address that is its local STADD.
 inline vcq::Functions functions_of_gets()
 {
     vcq::Functions f{};
@@ -32,11 +37,12 @@ inline vcq::Functions functions_of_gets()
         if (ended_gets->empty())
             return UTOFU_ERR_NOT_FOUND;
         *n = {};
-        n->notice_type = UTOFU_MRQ_TYPE_LCL_GET;
-        n->edata = ended_gets->front().second;
-        const int code = ended_gets->front().first;
+        const Ended ended = ended_gets->front();
         ended_gets->pop_front();
-        return code;
+        n->notice_type = ended.type;
+        n->edata = ended.edata;
+        n->rmt_value = ended.value;
+        return ended.code;
     };
     return f;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <vector>
 
 #include "prov/lib/session.h"
@@ -36,11 +37,11 @@ struct Pair {
         }
         s.barrier();
     }
-    fid_mr* reg(std::vector<std::uint64_t>& memory, std::uint64_t key)
+    fid_mr* reg(std::span<std::uint64_t> memory, std::uint64_t key)
     {
         fid_mr* mr = nullptr;
         if (!writes) {
-            EXPECT_EQ(fi_mr_reg(s.domain, memory.data(), memory.size() * 8, both, 0, key, 0, &mr, nullptr), 0);
+            EXPECT_EQ(fi_mr_reg(s.domain, memory.data(), memory.size_bytes(), both, 0, key, 0, &mr, nullptr), 0);
         }
         return mr;
     }
@@ -84,6 +85,28 @@ TEST(Overlap, AKeyThatIsClosedOrAnothersReachesTheMemoryItStoodForNoMore)
         p.close(five);
         p.close(six);
     });
+}
+
+/// The machine's driver gives the lowest free steering tag. So a new region has that of the closed one, and what the
+/// writer has cached of the key would lead to other bytes of the new region.
+TEST(Overlap, AKeyThatComesBackReachesItsNewRegionAlsoIfThatHasTheTagOfTheOldOne)
+{
+    setenv("TOFU_SIM_CHAOS", "1:tags", 1);
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.mr_mode = 0;
+        Pair p(rank, options);
+        constexpr std::size_t shift = 4;
+        std::vector<std::uint64_t> memory(1024, 0);
+        for (std::uint64_t round = 0; round < 20; round++) {
+            const std::size_t first = round % 2 * shift;
+            fid_mr* const five = p.reg(std::span(memory).subspan(first, 512), 5);
+            p.write(100 + round, 5, 0);
+            p.expect(std::vector<std::uint64_t>(memory.begin() + static_cast<std::ptrdiff_t>(first), memory.end()), 100 + round);
+            p.close(five);
+        }
+    });
+    unsetenv("TOFU_SIM_CHAOS");
 }
 
 /// The second region is reached by another VCQ of the peer, the data of a write by the first: also where it has no

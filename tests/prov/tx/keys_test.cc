@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -94,7 +95,9 @@ struct Peerside {
     unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
     int fail = UTOFU_SUCCESS;
     directory::AnnexLine line[directory::max_annexes + 1] = {};
-    std::map<utofu_vcq_id_t, std::uint64_t> nonces; ///< what each VCQ has under the STag of directories
+    std::map<utofu_vcq_id_t, std::uint64_t> nonces{{42, nonce}, {43, nonce}}; ///< what each VCQ has under the STag of directories
+    std::map<std::uint64_t, std::uint64_t> words; ///< of the table of readers, by offset
+    unsigned armws = 0;
 
     const Bucket* at(utofu_stadd_t stadd)
     {
@@ -153,6 +156,15 @@ vcq::Functions functions()
         reached->done.emplace_back(reached->fail, edata);
         return UTOFU_SUCCESS;
     };
+    f.cswap8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t, std::uint64_t compare, std::uint64_t swap, utofu_stadd_t remote,
+                  std::uint64_t edata, unsigned long, void*) -> int {
+        std::uint64_t& word = reached->words[remote - Peerside::first_at];
+        reached->armws++;
+        reached->done.emplace_back(reached->fail, edata, word, UTOFU_MRQ_TYPE_LCL_ARMW);
+        if (word == compare)
+            word = swap;
+        return UTOFU_SUCCESS;
+    };
     return f;
 }
 
@@ -162,7 +174,17 @@ struct KeysTest : testing::Test {
         reached = &peerside;
         test::ended_gets = &peerside.done;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
-        keys = std::make_unique<RemoteKeys>(vcq, false);
+        keys = std::make_unique<RemoteKeys>(vcq, false, KeyReader{reader, area.data()});
+    }
+    /// Enters the reader at the peer, so that a test counts the Gets of its lookups alone.
+    void enlist()
+    {
+        EXPECT_EQ(ask(0x100000), -FI_EKEYREJECTED);
+        peerside.gets = 0;
+    }
+    void revoke(utofu_vcq_id_t home)
+    {
+        ++*reinterpret_cast<std::uint64_t*>(area.data() + directory::epoch_offset(home));
     }
     /// Asks until there is an answer.
     int ask(std::uint64_t key, std::uint64_t address = 0x2000, std::size_t length = 8,
@@ -176,6 +198,8 @@ struct KeysTest : testing::Test {
         }
         return -FI_EAGAIN;
     }
+    static constexpr utofu_vcq_id_t reader = 17;
+    alignas(8) std::array<std::byte, directory::area_bytes> area{};
     Peerside peerside;
     vcq::Backend backend{functions(), utofu_onesided_caps{}, 1};
     vcq::Vcq vcq;
@@ -186,6 +210,7 @@ struct KeysTest : testing::Test {
 
 TEST_F(KeysTest, AKnownKeyCostsOneGetOnce)
 {
+    enlist();
     peerside.put(entry_of(7));
     ASSERT_EQ(ask(7, 0x2010), 0);
     EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
@@ -216,6 +241,7 @@ TEST_F(KeysTest, AnUnknownKeyIsRejectedAndAskedForAgain)
 
 TEST_F(KeysTest, TornBucketsAreReadAgain)
 {
+    enlist();
     peerside.put(entry_of(7));
     peerside.torn_reads = 5;
     EXPECT_EQ(ask(7), 0);
@@ -224,6 +250,7 @@ TEST_F(KeysTest, TornBucketsAreReadAgain)
 
 TEST_F(KeysTest, ABucketThatStaysTornEndsInAnError)
 {
+    enlist();
     peerside.torn_reads = 1000000;
     EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
     EXPECT_LE(peerside.gets, 256u);
@@ -232,6 +259,7 @@ TEST_F(KeysTest, ABucketThatStaysTornEndsInAnError)
 /// As the bucket of another process does. A Get that finds no room does not begin the lookup anew.
 TEST_F(KeysTest, ABucketThatStaysTornEndsInAnErrorThoughTheQueueIsFullNowAndThen)
 {
+    enlist();
     peerside.torn_reads = 1000000;
     peerside.busy_each = 2;
     EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
@@ -240,6 +268,7 @@ TEST_F(KeysTest, ABucketThatStaysTornEndsInAnErrorThoughTheQueueIsFullNowAndThen
 
 TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)
 {
+    enlist();
     for (Bucket& b : peerside.first)
         b = bucket_of(Peerside::second_at, 8);
     peerside.second.assign(256, bucket_of());
@@ -255,6 +284,7 @@ TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)
 
 TEST_F(KeysTest, AnAnnexProvesItselfOnce)
 {
+    enlist();
     peerside.put(entry_of(7, directory::right_write, 2));
     peerside.put(entry_of(8, directory::right_write, 2));
     peerside.put(entry_of(9));
@@ -320,6 +350,111 @@ TEST_F(KeysTest, ARefutedKeyIsLookedUpAgain)
     EXPECT_EQ(target.stadd, moved.bias + 0x2000);
 }
 
+TEST_F(KeysTest, AReaderEntersItselfOnceBeforeItCachesAKey)
+{
+    peerside.put(entry_of(7));
+    peerside.put(entry_of(8));
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(peerside.words[directory::reader_offset(reader, 0)], reader);
+    EXPECT_EQ(peerside.gets, 2u); // the nonce, the bucket
+    ASSERT_EQ(ask(8), 0);
+    EXPECT_EQ(peerside.armws, 1u);
+}
+
+TEST_F(KeysTest, AReaderTakesNoSlotOfAnother)
+{
+    peerside.put(entry_of(7));
+    peerside.words[directory::reader_offset(reader, 0)] = 99;
+    peerside.words[directory::reader_offset(reader, 1)] = 98;
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(peerside.words[directory::reader_offset(reader, 0)], 99u);
+    EXPECT_EQ(peerside.words[directory::reader_offset(reader, 2)], reader);
+    EXPECT_FALSE(keys->looks_up_each_call(peer));
+}
+
+TEST_F(KeysTest, AContextFindsTheEntryOfItsDomain)
+{
+    peerside.put(entry_of(7));
+    peerside.words[directory::reader_offset(reader, 0)] = reader;
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(peerside.armws, 1u);
+}
+
+TEST_F(KeysTest, AReaderWithoutASlotLooksAKeyUpInEachCall)
+{
+    peerside.put(entry_of(7));
+    for (unsigned probe = 0; probe < directory::reader_probes; probe++)
+        peerside.words[directory::reader_offset(reader, probe)] = 99;
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_TRUE(keys->looks_up_each_call(peer));
+    EXPECT_EQ(peerside.armws, directory::reader_probes);
+    const unsigned gets = peerside.gets;
+    ASSERT_EQ(ask(7, 0x2008), 0); // another piece of the same call
+    EXPECT_EQ(peerside.gets, gets);
+    keys->begin_call();
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(peerside.gets, gets + 1);
+    EXPECT_EQ(peerside.armws, directory::reader_probes);
+}
+
+/// Its answer may be older than the region that the next call is about.
+TEST_F(KeysTest, AReaderWithoutASlotUsesNoAnswerOfAnEarlierCall)
+{
+    for (unsigned probe = 0; probe < directory::reader_probes; probe++)
+        peerside.words[directory::reader_offset(reader, probe)] = 99;
+    enlist();
+    peerside.put(entry_of(7));
+    keys->begin_call();
+    ASSERT_EQ(keys->resolve(peer, 7, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
+    vcq.poll();
+    Entry moved = entry_of(7);
+    moved.bias += 0x40;
+    moved.check = directory::check_of(moved, nonce);
+    peerside.put(moved);
+    keys->begin_call();
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+}
+
+TEST_F(KeysTest, NoSlotOfASuccessorIsTaken)
+{
+    peerside.put(entry_of(7));
+    peerside.nonces[42] = nonce + 1;
+    EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
+    EXPECT_EQ(peerside.armws, 0u);
+}
+
+TEST_F(KeysTest, ARevokedKeyIsLookedUpAgain)
+{
+    peerside.put(entry_of(7));
+    ASSERT_EQ(ask(7), 0);
+    Entry moved = entry_of(7);
+    moved.bias += 0x40;
+    moved.check = directory::check_of(moved, nonce);
+    peerside.put(moved);
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000); // nobody has revoked it
+    revoke(peer.home);
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(peerside.armws, 1u); // the reader stays in the table
+}
+
+/// The Get may have read the entry before the owner withdrew it.
+TEST_F(KeysTest, AKeyThatIsRevokedDuringItsLookupIsNotUsed)
+{
+    enlist();
+    peerside.put(entry_of(7));
+    ASSERT_EQ(keys->resolve(peer, 7, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
+    revoke(peer.home);
+    Entry moved = entry_of(7);
+    moved.bias += 0x40;
+    moved.check = directory::check_of(moved, nonce);
+    peerside.put(moved);
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+}
+
 TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
 {
     for (std::uint64_t key = 0; key < 64; key++) {
@@ -360,7 +495,7 @@ TEST_F(KeysTest, ThousandsOfKeysStayKnown)
 
 TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
 {
-    RemoteKeys plain(vcq, true);
+    RemoteKeys plain(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, target), 0);
     EXPECT_EQ(target.vcq, peer.home);
     EXPECT_EQ(target.stadd, 0x1034u);
@@ -368,7 +503,7 @@ TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
     EXPECT_EQ(peerside.gets, 0u);
     const std::uint64_t listed = directory::listed_bit | 5;
     peerside.put(entry_of(listed));
-    keys = std::make_unique<RemoteKeys>(vcq, true);
+    keys = std::make_unique<RemoteKeys>(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(ask(listed), 0);
     EXPECT_EQ(target.stadd, entry_of(listed).bias + 0x2000);
     EXPECT_TRUE(keys->refuted(peer, listed));

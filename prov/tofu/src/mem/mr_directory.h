@@ -88,8 +88,19 @@ struct DoorsLine {
     std::uint64_t check; ///< over both
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
+/// After these, under the same STag: the home VCQs of the domains that cache keys of this one, each in one of
+/// `reader_probes` slots, 0 in an empty slot (key_readers.h). A reader that finds no slot looks each key up in each call.
+inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
+inline constexpr unsigned max_readers = 4096;
+inline constexpr unsigned reader_probes = 16;
+inline constexpr std::size_t readers_bytes = max_readers * sizeof(utofu_vcq_id_t);
+/// After these, under the same STag: the epochs of the keys that this domain caches. A domain that revokes its keys adds
+/// 1 at each of its readers.
+inline constexpr std::size_t epochs_offset = readers_offset + readers_bytes;
+inline constexpr unsigned epochs = 32;
 /// The bytes of all of it.
-inline constexpr std::size_t area_bytes = doors_offset + doors_bytes;
+inline constexpr std::size_t area_bytes = epochs_offset + epochs * sizeof(std::uint64_t);
+static_assert(area_bytes % 256 == 0);
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
 {
@@ -98,6 +109,17 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9u;
     return x ^ (x >> 32);
+}
+/// The slots in which a reader enters its home VCQ.
+constexpr std::size_t reader_offset(utofu_vcq_id_t reader, unsigned probe) noexcept
+{
+    return readers_offset + ((mix(reader) + probe) & (max_readers - 1)) * sizeof(utofu_vcq_id_t);
+}
+/// The epoch, at each reader, of the keys of the domain with this home VCQ. Domains with one hash share an epoch: a
+/// reader then looks up more keys than it must.
+constexpr std::size_t epoch_offset(utofu_vcq_id_t home) noexcept
+{
+    return epochs_offset + mix(home) % epochs * sizeof(std::uint64_t);
 }
 constexpr std::uint64_t check_of_doors(std::uint64_t stadd, std::uint64_t nonce) noexcept
 {

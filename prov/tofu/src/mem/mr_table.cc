@@ -25,7 +25,7 @@ constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 } // namespace
 
 RegionTable::RegionTable(DomainBase& domain) noexcept
-    : domain_(domain), directory_(domain), annexes_(domain, *this)
+    : domain_(domain), directory_(domain), annexes_(domain, *this), key_readers_(domain)
 {
 }
 
@@ -77,6 +77,11 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         if (int ret = register_alone(region); ret != 0)
             return ret;
         region.reachable_ = true;
+        // The library may have given it the STADD of a region that was closed, and of which peers have cached the entry.
+        if (withdrawn_) {
+            withdrawn_ = false;
+            key_readers_.revoke();
+        }
     }
     if (int ret = give_key(region); ret != 0) {
         if (region.reachable_)
@@ -162,8 +167,10 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
 /// counted.
 void RegionTable::part(MemoryRegion& region) noexcept
 {
-    if (region.published_)
+    if (region.published_) {
         directory_.withdraw(region.key);
+        withdrawn_ = true;
+    }
     if (!domain_.model().provider_keys)
         by_key_->erase(region.key);
     if (!region.reachable_)

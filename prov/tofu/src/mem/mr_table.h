@@ -14,6 +14,7 @@
 #include "core/lock.h"
 #include "mem/descs.h"
 #include "mem/event_counters.h"
+#include "mem/key_readers.h"
 #include "mem/local_buffer.h"
 #include "mem/mr.h"
 #include "mem/mr_directory.h"
@@ -103,6 +104,8 @@ class RegionTable {
     DomainBase& domain_;
     OwnDirectory directory_;
     Annexes annexes_;
+    KeyReaders key_readers_;
+    bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
     Descs descs_;

@@ -49,7 +49,10 @@ struct alignas(least_line) RemoteKeys::Known : Name {
     std::uint64_t bias = 0;
     std::uint64_t begin = 0;
     std::uint64_t length = 0;
-    std::uint32_t rights = 0;
+    std::uint16_t rights = 0;
+    bool listed = true;      ///< this reader is in the home's table
+    std::uint32_t epoch = 0; ///< of the home when the lookup began; another one by now: the key may have been revoked.
+                             ///< Not listed: the number of the call that began the lookup
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
@@ -61,6 +64,8 @@ struct RemoteKeys::Lookup : vcq::Waiter, Name {
         failed   ///< -> idle: the failure has been reported
     };
     enum class Step {
+        identity, ///< the nonce at the home -> enlist
+        enlist,   ///< this reader into a slot of the home's table, by CSWAP -> enlist | first
         first,  ///< the bucket of the first table -> second | annex
         second, ///< the first choice in the second table -> other | annex
         other,  ///< the second choice there -> annex
@@ -73,7 +78,9 @@ struct RemoteKeys::Lookup : vcq::Waiter, Name {
     utofu_stadd_t table = 0; ///< the second table, and its size
     unsigned log2 = 0;
     int result = 0;          ///< of a failed lookup, for the next call
-    unsigned tries = 0;
+    unsigned tries = 0;      ///< Gets of a torn bucket; probes for a slot
+    std::uint32_t epoch = 0; ///< when the lookup began
+    std::uint32_t call = 0;  ///< the call that began it
     utofu_vcq_id_t vcq = 0;  ///< the VCQ that is asked
     utofu_stadd_t remote = 0; ///< what is asked for, and its size
     std::size_t size = 0;
@@ -88,8 +95,8 @@ struct RemoteKeys::Lookup : vcq::Waiter, Name {
     [[nodiscard]] Answer& answer() const noexcept { return *reinterpret_cast<Answer*>(memory.get()); }
 };
 
-RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept
-    : vcq_(vcq), provider_keys_(provider_keys)
+RemoteKeys::RemoteKeys(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept
+    : vcq_(vcq), provider_keys_(provider_keys), reader_(reader)
 {
 }
 
@@ -103,17 +110,33 @@ RemoteKeys::~RemoteKeys()
 
 RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
 {
+    static_assert(sizeof(Known) == least_line);
     const std::uint64_t hash = directory::mix(name.home ^ name.nonce ^ directory::mix(name.key));
     return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
-RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
+/// Acquire: partner of the ARMW of KeyReaders::post. The entry is read, or the region reached, after it.
+std::uint32_t RemoteKeys::epoch_of(utofu_vcq_id_t home) const noexcept
+{
+    auto& epoch = *reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home));
+    return static_cast<std::uint32_t>(std::atomic_ref(epoch).load(std::memory_order_acquire));
+}
+
+/// The key's place, even if it has been revoked. Null: none.
+RemoteKeys::Known* RemoteKeys::find(const Name& name) noexcept
 {
     Known* const group = known_ != nullptr ? group_of(name) : nullptr;
     for (std::size_t i = 0; i < group_size && group != nullptr; i++)
         if (name == group[i])
             return &group[i];
     return nullptr;
+}
+
+/// The known key. Null: it is not known, or it has been revoked.
+const RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
+{
+    const Known* const known = find(name);
+    return known != nullptr && known->epoch == (known->listed ? epoch_of(name.home) : calls_) ? known : nullptr;
 }
 
 /// Remembers a key. False: there is no memory for the first one. Without memory for more, known keys are replaced.
@@ -127,7 +150,7 @@ bool RemoteKeys::remember(const Known& known) noexcept
     }
     for (;;) {
         Known* group = group_of(known);
-        Known* place = recall(known);
+        Known* place = find(known);
         for (std::size_t i = 0; i < group_size && place == nullptr; i++)
             if (group[i].home == 0) {
                 place = &group[i];
@@ -181,7 +204,7 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 {
     if (!by_directory(key))
         return false;
-    if (Known* known = recall({peer.home, peer.nonce, key})) {
+    if (Known* known = find({peer.home, peer.nonce, key})) {
         vcq_.statistics().count(Stat::key_stale);
         known->home = 0;
         known_count_--;
@@ -191,7 +214,7 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 
 utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
 {
-    for (const auto& [name, annex] : *annexes_)
+    for (const auto& [name, annex] : *homes_)
         if (annex == vcq)
             return name.home;
     return vcq;
@@ -210,7 +233,7 @@ int RemoteKeys::look_up(const Name& name) noexcept
             return -FI_EAGAIN;
         }
         if (l->state == Lookup::State::waiting)
-            return ask(*l, l->remote, l->size);
+            return post(*l);
         l->state = Lookup::State::idle; // the failure is reported once; the next call asks again
         return l->result;
     }
@@ -221,10 +244,43 @@ int RemoteKeys::look_up(const Name& name) noexcept
     static_cast<Name&>(*lookup) = name;
     lookup->tries = 0;
     vcq_.statistics().count(Stat::key_lookup);
-    lookup->step = Lookup::Step::first;
-    return ask_directory(*lookup, name.home,
-                         directory::bucket_of(name.key, directory::first_log2) * sizeof(Bucket),
+    lookup->epoch = epoch_of(name.home);
+    lookup->call = calls_;
+    if (homes_->contains({name.home, name.nonce, 0})) [[likely]]
+        return read_first_bucket(*lookup);
+    lookup->step = Lookup::Step::identity; // no slot of another domain is taken
+    return ask_directory(*lookup, name.home, directory::contacts_offset, sizeof(directory::Contacts));
+}
+
+int RemoteKeys::read_first_bucket(Lookup& lookup) noexcept
+{
+    lookup.step = Lookup::Step::first;
+    lookup.tries = 0;
+    return ask_directory(lookup, lookup.home, directory::bucket_of(lookup.key, directory::first_log2) * sizeof(Bucket),
                          sizeof(Bucket));
+}
+
+/// Tries to take the next slot in the home's table of readers. As next_step().
+int RemoteKeys::enlist(Lookup& lookup) noexcept
+{
+    lookup.step = Lookup::Step::enlist;
+    return ask_directory(lookup, lookup.home, directory::reader_offset(reader_.home, lookup.tries),
+                         sizeof(utofu_vcq_id_t));
+}
+
+/// This reader is in the home's table from now on, or found no slot there. As next_step().
+int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
+{
+    if (!homes_.ready())
+        return -FI_ENOMEM;
+    homes_->insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
+    return read_first_bucket(lookup);
+}
+
+bool RemoteKeys::looks_up_each_call(const Peer& peer) const noexcept
+{
+    const auto found = homes_->find({peer.home, peer.nonce, 0});
+    return found != homes_->end() && found->second == not_listed;
 }
 
 /// An idle lookup, or null and the reason.
@@ -255,7 +311,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
     return lookups_.back().get();
 }
 
-/// Gets what lies at `offset` under the reserved STag of a home. As ask().
+/// Reaches what lies at `offset` under the reserved STag of a home, as the step says. As ask().
 int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
                               std::size_t size) noexcept
 {
@@ -271,14 +327,23 @@ int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexc
 {
     lookup.remote = stadd;
     lookup.size = size;
+    return post(lookup);
+}
+
+/// Posts what the lookup's step asks for. As ask().
+int RemoteKeys::post(Lookup& lookup) noexcept
+{
     lookup.state = Lookup::State::running;
-    const vcq::Post post =
-        vcq_.get(lookup.vcq, lookup.stadd, stadd, size,
-                 {.when = vcq::When::delivered, .waiter = &lookup});
-    if (post == vcq::Post::done)
+    const vcq::How how{.when = vcq::When::delivered, .waiter = &lookup};
+    vcq::Post posted = vcq::Post::busy;
+    if (lookup.step == Lookup::Step::enlist)
+        posted = vcq_.cswap(8, lookup.vcq, 0, reader_.home, lookup.remote, how);
+    else
+        posted = vcq_.get(lookup.vcq, lookup.stadd, lookup.remote, lookup.size, how);
+    if (posted == vcq::Post::done)
         return -FI_EAGAIN;
-    lookup.state = post == vcq::Post::busy ? Lookup::State::waiting : Lookup::State::idle;
-    return post == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
+    lookup.state = posted == vcq::Post::busy ? Lookup::State::waiting : Lookup::State::idle;
+    return posted == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
 }
 
 void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
@@ -286,7 +351,7 @@ void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
     auto& lookup = *static_cast<Lookup*>(waiter);
     int result = -FI_EKEYREJECTED;
     if (notice.code == UTOFU_SUCCESS)
-        result = lookup.owner->next_step(lookup);
+        result = lookup.owner->next_step(lookup, notice.value);
     else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
         result = -fi_error_of(notice.code);
     if (result == -FI_EAGAIN) // asked again, or to be asked again by who wants the key
@@ -296,10 +361,17 @@ void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
 }
 
 /// What the answer of the lookup's step leads to: 0 the key is known, -FI_EAGAIN another question, else its failure.
-int RemoteKeys::next_step(Lookup& lookup) noexcept
+/// `value`: the word before the step changed it.
+int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
 {
     using Step = Lookup::Step;
     switch (lookup.step) {
+    case Step::identity:
+        return lookup.answer().contacts.nonce == lookup.nonce ? enlist(lookup) : -FI_EKEYREJECTED;
+    case Step::enlist:
+        if (value == 0 || value == reader_.home)
+            return met(lookup, true);
+        return ++lookup.tries == directory::reader_probes ? met(lookup, false) : enlist(lookup);
     case Step::first:
     case Step::second:
     case Step::other: return read_bucket(lookup);
@@ -314,9 +386,9 @@ int RemoteKeys::next_step(Lookup& lookup) noexcept
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
-        if (!annexes_.ready())
+        if (!homes_.ready())
             return -FI_ENOMEM;
-        annexes_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.home}, lookup.vcq);
+        homes_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.home}, lookup.vcq);
         return learn(lookup);
     }
     return -FI_EKEYREJECTED;
@@ -352,8 +424,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
     const Entry& entry = lookup.entry;
     utofu_vcq_id_t vcq = lookup.home;
     if (entry.home != 0) {
-        const auto annex = annexes_->find({lookup.home, lookup.nonce, entry.home});
-        if (annex == annexes_->end()) {
+        const auto annex = homes_->find({lookup.home, lookup.nonce, entry.home});
+        if (annex == homes_->end()) {
             if (entry.home > directory::max_annexes)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::annex;
@@ -362,7 +434,10 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
         }
         vcq = annex->second;
     }
-    const Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
+    Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
+    const auto home = homes_->find({lookup.home, lookup.nonce, 0});
+    known.listed = home != homes_->end() && home->second != not_listed;
+    known.epoch = known.listed ? lookup.epoch : lookup.call;
     return remember(known) ? 0 : -FI_ENOMEM;
 }
 

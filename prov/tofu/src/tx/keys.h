@@ -27,12 +27,19 @@ struct Target {
     utofu_stadd_t stadd;
 };
 
+/// The domain for which keys are cached.
+struct KeyReader {
+    utofu_vcq_id_t home; ///< its home VCQ
+    std::byte* area;     ///< its directory memory, in which peers revoke keys (directory::epochs_offset)
+};
+
 /// The keys of peers that one context knows; used under its lock. A key of the provider's choice is resolved by an
 /// addition; other keys are read from the peer's directory by a Get from the context's VCQ and remembered in a bounded
-/// table.
+/// table. Before the first key of a peer is cached, the reader is entered into the peer's table of readers
+/// (memory/key_readers.h); a key that the peer has revoked since is looked up anew.
 class RemoteKeys {
   public:
-    RemoteKeys(vcq::Vcq& vcq, bool provider_keys) noexcept;
+    RemoteKeys(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept;
     ~RemoteKeys();
 
     /// Finds [address, address + length) of the peer, at its home VCQ or at an annex, for an access with FI_REMOTE_READ
@@ -51,6 +58,10 @@ class RemoteKeys {
     /// Forgets an answer of resolve() that the peer's TNI has refused (UTOFU_ERR_MRQ_RMT_*) or that is in doubt. True
     /// if it came from the directory and may have changed there: resolve again and retry, once.
     bool refuted(const Peer& peer, std::uint64_t key) noexcept;
+    /// A call of the application begins. A reader that is not in a peer's table uses no answer of an earlier call.
+    void begin_call() noexcept { calls_++; }
+    /// True if this reader is not in the peer's table of readers.
+    [[nodiscard]] bool looks_up_each_call(const Peer& peer) const noexcept;
     /// True if all keys have to be looked up, because the user chose them: an operation may have to be retried after
     /// refuted().
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
@@ -85,22 +96,33 @@ class RemoteKeys {
     [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
                                     std::size_t size) noexcept;
     [[nodiscard]] int ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
+    [[nodiscard]] int post(Lookup& lookup) noexcept;
+    [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
+    [[nodiscard]] int enlist(Lookup& lookup) noexcept;
+    [[nodiscard]] int met(Lookup& lookup, bool listed) noexcept;
     static void on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] int next_step(Lookup& lookup) noexcept;
+    [[nodiscard]] int next_step(Lookup& lookup, std::uint64_t value) noexcept;
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;
     [[nodiscard]] bool remember(const Known& known) noexcept;
     [[nodiscard]] Known* group_of(const Name& name) noexcept;
-    [[nodiscard]] Known* recall(const Name& name) noexcept;
+    [[nodiscard]] Known* find(const Name& name) noexcept;
+    [[nodiscard]] const Known* recall(const Name& name) noexcept;
+    [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t home) const noexcept;
 
     vcq::Vcq& vcq_;
     bool provider_keys_;
+    KeyReader reader_;
     std::unique_ptr<Known[]> known_; ///< in groups; grows to max_known
     std::size_t known_size_ = 0;
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    SpareNodeMap<std::map, Name, utofu_vcq_id_t> annexes_; ///< of peers; each has been checked to be the peer's
+    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is in
+    /// its table, or `not_listed`.
+    SpareNodeMap<std::map, Name, utofu_vcq_id_t> homes_;
+    static constexpr utofu_vcq_id_t not_listed = 0;
+    std::uint32_t calls_ = 0;
 };
 
 } // namespace tofu

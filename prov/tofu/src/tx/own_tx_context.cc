@@ -35,7 +35,8 @@ int OwnTxContext::open_vcq() noexcept
 int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
 {
     std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, &domain().regions().descs()));
-    peer_memory_.reset(new (std::nothrow) PeerMemory(vcq, domain().model().provider_keys));
+    peer_memory_.reset(new (std::nothrow) PeerMemory(
+        vcq, domain().model().provider_keys, KeyReader{domain().home_id(), domain().regions().directory().area()}));
     if (memory == nullptr || peer_memory_ == nullptr)
         return -FI_ENOMEM;
     if (int ret = domain().regions().attach(*memory, *lock_); ret != 0)

@@ -126,7 +126,10 @@ inline constexpr int misaligned = 1;
 
 /// The keys of peers that a context knows, and its credits for events at peers. The engines of the context share both.
 struct PeerMemory {
-    PeerMemory(vcq::Vcq& vcq, bool provider_keys) noexcept : keys(vcq, provider_keys), credits(vcq) {}
+    PeerMemory(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept
+        : keys(vcq, provider_keys, reader), credits(vcq)
+    {
+    }
     /// The event for a further region has failed at this VCQ.
     void event_failed(utofu_vcq_id_t vcq) noexcept { credits.failed(keys.home_of(vcq)); }
     RemoteKeys keys;
@@ -177,6 +180,7 @@ class RemoteAccess {
                                             std::uint64_t access, Target& target) noexcept
     {
         const Peer* const peer = peers_.find(to);
+        keys_.begin_call();
         return peer != nullptr && !peer->counts_events && resolve(*peer, key, address, length, access, target) == 0
                    ? peer
                    : nullptr;
@@ -204,13 +208,16 @@ class RemoteAccess {
     template <class Progress>
     [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
     {
+        // Enough to get the answer now, where a repeated call would begin by forgetting the key.
+        constexpr unsigned until_answered = 1u << 16;
+        keys_.begin_call();
         int ret = resolve(side);
-        unsigned polls = rounds_of_a_call;
+        unsigned polls = side.by_directory && keys_.looks_up_each_call(side.peer) ? until_answered : rounds_of_a_call;
         const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
         const bool anew = !final && refuted(side);
         if (anew) [[unlikely]] {
             ret = -FI_EAGAIN;
-            polls = 1u << 16; // enough to get the answer now, as a rule
+            polls = until_answered;
         }
         for (; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
             ret = resolve(side);
