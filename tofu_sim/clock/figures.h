@@ -40,10 +40,10 @@ inline constexpr unsigned crowd = 4;              // TNIs of a node that share a
 inline constexpr Picoseconds crowd_pause = 790'000; // what the port loses when one more comes while it is busy
 
 // ---- Barrier gates ----
-inline constexpr Picoseconds gates_start = 460'000; // besides the call and the poll
+// A packet of a gate takes a hop in the time of any other packet.
+inline constexpr Picoseconds gates_start = 370'000; // besides the call and the poll
 inline constexpr Picoseconds gates_sum = 300'000;     // how much more a reduction takes
-inline constexpr Picoseconds gate = 170'000;
-inline constexpr Picoseconds gate_hop = 155'000;
+inline constexpr Picoseconds gate = 180'000;
 
 // 6.8 GB/s.
 [[nodiscard]] constexpr Picoseconds link_time(uint64_t bytes) noexcept

@@ -62,7 +62,7 @@ class Network {
     // A packet of a gate comes to the next one. A gate goes on when the last of its inputs is there.
     [[nodiscard]] static constexpr Picoseconds gate_input(Picoseconds sent, size_t hops) noexcept
     {
-        return sent + hops * figures::gate_hop;
+        return sent + hops * figures::hop;
     }
     [[nodiscard]] static constexpr Picoseconds gate_output(Picoseconds last_input) noexcept
     {

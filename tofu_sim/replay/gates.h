@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how long a barrier or a reduction by barrier gates takes over a whole shape (docs/time-model.md).
-// Called by: tools/replay, bench/time. Calls: clock/network.
+// Called by: tools/replay, bench/time. Calls: clock/network, replay/place.
 #pragma once
 
 #include "clock/network.h"
 
 namespace tofu::sim::replay {
 
-// From the call to the poll that finds its end. A stage for each doubling of the distance along A, X, B, Y, C and Z.
+// From the call to the poll that finds its end. A stage for each doubling of the distance along three rings: over X and A,
+// Y and B, Z and C.
 [[nodiscard]] Picoseconds time_of_gates(const Topology& topology, bool sums);
 
 } // namespace tofu::sim::replay

@@ -6,6 +6,11 @@
 #include <algorithm>
 
 namespace tofu::sim::replay {
+namespace {
+
+constexpr Picoseconds furthest_ahead = 10'000'000;
+
+} // namespace
 
 Player::Player(Script& script, Traffic& traffic) : script_(script), traffic_(traffic)
 {
@@ -31,6 +36,12 @@ void Player::go_on(uint32_t actor, Picoseconds now)
         case Step::Kind::post:
             now += figures::post_call;
             traffic_.carry(step.message, now);
+            if (now > traffic_.now() + furthest_ahead) { // what it does next would only wait in the queue of events
+                const Key key = Key{0xfffffd} << 40 | actor;
+                waiters_.insert({key, {actor, 1, now, 0}});
+                traffic_.remind(key, now);
+                return;
+            }
             break;
         case Step::Kind::wait:
             if (!wait(actor, step, now)) {

@@ -61,6 +61,8 @@ class Traffic {
     // Until nothing is on its way.
     void run();
 
+    // The time of the last event.
+    [[nodiscard]] Picoseconds now() const noexcept { return now_; }
     [[nodiscard]] const Carried& carried(uint32_t node, Port port) const noexcept;
     [[nodiscard]] uint64_t messages() const noexcept { return messages_; }
     [[nodiscard]] uint64_t shared() const noexcept { return shared_; }

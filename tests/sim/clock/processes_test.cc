@@ -285,8 +285,8 @@ TEST(SimClock, ABarrierTakesItsGatesAndHops)
             EXPECT_TRUE(wait_until([&] { return (rc = utofu_poll_barrier(own[0], 0)) != UTOFU_ERR_NOT_COMPLETED; }));
             ASSERT_EQ(rc, UTOFU_SUCCESS);
         }
-        // 0.75 us, one gate, one hop
-        EXPECT_NEAR(static_cast<double>(tofu_sim_time() - before) / rounds, 1.075 * us, 0.01 * us);
+        // 0.66 us, one gate, one hop
+        EXPECT_NEAR(static_cast<double>(tofu_sim_time() - before) / rounds, 0.9175 * us, 0.01 * us);
         rank.barrier();
     });
 }

@@ -42,8 +42,12 @@ replay --pattern ring --placement box:4x6x16 --shape 2x2x7
 expect "a box that the shape does not hold" "2 1" "$? $(grep -c 'box needs 2x2x8 units of 2x3x2 nodes: give a --shape of as many' err)"
 replay --pattern ring --placement box 4x6x16 -n 385
 expect "more processes than the box has nodes" "2 1" "$? $(grep -c 'need 385 nodes and the box has 384: give a larger box or --ppn' err)"
-replay --pattern gates --shape 8x8x16 --torus xyz
+replay --pattern gates --shape 8x8x16
 expect "a barrier by gates takes what was published for 49,152 processes" yes "$(within 10 "$(time_of nodes\ of\ 8x8x16:)" 8270)"
+replay --pattern gates --shape 24x12x8 --torus none
+open=$(time_of nodes\ of\ 24x12x8:)
+replay --pattern gates --shape 24x12x8
+expect "gates of 27,648 nodes need no torus: their rings close without" yes "$(within 15 "$open" "$(time_of nodes\ of\ 24x12x8:)")"
 record pair 2 "$build/tests/clock_subject" 16640
 replay pair --shape 1x1x1 --ppn 1 --placement random:3 --rounds
 expect "an option without its value" "2 1" "$? $(grep -c 'value is missing' err)"
