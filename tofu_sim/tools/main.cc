@@ -49,6 +49,8 @@ constexpr char help_text[] =
     "\n"
     "trace: puts the files of TOFU_SIM_TRACE together; prints a summary, or writes (- is standard\n"
     "output):\n"
+    "  --from TIME, --to TIME  a part, such as 200us to 1.5ms since the first message between processes; default:\n"
+    "                        from there to the end; --from start: all\n"
     "  --json FILE           Chrome's trace events, for ui.perfetto.dev\n"
     "  --otf2 DIRECTORY      Open Trace Format 2, for Vampir and others\n"
     "  --goal FILE           GOAL, for LogGOPSim and others\n"

@@ -7,12 +7,15 @@
 #include "tools/pictures.h"
 #include "tools/summary.h"
 #include "tools/trace_files.h"
+#include "trace/part.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <sys/stat.h>
+#include <utility>
 
 namespace tofu::sim::tools {
 namespace {
@@ -25,6 +28,8 @@ struct TraceOptions {
     const char* html = nullptr;
     const char* counters = nullptr;
     const char* channel_buffer = nullptr;
+    const char* from = nullptr;
+    const char* to = nullptr;
     uint32_t buffer = figures::channel_buffer;
     std::vector<std::string> paths;
 
@@ -49,7 +54,8 @@ int parse(std::span<char* const> words, TraceOptions& options)
     };
     const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal},
                             {"--svg", options.svg},   {"--html", options.html},
-                            {"--counters", options.counters}, {"--channel-buffer", options.channel_buffer}};
+                            {"--counters", options.counters}, {"--channel-buffer", options.channel_buffer},
+                            {"--from", options.from}, {"--to", options.to}};
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
@@ -89,6 +95,55 @@ int parse(std::span<char* const> words, TraceOptions& options)
     return 0;
 }
 
+// "250us" in nanoseconds; without a unit, microseconds. Nothing for any other text.
+std::optional<uint64_t> parse_time(std::string_view text)
+{
+    constexpr std::pair<std::string_view, double> units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e3}};
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    const auto* const unit = std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == rest; });
+    constexpr double longest = 1e18;
+    if (error != std::errc() || unit == std::end(units) || !(value >= 0 && value * unit->second <= longest)) {
+        return std::nullopt;
+    }
+    return static_cast<uint64_t>(value * unit->second);
+}
+
+// Cuts the run to the part that is asked for; times are those since the first message between processes. Empty, or what
+// is wrong. `note`: which part it is.
+std::string take_part(const TraceOptions& options, trace::Run& run, std::string& note)
+{
+    const uint64_t zero = trace::first_message(run);
+    const uint64_t whole = run.length;
+    const bool all = options.from != nullptr && std::strcmp(options.from, "start") == 0;
+    std::optional<uint64_t> from = 0, to = whole - zero;
+    if (options.from != nullptr && !all) {
+        from = parse_time(options.from);
+    }
+    if (options.to != nullptr) {
+        to = parse_time(options.to);
+    }
+    if (!from || !to) {
+        return std::string(from ? "--to " : "--from ") + (from ? options.to : options.from) +
+               ": give a time such as 1.5ms, 200us or 3s" + (from ? "" : ", or start");
+    }
+    if (*from >= *to || *from >= whole - zero) {
+        return "--from has to be earlier than --to and than the end of the run, which is " + time_text(whole - zero) +
+               " after the first message";
+    }
+    const uint64_t begin = all ? 0 : zero + *from;
+    const uint64_t end = std::min(whole, zero + *to);
+    const bool first = !all && *from == 0 && zero != 0;
+    if (begin != 0 || end != whole) {
+        note = "from " + (first ? std::string("the first message between processes") : all ? "the start" : time_text(*from)) +
+               " to " + (end == whole ? std::string("the end") : time_text(end - zero)) + ": " + time_text(end - begin) +
+               " of a run of " + time_text(whole) + (zero != 0 && first ? "; --from start shows all" : "");
+        trace::cut(run, begin, end);
+    }
+    return {};
+}
+
 // Into a directory, which is made if need be.
 std::string write_pictures(const trace::Run& run, const std::string& directory)
 {
@@ -124,6 +179,14 @@ int trace_command(std::span<char* const> words)
     for (const std::string& warning : warnings) {
         std::fprintf(stderr, "tofu-sim: %s\n", warning.c_str());
     }
+    std::string note;
+    if (const std::string wrong = take_part(options, run, note); !wrong.empty()) {
+        std::fprintf(stderr, "tofu-sim: %s\n", wrong.c_str());
+        return exit_usage;
+    }
+    if (!note.empty()) {
+        warnings.push_back("A part: " + note);
+    }
     std::string problem;
     const auto to_file = [&](const char* name, auto&& write) {
         if (name != nullptr && problem.empty()) {
@@ -149,6 +212,9 @@ int trace_command(std::span<char* const> words)
     }
     if (options.nothing_to_write()) {
         print_summary(run, stdout);
+        if (!note.empty()) {
+            std::printf("%s\n", note.c_str());
+        }
     }
     return 0;
 }

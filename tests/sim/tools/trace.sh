@@ -125,6 +125,36 @@ if command -v python3 >/dev/null; then
     done
 fi
 
+# Parts. What a program does before its first message does not belong to the picture.
+mkdir part
+TOFU_SIM_CLOCK=tofud TOFU_SIM_TRACE=part run -n 2 "$examples/put_pingpong_mrq" >/dev/null
+"$tofu_sim" trace part >summary
+expect "the picture begins with the first message" 1 \
+    "$(grep -c '^from the first message between processes to the end: .*; --from start shows all$' summary)"
+operations=$(sed -n '2s/ operations, .*//p' summary)
+"$tofu_sim" trace --from start part >summary
+expect "or with the first process" "0 $operations" "$(grep -c '^from ' summary) $(sed -n '2s/ operations, .*//p' summary)"
+"$tofu_sim" trace --from 20us --to 2ms --json part.json part
+expect "a part is written" 0 $?
+"$tofu_sim" trace --from 20 --to 2000us part >summary
+expect "and named" 1 "$(grep -c '^from 20.* us to 2.* ms: .* of a run of ' summary)"
+some=$(sed -n '2s/ operations, .*//p' summary | tr -d ,)
+expect "it has some of the operations" yes "$([ "$some" -gt 0 ] && [ "$some" -lt "${operations//,/}" ] && echo yes)"
+if command -v python3 >/dev/null; then
+    read -r bad _ < <(python3 judge.py part.json)
+    expect "slices of a part nest, arrows have both ends" 0 "$bad"
+fi
+for times in "--from 5us --to 5us" "--from 30s" "--from 5us --to 2us"; do
+    # shellcheck disable=SC2086
+    "$tofu_sim" trace $times part 2>refusal
+    expect "$times" "2 1" "$? $(grep -c 'has to be earlier than --to and than the end of the run, which is' refusal)"
+done
+for times in "--from soon" "--to -1us" "--to 5m" "--from 1e400"; do
+    # shellcheck disable=SC2086
+    "$tofu_sim" trace $times part 2>refusal
+    expect "$times" "2 1" "$? $(grep -c ': give a time such as 1.5ms, 200us or 3s' refusal)"
+done
+
 # By the virtual clock: a put of 1500 bytes to the next node takes what the model says, whatever this machine does.
 for session in 1 2; do
     mkdir clock$session
