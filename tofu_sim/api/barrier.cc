@@ -130,6 +130,9 @@ int with_vbgs(Call call) noexcept
         return fail(rc);
     }
     const TurnedCall turn(TurnedCall::Kind::sets_up);
+    if (turn.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     return result(call(*process_vbgs()));
 }
 

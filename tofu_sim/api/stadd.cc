@@ -67,6 +67,9 @@ int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned lo
         return fail(rc);
     }
     const TurnedCall call(TurnedCall::Kind::sets_up);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
     return done(vcq->registrations->add(addr, size, read_only, no_slot, stadd), size);
 }
@@ -88,6 +91,9 @@ int putofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, u
         return fail(UTOFU_ERR_INVALID_STAG);
     }
     const TurnedCall call(TurnedCall::Kind::sets_up);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     const bool read_only = (flags & UTOFU_REG_MEM_FLAG_READ_ONLY) != 0;
     return done(vcq->registrations->add(addr, size, read_only, stag, stadd), size);
 }
@@ -122,6 +128,9 @@ int putofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
     const TurnedCall call(TurnedCall::Kind::sets_up);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
     return done(vcq->registrations->remove(stadd), 0);
 }
 

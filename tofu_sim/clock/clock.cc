@@ -166,7 +166,7 @@ int read_for_program(uint64_t* picoseconds, int quiet) noexcept
     return 1;
 }
 
-// And what sched_yield asks: who yields has looked in vain, at memory perhaps. Not the simulator's own yields.
+// And what sched_yield and sleep ask: who yields has looked in vain, at memory perhaps. Not the simulator's own yields.
 int look_for_program() noexcept
 {
     static uint64_t looked = 0;
@@ -202,6 +202,11 @@ int start_clock(Process& process) noexcept
     if (const auto attach = reinterpret_cast<AttachLook>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_look"));
         attach != nullptr && state.exact) {
         attach(look_for_program); // first: it says that wall clocks begin at a fixed time
+    }
+    using AttachSend = void (*)(void (*)() noexcept, void (*)() noexcept);
+    if (const auto attach = reinterpret_cast<AttachSend>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send"));
+        attach != nullptr && state.exact) {
+        attach(send_outside, sent_outside);
     }
     using Attach = void (*)(int (*)(uint64_t*, int) noexcept);
     if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock"))) {
@@ -279,6 +284,17 @@ void ClockedCall::wait_until(Picoseconds when) noexcept
     move_to(when);
 }
 
+namespace {
+
+// Sent home: each place is worth a look again, but for the one that was looked at. The number of what happened.
+uint64_t begin_visit() noexcept
+{
+    state.happened += visit_begins() ? 1 : 0;
+    return state.happened;
+}
+
+} // namespace
+
 TurnedCall::TurnedCall(Kind kind) noexcept : kind_(kind)
 {
     if (!state.exact) {
@@ -288,6 +304,9 @@ TurnedCall::TurnedCall(Kind kind) noexcept : kind_(kind)
     Picoseconds now = clock_now();
     turn_ = kind == Kind::sets_up ? set_up(now) : take_turn(now, kind == Kind::looks);
     move_to(now);
+    if (kind == Kind::looks && turn_ == Turn::home) {
+        (void)begin_visit();
+    }
     if (kind != Kind::looks && turn_ == Turn::ours) {
         found();
         state.acts += kind == Kind::acts ? 1 : 0;
@@ -331,9 +350,33 @@ void trace_wait(Picoseconds since, Picoseconds until) noexcept
 
 } // namespace
 
+// At home, a look at each place finds nothing at once. A second one at the same place says that the program has looked
+// around: it waits for its turn.
+bool TurnedCall::visit(uint64_t& seen) noexcept
+{
+    if (seen != state.happened) {
+        seen = state.happened;
+        return false;
+    }
+    end_visit();
+    Picoseconds now = clock_now();
+    turn_ = take_turn(now, true);
+    move_to(now);
+    if (turn_ == Turn::home) {
+        seen = begin_visit();
+    }
+    return turn_ == Turn::ours;
+}
+
 bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
 {
-    if (!state.exact || turn_ != Turn::ours) {
+    if (!state.exact) {
+        return false;
+    }
+    if (turn_ == Turn::home && is_visiting()) {
+        return visit(seen);
+    }
+    if (turn_ != Turn::ours) {
         return false;
     }
     const Picoseconds before = clock_now();
@@ -355,6 +398,7 @@ bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
     move_to(now);
     trace_wait(before, now);
     if (turn_ != Turn::ours) {
+        seen = begin_visit();
         return false;
     }
     if (now < std::min(until, looks) || now == known) { // something has come

@@ -75,6 +75,8 @@ class TurnedCall {
     void found() noexcept;
 
   private:
+    [[nodiscard]] bool visit(uint64_t& seen) noexcept;
+
     Turn turn_ = Turn::ours;
     Kind kind_;
 };

@@ -3,6 +3,7 @@
 // Called by: clock/schedule. Calls: the kernel (/proc, clocks of processor time), job/liveness.
 #include "clock/patrol.h"
 
+#include "clock/quiet.h"
 #include "job/liveness.h"
 #include "job/real_time.h"
 #include "job/report.h"
@@ -15,40 +16,23 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tofu::sim {
 namespace {
 
 constexpr uint64_t blocked_ns = 1'000'000'000;
+constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; // though something is under way outside all the time
 // Of processor time without a call, until a process counts as one that looks at its memory; shorter where it did so
 // last time, too.
 constexpr uint64_t looks_ns = 100'000'000;
 constexpr uint64_t looks_again_ns = 300'000;
+constexpr uint64_t some_naps = 16;
 constexpr uint64_t nothing_ns = 50'000; // of processor time: that of its other threads
 
 Actor& actor(std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
-}
-
-// The letter that the kernel shows for a thread; 0: it is not there, or nothing can be found out.
-char thread_state(int pid, uint32_t tid) noexcept
-{
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/%d/task/%u/stat", pid, tid);
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-    char text[256];
-    const ssize_t size = ::read(fd, text, sizeof text - 1);
-    ::close(fd);
-    if (size <= 0) {
-        return 0;
-    }
-    text[size] = '\0';
-    const char* const name_end = std::strrchr(text, ')');
-    return name_end != nullptr && name_end[1] == ' ' ? name_end[2] : 0;
 }
 
 // All threads together. The kernel's number of that clock for another process (clock_getcpuclockid(3)).
@@ -93,18 +77,34 @@ void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     if (head.running.load_relaxed() == process + 1) {
         head.running.store_release(0);
     }
+    if (head.looker.load_relaxed() == process + 1) {
+        head.looker.store_release(0);
+    }
+}
+
+// Of its processor time without a call.
+void start_sample(Actor& a, uint64_t used) noexcept
+{
+    a.seen_cpu = std::max<uint64_t>(used, 1);
+    a.seen_sleeps = count_sleeps(a.pid, a.tid.load_relaxed());
 }
 
 // In the program, and waited for.
 void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
 {
-    const char letter = thread_state(a.pid, a.tid.load_relaxed());
+    const uint32_t tid = a.tid.load_relaxed();
+    const auto [letter, parent, faults] = see_thread(a.pid, tid);
     const uint64_t used = processor_time_ns(a.pid);
     const uint32_t calls = a.calls.load_acquire();
     if (calls != a.seen_calls || a.seen_cpu == 0) {
         a.seen_calls = calls;
-        a.seen_cpu = a.last_cpu = std::max<uint64_t>(used, 1);
+        a.last_cpu = used;
         a.blocked_since = 0;
+        start_sample(a, used);
+        return;
+    }
+    if (head.quiet.load_relaxed() != 0) { // what it waits for is another process, or not of this machine
+        excuse(head, a, process, letter == 'S' && !sleeps_until_a_time(a.pid, tid) ? Excuse::blocked : Excuse::naps);
         return;
     }
     const bool worked = used - a.last_cpu > nothing_ns;
@@ -113,15 +113,26 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         const uint64_t now = real_time_ns();
         if (a.blocked_since == 0) {
             a.blocked_since = now;
-        } else if (now - a.blocked_since > blocked_ns) {
+        } else if (now - a.blocked_since > blocked_for_good_ns ||
+                   (now - a.blocked_since > blocked_ns &&
+                    (head.restless != 0 || sleeps_until_a_time(a.pid, tid)))) {
             excuse(head, a, process, Excuse::blocked);
         }
         return;
     }
     a.blocked_since = 0;
+    // A loop that looks at memory touches the same pages all the time.
+    if (std::exchange(a.seen_faults, faults) != faults) {
+        start_sample(a, used);
+    }
     const bool has_turn = static_cast<ActorState>(a.state.load_relaxed()) == ActorState::running;
     const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed != 0 ? looks_again_ns : looks_ns;
-    if (used - a.seen_cpu > longest) {
+    if (used - a.seen_cpu <= longest) {
+        return;
+    }
+    if (head.restless == 0 && count_sleeps(a.pid, tid) - a.seen_sleeps > some_naps) {
+        start_sample(a, used); // it sleeps in between: it is excused when nobody else runs, either
+    } else {
         excuse(head, a, process, Excuse::looks);
     }
 }
@@ -146,7 +157,7 @@ void patrol(ScheduleHead& head, std::byte* actors, uint32_t self) noexcept
     for (uint32_t process = 0; process < used; process++) {
         Actor& a = actor(actors, process);
         const auto s = static_cast<ActorState>(a.state.load_acquire());
-        if (process == self || s == ActorState::absent) {
+        if (process == self || s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a))) {
             continue;
         }
         const bool has_turn = head.running.load_relaxed() == process + 1;
@@ -192,6 +203,14 @@ void say_once(ScheduleHead& head, Told what) noexcept
     case Told::joined_late:
         report("exact mode: a process has joined a job that is under way; when, is a matter of this machine, so this run "
                "may not repeat");
+        break;
+    case Told::restless:
+        report("exact mode: a thread of the job or its launcher has run for 30 seconds outside uTofu; that has no order, "
+               "so this run may not repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
+        break;
+    case Told::unknown:
+        report("exact mode: /proc does not show what the processes do outside uTofu; mount it, or this run may not "
+               "repeat");
         break;
     case Told::missing:
         report("exact mode: not all of TOFU_SIM_SIZE processes have come within a minute; going on without them, so this "

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them; in
-// exact mode sched_yield, too.
+// exact mode sched_yield and what sends, too.
 // Called by: programs that tofu-sim run --clock starts (LD_PRELOAD). Calls: clock/clock, which looks it up by name.
 //
 // Until the process has joined a job with a clock, for threads that do not call uTofu, for libraries of timers, and for
 // clocks of processor time, nothing changes. From then on the wall clocks go on from where they stood.
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <dlfcn.h>
 #include <initializer_list>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace {
@@ -24,12 +29,17 @@ using Read = int (*)(uint64_t* picoseconds, int quiet) noexcept;
 using Gettime = int (*)(clockid_t, timespec*);
 
 constexpr time_t exact_start = 1'577'836'800; // the beginning of 2020
+constexpr time_t exact_uptime = 1000; // of monotonic clocks; Open MPI takes 0 seconds for a clock not read yet
 constexpr clockid_t clocks = 12; // numbers of the kernel's own
 
 using Look = int (*)() noexcept;
 
 std::atomic<Read> read_clock{nullptr};
+using Send = void (*)() noexcept;
+
 std::atomic<Look> look{nullptr};
+std::atomic<Send> before_send{nullptr};
+std::atomic<Send> after_send{nullptr};
 timespec started[clocks]; // what the wall clocks said when the virtual one began
 
 Gettime real_gettime() noexcept
@@ -108,6 +118,86 @@ int read_time(clockid_t clock, timespec* time, const void* caller) noexcept
     return 0;
 }
 
+template <typename Function>
+Function next(const char* name) noexcept
+{
+    return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+// Files and terminals start nothing; what is printed goes to the launcher, and nothing comes back.
+bool is_outside(int fd) noexcept
+{
+    struct stat status;
+    const Send before = before_send.load(std::memory_order_acquire); // partner: tofu_sim_attach_send
+    if (before == nullptr || fd <= STDERR_FILENO) {
+        return false;
+    }
+    const int error = errno;
+    const mode_t type = ::fstat(fd, &status) == 0 ? status.st_mode & S_IFMT : mode_t{S_IFREG};
+    errno = error;
+    return type == S_IFSOCK || type == S_IFIFO || type == 0; // 0: an eventfd
+}
+
+bool looks() noexcept
+{
+    const Look now = look.load(std::memory_order_acquire); // partner: tofu_sim_attach_look
+    return now != nullptr && now() != 0;
+}
+
+// Of this thread: the mutexes that it holds, and whether it has sent something while it held them. Who is to receive
+// that may need one of them.
+struct Holds {
+    unsigned mutexes = 0;
+    bool has_sent = false;
+};
+thread_local Holds holds __attribute__((tls_model("initial-exec")));
+
+void after_sending() noexcept
+{
+    if (holds.mutexes == 0 && holds.has_sent) {
+        const int error = errno;
+        holds.has_sent = false;
+        after_send.load(std::memory_order_relaxed)();
+        errno = error;
+    }
+}
+
+template <typename Call>
+ssize_t sent(int fd, Call call)
+{
+    if (!is_outside(fd)) [[likely]] {
+        return call();
+    }
+    before_send.load(std::memory_order_relaxed)();
+    const ssize_t result = call();
+    holds.has_sent = true;
+    after_sending();
+    return result;
+}
+
+using OfMutex = int (*)(pthread_mutex_t*);
+struct MutexCalls {
+    OfMutex lock;
+    OfMutex trylock;
+    OfMutex unlock;
+};
+MutexCalls mutex_calls; // of the C library
+
+__attribute__((constructor)) void find_mutex_calls() noexcept
+{
+    if (mutex_calls.unlock == nullptr) {
+        mutex_calls = {next<OfMutex>("pthread_mutex_lock"), next<OfMutex>("pthread_mutex_trylock"),
+                       next<OfMutex>("pthread_mutex_unlock")};
+    }
+}
+const MutexCalls& real_mutex_calls() noexcept
+{
+    if (mutex_calls.unlock == nullptr) [[unlikely]] { // a constructor of another library
+        find_mutex_calls();
+    }
+    return mutex_calls;
+}
+
 } // namespace
 
 extern "C" {
@@ -118,7 +208,8 @@ __attribute__((visibility("default"))) void tofu_sim_attach_clock(Read read)
         if (is_wall_clock(clock)) {
             (void)real_gettime()(clock, &started[clock]);
             if (look.load(std::memory_order_relaxed) != nullptr) { // exact mode: the same digits in each run
-                started[clock] = {clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? exact_start : 0, 0};
+                const bool wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+                started[clock] = {wall ? exact_start : exact_uptime, 0};
             }
         }
     }
@@ -130,11 +221,43 @@ __attribute__((visibility("default"))) void tofu_sim_attach_look(Look function)
     look.store(function, std::memory_order_release); // partner: sched_yield
 }
 
+__attribute__((visibility("default"))) void tofu_sim_attach_send(Send before, Send after)
+{
+    after_send.store(after, std::memory_order_relaxed);
+    before_send.store(before, std::memory_order_release); // partner: is_outside
+}
+
 // In exact mode who yields between looks at its memory waits for what arrives there.
 __attribute__((visibility("default"))) int sched_yield(void) noexcept
 {
-    const Look now = look.load(std::memory_order_acquire); // partner: tofu_sim_attach_look
-    return now != nullptr && now() != 0 ? 0 : static_cast<int>(::syscall(SYS_sched_yield));
+    return looks() ? 0 : static_cast<int>(::syscall(SYS_sched_yield));
+}
+
+// So does a thread that naps between them, or between looks at what is outside uTofu (Open MPI waits for its launcher
+// like that): how often it looks must not depend on this machine. The nap takes no time.
+__attribute__((visibility("default"))) int usleep(useconds_t microseconds)
+{
+    static const auto real = next<int (*)(useconds_t)>("usleep");
+    return looks() ? 0 : real(microseconds);
+}
+
+__attribute__((visibility("default"))) unsigned sleep(unsigned seconds)
+{
+    static const auto real = next<unsigned (*)(unsigned)>("sleep");
+    return looks() ? 0 : real(seconds);
+}
+
+__attribute__((visibility("default"))) int nanosleep(const timespec* time, timespec* left)
+{
+    static const auto real = next<int (*)(const timespec*, timespec*)>("nanosleep");
+    return looks() ? 0 : real(time, left);
+}
+
+__attribute__((visibility("default"))) int clock_nanosleep(clockid_t clock, int flags, const timespec* time,
+                                                           timespec* left)
+{
+    static const auto real = next<int (*)(clockid_t, int, const timespec*, timespec*)>("clock_nanosleep");
+    return looks() ? 0 : real(clock, flags, time, left);
 }
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timespec* time) noexcept
@@ -153,6 +276,63 @@ int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
     timespec now{};
     const int rc = read_time(CLOCK_REALTIME, &now, __builtin_return_address(0));
     *time = {now.tv_sec, now.tv_nsec / 1000};
+    return rc;
+}
+
+// In exact mode what is sent to another thread or process is over when all that it starts outside uTofu has come to
+// rest. The clock hears of it before it is sent, as the answer may be there at once.
+__attribute__((visibility("default"))) ssize_t write(int fd, const void* bytes, size_t size)
+{
+    static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
+    return sent(fd, [&] { return real(fd, bytes, size); });
+}
+
+__attribute__((visibility("default"))) ssize_t writev(int fd, const iovec* pieces, int count)
+{
+    static const auto real = next<ssize_t (*)(int, const iovec*, int)>("writev");
+    return sent(fd, [&] { return real(fd, pieces, count); });
+}
+
+__attribute__((visibility("default"))) ssize_t send(int fd, const void* bytes, size_t size, int flags)
+{
+    static const auto real = next<ssize_t (*)(int, const void*, size_t, int)>("send");
+    return sent(fd, [&] { return real(fd, bytes, size, flags); });
+}
+
+__attribute__((visibility("default"))) ssize_t sendto(int fd, const void* bytes, size_t size, int flags,
+                                                      const sockaddr* address, socklen_t length)
+{
+    static const auto real = next<ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t)>("sendto");
+    return sent(fd, [&] { return real(fd, bytes, size, flags, address, length); });
+}
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr* message, int flags)
+{
+    static const auto real = next<ssize_t (*)(int, const msghdr*, int)>("sendmsg");
+    return sent(fd, [&] { return real(fd, message, flags); });
+}
+
+__attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept
+{
+    const int rc = real_mutex_calls().lock(mutex);
+    holds.mutexes += rc == 0 ? 1 : 0;
+    return rc;
+}
+
+__attribute__((visibility("default"))) int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept
+{
+    const int rc = real_mutex_calls().trylock(mutex);
+    holds.mutexes += rc == 0 ? 1 : 0;
+    return rc;
+}
+
+__attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept
+{
+    const int rc = real_mutex_calls().unlock(mutex);
+    holds.mutexes -= rc == 0 && holds.mutexes != 0 ? 1 : 0;
+    if (holds.has_sent) [[unlikely]] {
+        after_sending();
+    }
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include "clock/schedule.h"
 
 #include "clock/patrol.h"
+#include "clock/quiet.h"
 #include "job/process.h"
 #include "job/real_time.h"
 #include "job/report.h"
@@ -29,7 +30,9 @@ constexpr Picoseconds lookahead = figures::post_call + figures::fetch + figures:
 
 constexpr uint64_t millisecond = 1'000'000;
 constexpr uint64_t longest_start_ns = 60'000 * millisecond;
-constexpr uint64_t settle_ns = 60 * millisecond;
+constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
+constexpr uint64_t settle_ns = 60 * millisecond; // where it can't be known when all is quiet
+constexpr unsigned longest_visit = 64;           // looks
 constexpr unsigned spins = 2000; // some microseconds
 
 struct ScheduleState {
@@ -45,6 +48,9 @@ struct ScheduleState {
     uint64_t joined_ns = 0;
     bool helps = false; // the helper thread runs
     bool acted = false;
+    bool was_home = false;
+    unsigned visit_left = 0; // looks at home that return at once
+    SharedWord<uint32_t> helper{0};
 };
 ScheduleState own_state;
 
@@ -216,6 +222,9 @@ bool may_begin() noexcept
         }
         head.open = 1;
     }
+    if (head.settling.load_relaxed() != 0) {
+        return false;
+    }
     const uint64_t settles = head.settle_until.load_relaxed();
     if (settles != 0) {
         if (real_time_ns() < settles) {
@@ -239,6 +248,7 @@ bool may_begin() noexcept
         return nullptr;
     }
     Actor& a = actor(best.process);
+    head.quiet.store_relaxed(0);
     head.running.store_release(best.process + 1);
     head.grants.store_release(head.grants.load_relaxed() + 1);
     head.frontier = std::max(head.frontier, best.time);
@@ -305,12 +315,13 @@ void take_granted_turn(Picoseconds& now) noexcept
     set_state(me, ActorState::inside);
 }
 
-// Of a look: is nothing going on, so that it must come from outside?
+// Of a look: is nothing going on, so that it must come from a timer or another machine? Who has the turn and is blocked
+// may wait for what this process does outside.
 bool stands_still(uint64_t grants) noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (head.grants.load_acquire() != grants) {
-        return false;
+    if (head.restless == 0 || head.grants.load_acquire() != grants) {
+        return false; // else all that look go home together: begin_round
     }
     const uint32_t running = head.running.load_acquire();
     if (running == 0) {
@@ -320,11 +331,20 @@ bool stands_still(uint64_t grants) noexcept
     return state_of(other) == ActorState::running && other.blocked_since != 0;
 }
 
-// False: it goes home.
-bool may_go_home(Picoseconds now) noexcept
+enum class HomeFor : uint8_t { visit, standstill };
+
+// True: it goes home. Not if somebody can go on.
+bool may_go_home(Picoseconds now, HomeFor why, SharedWord<uint32_t>*& wakes) noexcept
 {
     const Lock lock;
+    ScheduleHead& head = *own_state.head;
     Actor& me = *own_state.me;
+    if (why == HomeFor::standstill && head.running.load_relaxed() == 0) {
+        wakes = choose();
+        if (head.running.load_relaxed() != 0) {
+            return false;
+        }
+    }
     if (me.grant != static_cast<uint32_t>(Grant::none)) {
         return false;
     }
@@ -333,8 +353,177 @@ bool may_go_home(Picoseconds now) noexcept
     me.hit = 0;
     forget_sample(me);
     set_state(me, ActorState::out);
+    me.visits.store_relaxed(0);
     own_state.head->stalled.store_relaxed(1);
+    own_state.head->quiet.store_relaxed(0);
+    own_state.was_home = true;
+    own_state.visit_left = longest_visit;
     return true;
+}
+
+bool goes_home(Picoseconds now, HomeFor why) noexcept
+{
+    SharedWord<uint32_t>* wakes = nullptr;
+    const bool home = may_go_home(now, why, wakes);
+    if (wakes != nullptr) {
+        futex_wake(*wakes);
+    }
+    return home;
+}
+
+// ---- Settling ----
+
+Settling settling() noexcept
+{
+    return static_cast<Settling>(own_state.head->settling.load_acquire());
+}
+
+void pause_instead() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.settle_until.load_relaxed() == 0) {
+        head.settle_until.store_relaxed(real_time_ns() + settle_ns * crowding());
+    }
+}
+
+// Under the lock, as what follows.
+void begin_settling() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.restless != 0) {
+        pause_instead();
+    } else if (settling() == Settling::no) {
+        head.settling.store_release(static_cast<uint32_t>(Settling::quieting));
+        head.settling_since = real_time_ns();
+        head.quiet_sum = 0;
+    }
+}
+
+void end_settling() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        actor(process).outside.store_relaxed(0);
+        actor(process).visits.store_relaxed(0);
+    }
+    head.stalled.store_relaxed(0);
+    head.settling.store_release(static_cast<uint32_t>(Settling::no));
+}
+
+// Those that have sent something go on, all at once.
+void release_senders() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        actor(process).sending.store_relaxed(0);
+        forget_sample(actor(process));
+    }
+    head.sending.store_relaxed(0);
+    head.quiet.store_relaxed(0);
+    head.releases.store_release(head.releases.load_relaxed() + 1); // partner: sent_outside
+    futex_wake(head.releases);
+}
+
+void give_up_quiet(Told why) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    say_once(head, why);
+    head.restless = 1;
+    end_settling();
+    release_senders();
+}
+
+bool all_have_visited() noexcept
+{
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        if (actor(process).visits.load_relaxed() != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// All that look go home. False: there is none.
+bool begin_round() noexcept
+{
+    bool any = false;
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        Actor& a = actor(process);
+        const ActorState s = state_of(a);
+        if ((s == ActorState::ready || s == ActorState::idle) && a.looking.load_relaxed() != 0) {
+            a.visits.store_release(1); // partner: await
+            any = true;
+        }
+    }
+    if (any) {
+        own_state.head->settling.store_release(static_cast<uint32_t>(Settling::visiting));
+    }
+    return any;
+}
+
+// It is quiet outside, or not. True: some have to go home.
+bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.open == 0 || head.restless != 0) {
+        return false;
+    }
+    if (outside == Outside::quiet) {
+        if (settling() != Settling::no) {
+            end_settling();
+        }
+        wakes = choose();
+        return head.running.load_relaxed() == 0 && begin_round();
+    }
+    if (outside == Outside::unknown ||
+        (settling() != Settling::no && real_time_ns() - head.settling_since > longest_settling_ns)) {
+        give_up_quiet(outside == Outside::unknown ? Told::unknown : Told::restless);
+        pause_instead();
+    }
+    return false;
+}
+
+void wake_all_that_look() noexcept
+{
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        if (process != own_state.self && actor(process).looking.load_relaxed() != 0) {
+            futex_wake(actor(process).turn);
+        }
+    }
+}
+
+// Somebody waits for what is outside, or who has the turn has been in the program for some time.
+bool must_look_outside() noexcept
+{
+    const ScheduleHead& head = *own_state.head;
+    if (head.restless != 0) {
+        return false;
+    }
+    const uint32_t running = head.running.load_relaxed();
+    if (head.settling.load_relaxed() != 0 || head.sending.load_relaxed() != 0 || running == 0) {
+        return true;
+    }
+    const Actor& a = actor(running - 1);
+    return state_of(a) == ActorState::running && a.seen_cpu != 0 && a.seen_calls == a.calls.load_relaxed();
+}
+
+Outside look_outside_alone() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    uint32_t nobody = 0;
+    if (!head.looker.compare_exchange(nobody, own_state.self + 1)) {
+        return Outside::busy;
+    }
+    const uint64_t began = real_time_ns();
+    const Outside found = look_outside(head, own_state.actors);
+    head.look_ns = real_time_ns() - began;
+    head.looker.store_release(0); // partner: the next one's compare_exchange
+    return found;
 }
 
 void patrol_in_turn() noexcept
@@ -344,11 +533,36 @@ void patrol_in_turn() noexcept
     uint64_t last = head.patrolled.load_relaxed();
     const uint32_t running = head.running.load_relaxed();
     const bool soon = running != 0 && actor(running - 1).confirmed != 0;
-    if (now - last < (soon ? millisecond / 4 : millisecond) || !head.patrolled.compare_exchange(last, now)) {
+    const bool in_program = running != 0 && head.sending.load_relaxed() == 0;
+    const uint64_t pause = soon ? millisecond / 4 : std::max(millisecond, (in_program ? 8 : 2) * head.look_ns);
+    if (now - last < pause || !head.patrolled.compare_exchange(last, now)) {
         return;
     }
-    const Lock lock;
-    patrol(head, own_state.actors, own_state.self);
+    Outside outside = must_look_outside() ? look_outside_alone() : Outside::busy;
+    bool wakes = false;
+    SharedWord<uint32_t>* chosen = nullptr;
+    {
+        const Lock lock;
+        // Not all have got the processor yet.
+        const bool leaves = settling() == Settling::visiting && !all_have_visited();
+        if (outside == Outside::quiet && (leaves || !is_as_seen(head, own_state.actors))) {
+            outside = Outside::busy;
+            wakes = leaves;
+        }
+        if (outside == Outside::quiet && head.sending.load_relaxed() != 0) {
+            release_senders();
+            return;
+        }
+        head.quiet.store_release(outside == Outside::quiet ? 1 : 0);
+        patrol(head, own_state.actors, own_state.self);
+        wakes = settle_by(outside, chosen) || wakes;
+    }
+    if (chosen != nullptr) {
+        futex_wake(*chosen);
+    }
+    if (wakes) {
+        wake_all_that_look();
+    }
 }
 
 Turn await(Picoseconds& now, bool looks) noexcept
@@ -369,13 +583,17 @@ Turn await(Picoseconds& now, bool looks) noexcept
             take_granted_turn(now);
             return Turn::ours;
         }
+        if (looks && me.visits.load_acquire() != 0 && // partner: begin_round
+            goes_home(now, HomeFor::visit)) {
+            return Turn::home;
+        }
         bool changed = false;
         for (unsigned i = 0; own_state.spins && i < spins && !changed; i++) {
             changed = me.turn.load_acquire() != turn;
             __asm__ __volatile__("" ::: "memory");
         }
         if (!changed) {
-            futex_wait(me.turn, turn, tick);
+            futex_wait(me.turn, turn, settling() != Settling::no ? std::min(tick, millisecond) : tick);
             changed = me.turn.load_acquire() != turn;
         }
         if (changed) {
@@ -388,7 +606,7 @@ Turn await(Picoseconds& now, bool looks) noexcept
             turn = me.turn.load_acquire();
             continue;
         }
-        if (looks && (stands_still(grants) || me.nudged.load_acquire() != 0) && may_go_home(now)) {
+        if (looks && (stands_still(grants) || me.nudged.load_acquire() != 0) && goes_home(now, HomeFor::standstill)) {
             me.nudged.store_relaxed(0);
             return Turn::home;
         }
@@ -412,16 +630,6 @@ bool others_may_follow() noexcept
     return false;
 }
 
-// What sends one process on from outside uTofu (the launcher's barrier) sends others, too, within an instant that means
-// nothing: they all go on together, by their clocks.
-void settle() noexcept
-{
-    ScheduleHead& head = *own_state.head;
-    if (head.settle_until.load_relaxed() == 0 && others_may_follow()) {
-        head.settle_until.store_relaxed(real_time_ns() + settle_ns * crowding());
-    }
-}
-
 // From the program without the turn, into the queue again.
 void come_back(Picoseconds& now, bool looks) noexcept
 {
@@ -431,9 +639,10 @@ void come_back(Picoseconds& now, bool looks) noexcept
     me.excuse = 0;
     me.hit = 0;
     me.confirmed = 0;
-    const bool stood_still = head.settle_until.load_relaxed() != 0 ||
+    const bool settles = settling() != Settling::no || me.outside.load_acquire() != 0;
+    const bool stood_still = settles || head.settle_until.load_relaxed() != 0 ||
                              (head.running.load_relaxed() == 0 && best_candidate().what == Grant::none);
-    if (!looks || excused) {
+    if ((!looks && std::exchange(own_state.was_home, false)) || excused) {
         if (now < head.frontier && !stood_still) {
             say_once(head, Told::late_return);
         }
@@ -453,8 +662,12 @@ struct Wait {
     Picoseconds looks = never; // at the latest, unless nothing else happens
 };
 
-Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noexcept
+enum class For : uint8_t { acts, looks, sets_up };
+
+Turn queue_up(Picoseconds& now, const Wait& wait, For what, bool has_turn) noexcept
 {
+    const bool looks = what == For::looks;
+    const bool acts = what == For::acts;
     Actor& me = *own_state.me;
     SharedWord<uint32_t>* wakes = nullptr;
     {
@@ -462,10 +675,20 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
         if (!has_turn) {
             come_back(now, looks);
         }
-        if (!looks && may_come_from_outside()) {
-            own_state.acted = true;
-            settle();
+        const bool from_outside =
+            acts && may_come_from_outside() && (others_may_follow() || settling() != Settling::no);
+        own_state.acted = own_state.acted || acts;
+        if (acts && !from_outside) {
+            own_state.head->stalled.store_relaxed(0); // there is nobody else
         }
+        if (from_outside || (what != For::sets_up && me.outside.load_acquire() != 0)) {
+            me.outside.store_relaxed(0);
+            begin_settling();
+        }
+        own_state.head->quiet.store_relaxed(0);
+        own_state.visit_left = 0;
+        me.entries.store_relaxed(me.entries.load_relaxed() + 1);
+        me.looking.store_relaxed(looks ? 1 : 0);
         me.clock.store_relaxed(now);
         me.wake = wait.wake;
         me.looks = wait.looks;
@@ -474,6 +697,7 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
         }
         set_state(me, wait.as);
         if (has_turn) {
+            own_state.head->frontier = std::max<Picoseconds>(own_state.head->frontier, now);
             own_state.head->running.store_release(0);
         }
         wakes = choose();
@@ -482,6 +706,11 @@ Turn queue_up(Picoseconds& now, const Wait& wait, bool looks, bool has_turn) noe
         futex_wake(*wakes);
     }
     return await(now, looks);
+}
+
+bool has_left() noexcept
+{
+    return state_of(*own_state.me) == ActorState::absent;
 }
 
 bool is_other_thread() noexcept
@@ -522,17 +751,30 @@ bool is_ahead(Picoseconds now) noexcept
     return now >= own_state.bound || own_state.me->next.load_relaxed() <= now;
 }
 
+// In the program, the thread that calls uTofu.
+bool sends_outside() noexcept
+{
+    if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id()) {
+        return false;
+    }
+    const ActorState s = state_of(*own_state.me);
+    return s == ActorState::running || s == ActorState::out;
+}
+
 // ---- The helper: carries out events while the thread that calls uTofu is in the program, excused ----
 
 void* help(void*) noexcept
 {
     (void)::pthread_setname_np(::pthread_self(), "tofu-exact");
+    own_state.helper.store_relaxed(thread_id());
+    own_state.me->helper.store_relaxed(thread_id());
     uint32_t seen = 0;
     for (;;) {
         const uint32_t now = own_state.me->helped.load_acquire();
         if (now == seen) {
             // Excused: no thread of this process waits in the library, and there may be none in the others.
-            const bool excused = state_of(*own_state.me) == ActorState::out && own_state.me->excuse != 0;
+            const bool is_out = state_of(*own_state.me) == ActorState::out;
+            const bool excused = is_out && (own_state.me->excuse != 0 || settling() != Settling::no);
             futex_wait(own_state.me->helped, seen, (excused ? 1 : 200) * millisecond / 4);
             if (excused && own_state.me->helped.load_acquire() == seen) {
                 patrol_in_turn();
@@ -590,6 +832,8 @@ int join_schedule(Process& process, uint32_t expected) noexcept
         me.start_time = job.start_time();
         me.incarnation = job.incarnation();
         me.tid.store_relaxed(thread_id());
+        me.parent = ::getppid();
+        me.helper.store_relaxed(own_state.helper.load_relaxed());
         me.next.store_relaxed(never);
         me.wake = never;
         me.looks = never;
@@ -647,17 +891,44 @@ Turn take_turn(Picoseconds& now, bool looks) noexcept
     if (is_other_thread()) [[unlikely]] {
         return Turn::refused;
     }
+    if (has_left()) [[unlikely]] {
+        return looks ? Turn::home : Turn::ours;
+    }
+    if (looks && own_state.visit_left != 0) {
+        own_state.visit_left--;
+        return Turn::home;
+    }
     if (!change_state(*own_state.me, ActorState::running, ActorState::inside)) {
-        return queue_up(now, {}, looks, false);
+        return queue_up(now, {}, looks ? For::looks : For::acts, false);
     }
     begin_inside(now);
-    const bool waits = is_ahead(now) || (!looks && may_come_from_outside());
-    return waits ? queue_up(now, {}, looks, true) : Turn::ours;
+    const bool waits =
+        is_ahead(now) || (!looks && may_come_from_outside()) || own_state.me->outside.load_acquire() != 0;
+    return waits ? queue_up(now, {}, looks ? For::looks : For::acts, true) : Turn::ours;
 }
 
 Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noexcept
 {
-    return queue_up(now, {ActorState::idle, until, looks}, true, true);
+    return queue_up(now, {ActorState::idle, until, looks}, For::looks, true);
+}
+
+bool visit_begins() noexcept
+{
+    if (own_state.visit_left != longest_visit) {
+        return false;
+    }
+    own_state.visit_left--;
+    return true;
+}
+
+bool is_visiting() noexcept
+{
+    return own_state.visit_left != 0;
+}
+
+void end_visit() noexcept
+{
+    own_state.visit_left = 0;
 }
 
 void end_turn(Picoseconds now) noexcept
@@ -678,7 +949,7 @@ Turn set_up(Picoseconds& now) noexcept
         return Turn::home; // what is not ahead of anybody needs no turn
     }
     begin_inside(now);
-    return is_ahead(now) ? queue_up(now, {}, true, true) : Turn::ours;
+    return is_ahead(now) ? queue_up(now, {}, For::sets_up, true) : Turn::ours;
 }
 
 void publish_clock(Picoseconds now) noexcept
@@ -701,7 +972,7 @@ void wake_actor(uint32_t process, Picoseconds when) noexcept
     } else {
         a.early = std::min(a.early, when);
     }
-    if (s == ActorState::out && a.excuse == static_cast<uint32_t>(Excuse::looks) && a.hit == 0) {
+    if (s == ActorState::out && a.excuse >= static_cast<uint32_t>(Excuse::looks) && a.hit == 0) {
         a.hit = 1;
         a.clock.store_relaxed(std::max<Picoseconds>(a.clock.load_relaxed(), when) + figures::found);
     }
@@ -713,6 +984,36 @@ void wake_actor(uint32_t process, Picoseconds when) noexcept
 void set_next_event(Picoseconds when) noexcept
 {
     own_state.me->next.store_relaxed(when);
+}
+
+void send_outside() noexcept
+{
+    if (sends_outside()) {
+        own_state.me->sends.fetch_add(1);
+        own_state.me->outside.store_release(1); // partner: take_turn
+    }
+}
+
+void sent_outside() noexcept
+{
+    if (!sends_outside() || own_state.head->restless != 0) {
+        return;
+    }
+    ScheduleHead& head = *own_state.head;
+    Actor& me = *own_state.me;
+    const uint64_t began = real_time_ns();
+    const uint32_t releases = head.releases.load_acquire();
+    me.sending.store_release(1);
+    head.sending.store_release(1);
+    head.quiet.store_release(0);
+    while (head.releases.load_acquire() == releases) {
+        futex_wait(head.releases, releases, millisecond);
+        patrol_in_turn();
+        if (real_time_ns() - began > longest_settling_ns) {
+            const Lock lock;
+            give_up_quiet(Told::restless);
+        }
+    }
 }
 
 void nudge_self() noexcept

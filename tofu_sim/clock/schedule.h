@@ -21,6 +21,10 @@
 // ready    waits for its turn at its clock.
 // idle     has found nothing: waits for an event of its own at `wake`, or for one that somebody else will post.
 // Only the actor's own thread changes its state, but for running -> out (patrol), by compare-and-swap.
+//
+// The job settles when a process may have started something outside uTofu: nobody has the turn until nothing is under
+// way there any more (clock/quiet). If nothing can go on then, all that look go home together (visiting), as one of
+// them may find something outside.
 #pragma once
 
 #include "clock/figures.h"
@@ -33,7 +37,8 @@ namespace tofu::sim {
 inline constexpr Picoseconds never = UINT64_MAX;
 
 enum class ActorState : uint32_t { absent = 0, out = 1, running = 2, inside = 3, ready = 4, idle = 5 };
-enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2 };
+enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 }; // naps: looks now and then
+enum class Settling : uint32_t { no = 0, quieting = 1, visiting = 2 };
 enum class Grant : uint32_t { none = 0, turn = 1, events = 2, help = 3 }; // help: events, for the helper thread
 
 struct alignas(apart) Actor {
@@ -55,14 +60,27 @@ struct alignas(apart) Actor {
     uint64_t granted; // the time of the grant
     uint64_t bound;   // until when it may keep the turn
     uint64_t start_time;
+    int32_t parent;                // has started it
+    SharedWord<uint32_t> helper;   // thread, of the simulator's own
+    SharedWord<uint32_t> entries;  // into the queue, so far
+    SharedWord<uint32_t> outside;  // has sent something outside since its last call
+    SharedWord<uint32_t> sends;    // so far
+    SharedWord<uint32_t> sending;  // waits for what that starts to come to rest
+    SharedWord<uint32_t> looking;  // what waits is a look
+    SharedWord<uint32_t> visits;   // goes home when it finds this
     uint32_t hit;       // looks at memory, where something has arrived since
     uint32_t confirmed; // and was right to be taken for that
     SharedWord<uint32_t> nudged; // tofu_sim_wake
     // What patrols have seen.
     uint32_t seen_calls;
     uint64_t seen_cpu;
+    uint64_t seen_faults;
+    uint64_t seen_sleeps;
     uint64_t last_cpu;
     uint64_t blocked_since;
+    // What looks outside have seen.
+    uint64_t nap_key;
+    uint64_t nap_sleeps;
 };
 static_assert(sizeof(Actor) <= schedule_actor_bytes);
 
@@ -79,13 +97,25 @@ struct ScheduleHead {
     SharedWord<uint64_t> patrolled;    // likewise: when last
     SharedWord<uint32_t> stalled;      // looks were sent home: what comes next may come from outside
     SharedWord<uint32_t> told;     // lines on stderr that one process of the job writes for all
+    SharedWord<uint32_t> settling; // Settling
+    SharedWord<uint32_t> looker;   // slot + 1 of who looks outside
+    SharedWord<uint32_t> sending;  // an actor does
+    SharedWord<uint32_t> releases; // a futex: how often those that have sent something went on
+    SharedWord<uint32_t> quiet;    // nothing was under way outside, and nobody has moved since
+    uint32_t restless;             // never quiet, or nothing can be found out: pauses are all there is
+    uint64_t settling_since;       // by this machine's clock
+    uint64_t look_ns;              // what the last look outside took
+    // What the last look outside has seen.
+    uint64_t quiet_sum;
+    uint64_t quiet_since;
+    uint64_t quiet_actors;
 };
 static_assert(sizeof(ScheduleHead) <= layout_unit);
 
 class Process;
 
 // The lines that a run which may not repeat says once, by bit of ScheduleHead::told.
-enum class Told : uint32_t { late_return = 1, joined_late = 2, missing = 4 };
+enum class Told : uint32_t { late_return = 1, joined_late = 2, missing = 4, restless = 8, unknown = 16 };
 
 // What the schedule wants of tni/.
 struct ScheduleHost {
@@ -103,7 +133,8 @@ void reset_schedule_in_child() noexcept;
 
 enum class Turn : uint8_t {
     ours,
-    home,    // a look: nothing goes on until something outside uTofu does; the program may have to see to that
+    home,    // a look: nothing goes on until something outside uTofu does; the program may have to see to that. It
+             // stays at home for further looks (a visit) until a call that acts, or end_visit
     refused, // a second thread
 };
 // A call that does something begins, or one that looks (`looks`).
@@ -111,6 +142,10 @@ enum class Turn : uint8_t {
 // It has looked in vain: until something arrives here, at the latest `until`; and at `looks`, if anything else goes on
 // in the job by then.
 [[nodiscard]] Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noexcept;
+// The first look of a visit, once; and a visit is over: the program has looked around.
+[[nodiscard]] bool visit_begins() noexcept;
+[[nodiscard]] bool is_visiting() noexcept;
+void end_visit() noexcept;
 // It returns.
 void end_turn(Picoseconds now) noexcept;
 // What only this process sees (registering memory): without the turn, unless others may see it too early.
@@ -124,6 +159,10 @@ void publish_clock(Picoseconds now) noexcept;
 void wake_actor(uint32_t process, Picoseconds when) noexcept;
 // When our next event is due, after one was added.
 void set_next_event(Picoseconds when) noexcept;
+// The thread that calls uTofu sends something to another thread or process, outside uTofu; and has done so: it waits
+// until nothing that this may have started is under way.
+void send_outside() noexcept;
+void sent_outside() noexcept;
 // Somebody else in this process wants the thread that looks to come home (tofu_sim_wake).
 void nudge_self() noexcept;
 

@@ -384,7 +384,8 @@ uint32_t settled_exact(const Vcq& vcq) noexcept
 
 void drain_exact(const Vcq* vcq) noexcept
 {
-    for (;;) {
+    // How a process ends is a matter of its launcher: without anything under way it takes no turn for it.
+    while (vcq != nullptr || events.count != 0) {
         TurnedCall call(TurnedCall::Kind::acts); // each time anew: a wait may end without the turn
         Picoseconds last = 0;
         for (size_t i = 0; i < events.count; i++) {

@@ -266,6 +266,9 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
         return rc;
     }
     const TurnedCall call(TurnedCall::Kind::sets_up);
+    if (call.is_refused()) {
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
     const std::lock_guard guard(self.slow_path());
     watch_for_overflow();
     CqMode mode = CqMode::free_mode;
@@ -301,6 +304,9 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
 int free_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     Process& self = Process::self();
+    if (is_exact() && TurnedCall(TurnedCall::Kind::sets_up).is_refused()) {
+        return UTOFU_ERR_NOT_AVAILABLE;
+    }
     // Before the slow path is taken: what is held, or still on its way, may need it to find its target.
     if (Vcq* const vcq = find_vcq(handle); vcq != nullptr && (vcq->special & Vcq::gathering) != 0) {
         start_gathered(*vcq);

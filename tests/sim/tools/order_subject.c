@@ -19,11 +19,17 @@ static struct {
 
 static utofu_vcq_hdl_t vcq;
 
-static void* other_thread(void* unused)
+static void* other_thread(void* registered)
 {
     void* cbdata;
-    (void)unused;
-    return utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_ERR_NOT_AVAILABLE ? &vcq : NULL;
+    utofu_vcq_hdl_t another;
+    utofu_stadd_t stadd = *(utofu_stadd_t*)registered;
+    const int refused = utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_ERR_NOT_AVAILABLE &&
+                        utofu_reg_mem(vcq, &out, sizeof out, 0, &stadd) == UTOFU_ERR_NOT_AVAILABLE &&
+                        utofu_dereg_mem(vcq, *(utofu_stadd_t*)registered, 0) == UTOFU_ERR_NOT_AVAILABLE &&
+                        utofu_create_vcq(2, 0, &another) == UTOFU_ERR_NOT_AVAILABLE &&
+                        utofu_free_vcq(vcq) == UTOFU_ERR_NOT_AVAILABLE;
+    return refused ? &vcq : NULL;
 }
 
 int main(int argc, char** argv)
@@ -65,7 +71,7 @@ int main(int argc, char** argv)
     if (argc > 2) {
         pthread_t thread;
         void* refused = NULL;
-        require(pthread_create(&thread, NULL, other_thread, NULL) == 0, "no thread");
+        require(pthread_create(&thread, NULL, other_thread, &out_stadd) == 0, "no thread");
         (void)pthread_join(thread, &refused);
         printf("%s\n", refused != NULL ? "refused" : "served");
     }

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: exact mode: is anything under way outside uTofu? See quiet.h.
+// Called by: clock/schedule, clock/patrol. Calls: the kernel (/proc).
+#include "clock/quiet.h"
+
+#include "job/real_time.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <initializer_list>
+#include <unistd.h>
+#include <utility>
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint64_t between_looks_ns = 500'000;
+constexpr uint64_t some_looks = 4; // of a loop of naps: one of them has seen all that was there
+
+const Actor& seen_actor(const std::byte* actors, uint32_t process) noexcept
+{
+    return *reinterpret_cast<const Actor*>(actors + size_t{process} * schedule_actor_bytes);
+}
+
+// The size of what was read; 0: there is no such file.
+template <size_t bytes>
+size_t read_text(const char* path, char (&text)[bytes]) noexcept
+{
+    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t size = fd >= 0 ? ::read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        ::close(fd);
+    }
+    const auto length = static_cast<size_t>(std::max<ssize_t>(size, 0));
+    text[length] = '\0';
+    return length;
+}
+
+class Sum {
+  public:
+    [[nodiscard]] uint64_t value() const noexcept { return value_; }
+    void add(uint64_t value) noexcept { value_ = (value_ ^ value) * 0x9e3779b97f4a7c15u + (value_ >> 29); }
+
+  private:
+    uint64_t value_ = 1;
+};
+
+// Of a thread: false: it can run. How often and for how long it has run goes into the sum.
+bool add_thread(Sum& sum, int pid, uint32_t tid) noexcept
+{
+    const char letter = see_thread(pid, tid).letter;
+    if (letter != 'S') {
+        return letter == 0 || letter == 'Z' || letter == 'X' || letter == 'I';
+    }
+    char path[64];
+    char text[256];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/schedstat", pid, tid);
+    const size_t size = read_text(path, text);
+    for (size_t i = 0; i < size; i++) {
+        sum.add(static_cast<unsigned char>(text[i]));
+    }
+    return true;
+}
+
+// Of all threads, but for some.
+Outside add_threads(Sum& sum, int pid, std::initializer_list<uint32_t> except) noexcept
+{
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR* const tasks = ::opendir(path);
+    if (tasks == nullptr) {
+        return errno == ENOENT ? Outside::quiet : Outside::unknown;
+    }
+    Outside found = Outside::quiet;
+    while (const dirent* const entry = ::readdir(tasks)) {
+        const auto tid = static_cast<uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
+        if (tid != 0 && std::find(except.begin(), except.end(), tid) == except.end() && !add_thread(sum, pid, tid)) {
+            found = Outside::busy;
+            break;
+        }
+    }
+    ::closedir(tasks);
+    return found;
+}
+
+enum class CallerSeen : uint8_t {
+    asleep,
+    awake,
+    perhaps, // it may be waiting in a loop
+};
+// Of the thread that calls uTofu. In the library it waits for its turn.
+CallerSeen add_caller(Sum& sum, const Actor& a) noexcept
+{
+    const auto s = static_cast<ActorState>(a.state.load_acquire());
+    if (s == ActorState::ready || s == ActorState::idle || a.sending.load_acquire() != 0) {
+        return CallerSeen::asleep;
+    }
+    const uint32_t tid = a.tid.load_relaxed();
+    if (s == ActorState::inside) {
+        return CallerSeen::awake;
+    }
+    if (sleeps_until_a_time(a.pid, tid)) {
+        return CallerSeen::perhaps;
+    }
+    const char letter = see_thread(a.pid, tid).letter;
+    return letter == 'R' ? CallerSeen::perhaps : add_thread(sum, a.pid, tid) ? CallerSeen::asleep : CallerSeen::awake;
+}
+
+// It was given the turn, and may not have a processor yet.
+bool is_about_to_go_on(const ScheduleHead& head, const Actor& a, uint32_t process) noexcept
+{
+    return head.running.load_acquire() == process + 1 &&
+           static_cast<ActorState>(a.state.load_acquire()) != ActorState::running;
+}
+
+// Since everything else sleeps, it has done nothing but wait. Of a loop without naps (Excuse::looks) that is assumed.
+bool waits_in_a_loop(Actor& a, bool anew) noexcept
+{
+    const uint32_t tid = a.tid.load_relaxed();
+    Sum key;
+    key.add(see_thread(a.pid, tid).faults);
+    key.add(a.sends.load_relaxed());
+    const uint64_t sleeps = count_sleeps(a.pid, tid);
+    if (anew || key.value() != a.nap_key) {
+        a.nap_key = key.value();
+        a.nap_sleeps = sleeps;
+        return false;
+    }
+    return sleeps - a.nap_sleeps >= some_looks ||
+           (sleeps == a.nap_sleeps && a.excuse == static_cast<uint32_t>(Excuse::looks));
+}
+
+bool is_member(const ScheduleHead& head, const std::byte* actors, int pid) noexcept
+{
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        if (seen_actor(actors, process).pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// One that takes part in what its processes do. Others (a shell, tofu-sim) only wait for their end.
+bool is_launcher(int pid) noexcept
+{
+    char path[64];
+    char name[256];
+    std::snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    (void)read_text(path, name);
+    name[std::strcspn(name, "\n")] = '\0';
+    for (const char* const launcher : {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte", "prted",
+                                       "mpiexec.hydra", "hydra_pmi_proxy", "srun", "slurmstepd"}) {
+        if (std::strcmp(name, launcher) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What has started the processes of a job: their parents, up to the last launcher among them. And what these have
+// started besides, as members that have not joined yet.
+class Launchers {
+  public:
+    void add_parents(int pid) noexcept
+    {
+        int line[longest_line];
+        unsigned length = 0;
+        unsigned kept = 0;
+        while (pid > 1 && length < longest_line) {
+            line[length++] = pid;
+            kept = is_launcher(pid) ? length : kept;
+            pid = see_thread(pid, static_cast<uint32_t>(pid)).parent;
+        }
+        for (unsigned i = 0; i < std::min(kept, length); i++) {
+            add(line[i]);
+        }
+    }
+    void add(int pid) noexcept
+    {
+        if (count_ < most_launchers && std::find(pids_, pids_ + count_, pid) == pids_ + count_) {
+            pids_[count_++] = pid;
+        }
+    }
+    void add_children_of(int pid) noexcept
+    {
+        char path[64];
+        char text[4096];
+        std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+        (void)read_text(path, text);
+        char* end = text;
+        for (long child = std::strtol(text, &end, 10); child > 0; child = std::strtol(end, &end, 10)) {
+            add(static_cast<int>(child));
+        }
+    }
+    [[nodiscard]] unsigned count() const noexcept { return count_; }
+    [[nodiscard]] int at(unsigned i) const noexcept { return pids_[i]; }
+
+  private:
+    static constexpr unsigned longest_line = 5;
+    static constexpr unsigned most_launchers = 512;
+
+    int pids_[most_launchers] = {};
+    unsigned count_ = 0;
+};
+
+// All but those that may be waiting in a loop; whether there are any.
+Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, bool& loops) noexcept
+{
+    Launchers launchers;
+    const uint32_t used = head.used.load_acquire();
+    for (uint32_t process = 0; process < used; process++) {
+        const Actor& a = seen_actor(actors, process);
+        if (static_cast<ActorState>(a.state.load_acquire()) == ActorState::absent) {
+            continue;
+        }
+        const CallerSeen caller = add_caller(sum, a);
+        if (caller == CallerSeen::awake || is_about_to_go_on(head, a, process)) {
+            return Outside::busy;
+        }
+        loops = loops || caller == CallerSeen::perhaps;
+        const Outside others = add_threads(sum, a.pid, {a.tid.load_relaxed(), a.helper.load_relaxed()});
+        if (others != Outside::quiet) {
+            return others;
+        }
+        launchers.add_parents(a.parent);
+    }
+    for (unsigned i = 0, parents = launchers.count(); head.open == 0 && i < parents; i++) {
+        launchers.add_children_of(launchers.at(i));
+    }
+    for (unsigned i = 0; i < launchers.count(); i++) {
+        const int pid = launchers.at(i);
+        const Outside found = is_member(head, actors, pid) ? Outside::quiet : add_threads(sum, pid, {});
+        if (found != Outside::quiet) {
+            return found;
+        }
+    }
+    return Outside::quiet;
+}
+
+// All of them have done nothing else since everything else sleeps.
+bool all_loops_wait(const ScheduleHead& head, std::byte* actors, bool anew) noexcept
+{
+    bool all = true;
+    const uint32_t used = head.used.load_acquire();
+    for (uint32_t process = 0; process < used; process++) {
+        Actor& a = *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
+        const auto s = static_cast<ActorState>(a.state.load_acquire());
+        Sum unused;
+        if ((s == ActorState::out || s == ActorState::running) && add_caller(unused, a) == CallerSeen::perhaps) {
+            all = waits_in_a_loop(a, anew) && all;
+        }
+    }
+    return all;
+}
+
+uint64_t sum_of_actors(const ScheduleHead& head, const std::byte* actors) noexcept
+{
+    Sum sum;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        const Actor& a = seen_actor(actors, process);
+        sum.add(a.state.load_acquire());
+        sum.add(a.entries.load_relaxed());
+        sum.add(a.calls.load_relaxed());
+        sum.add(a.excuse);
+        sum.add(a.sending.load_relaxed());
+    }
+    sum.add(head.joined);
+    sum.add(head.grants.load_relaxed());
+    return sum.value();
+}
+
+} // namespace
+
+ThreadSeen see_thread(int pid, uint32_t tid) noexcept
+{
+    char path[64];
+    char text[256];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/stat", pid, tid);
+    (void)read_text(path, text);
+    const char* const name_end = std::strrchr(text, ')');
+    ThreadSeen seen;
+    unsigned long minor = 0;
+    unsigned long major = 0;
+    if (name_end == nullptr || std::sscanf(name_end + 1, " %c %d %*d %*d %*d %*d %*u %lu %*u %lu", &seen.letter,
+                                           &seen.parent, &minor, &major) < 2) {
+        return {};
+    }
+    seen.faults = minor + major;
+    return seen;
+}
+
+bool sleeps_until_a_time(int pid, uint32_t tid) noexcept
+{
+    char path[64];
+    char text[256];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/wchan", pid, tid);
+    (void)read_text(path, text);
+    return std::strstr(text, "nanosleep") != nullptr;
+}
+
+uint64_t count_sleeps(int pid, uint32_t tid) noexcept
+{
+    static constexpr const char* name = "\nvoluntary_ctxt_switches:";
+    char path[64];
+    char text[4096];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/status", pid, tid);
+    (void)read_text(path, text);
+    const char* const at = std::strstr(text, name);
+    return at != nullptr ? std::strtoull(at + std::strlen(name), nullptr, 10) : 0;
+}
+
+Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
+{
+    const uint64_t now = real_time_ns();
+    const uint64_t before = sum_of_actors(head, actors);
+    Sum sum;
+    bool loops = false;
+    const Outside found = look_at_all(head, actors, sum, loops);
+    if (found != Outside::quiet) {
+        head.quiet_sum = 0;
+        return found;
+    }
+    sum.add(before);
+    const bool anew = std::exchange(head.quiet_sum, sum.value()) != sum.value();
+    if (anew) {
+        head.quiet_since = now;
+    }
+    const bool all_wait = !loops || all_loops_wait(head, actors, anew);
+    head.quiet_actors = before;
+    return !anew && all_wait && now - head.quiet_since >= between_looks_ns ? Outside::quiet : Outside::busy;
+}
+
+bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept
+{
+    return head.quiet_actors == sum_of_actors(head, actors);
+}
+
+} // namespace tofu::sim
