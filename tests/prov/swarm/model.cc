@@ -528,7 +528,7 @@ void Model::check_order() const
                            r->number, other->number);
     }
     for (const auto& m : messages)
-        if (m->to != nullptr && m->level == match && m->done && !m->broken && m->error == 0 &&
+        if (m->to != nullptr && m->level == match && m->done && !m->recalled && !m->broken && m->error == 0 &&
             m->to->state == Endpoint::open && m->from->state == Endpoint::open &&
             (m->taken == nullptr || m->taken->posted > m->done_at))
             contradict("message %u was reported as matched before there was a receive for it", m->number);
