@@ -154,9 +154,8 @@ void World::carry_out(const Command& c)
 
 /// Rounds of progress until nothing is missing, and some more for what comes too much. Entries may come one after the
 /// other, each after a time-out.
-void World::settle(bool to_the_end)
+void World::settle(bool to_the_end, unsigned more)
 {
-    unsigned more = 40;
     std::uint64_t news = 0;
     for (unsigned round = 0, last = 0; round - last < most_rounds; round++) {
         if (std::exchange(news, model_.time) != model_.time)
@@ -183,10 +182,10 @@ void World::finish()
     for (unsigned p = 0; p < processes_.size(); p++)
         raise({.what = Do::raise, .at = p * slots, .count = 1000});
     say("--- all go on");
-    settle(false);
+    settle(false, 5);
     say("--- whatever was sent is received");
     receive_all();
-    settle(true);
+    settle(true, 10);
     model_.check_order();
     model_.remote->check();
     say("--- each sends to each");
@@ -248,7 +247,7 @@ void World::ping_all()
                           .level = inject,
                           .tx = t,
                           .rx = r});
-    settle(true);
+    settle(true, 25);
 }
 
 void World::ping(const Command& receive, const Command& message)

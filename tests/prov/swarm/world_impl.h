@@ -201,7 +201,7 @@ class World {
 
     // --- world.cc
     void carry_out(const Command& c);
-    void settle(bool to_the_end);
+    void settle(bool to_the_end, unsigned more);
     void finish();
     void receive_all();
     void ping_all();
