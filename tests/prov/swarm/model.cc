@@ -459,7 +459,7 @@ std::string Model::missing(bool to_the_end) const
         const std::string what =
             "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name();
         if (!m->done && !m->silent &&
-            (to_the_end || m->to->state != Endpoint::open || (m->taken != nullptr && m->taken->done)))
+            (to_the_end || (m->to->state != Endpoint::open && !m->was_held) || (m->taken != nullptr && m->taken->done)))
             return what + " has not ended";
         if (to_the_end && m->taken == nullptr && must_arrive(*m))
             return what + " was not received";
@@ -472,7 +472,7 @@ std::string Model::missing(bool to_the_end) const
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +
                    ", sent before its sender closed, was not received";
     }
-    if (const std::string what = remote->missing(); !what.empty())
+    if (const std::string what = remote->missing(to_the_end); !what.empty())
         return what;
     if (const std::string what = groups->missing(); !what.empty())
         return what;

@@ -214,10 +214,10 @@ void RemoteModel::check_bytes(const Region& region, std::size_t offset, const un
     }
 }
 
-std::string RemoteModel::missing() const
+std::string RemoteModel::missing(bool to_the_end) const
 {
     for (const auto& access : accesses) {
-        if (access->from == nullptr || access->from->state != Endpoint::open)
+        if (access->from == nullptr || access->from->state != Endpoint::open || (access->was_held && !to_the_end))
             continue;
         const std::string what = "access " + std::to_string(access->number) + " from " + access->from->name() + " to " +
                                  access->to->name();

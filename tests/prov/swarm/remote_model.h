@@ -79,7 +79,8 @@ class RemoteModel {
     void on_entry(Access& access, const Entry& entry);
     /// An entry that names no operation: the data of a write, or an injected access that failed.
     void on_stray(unsigned process, const Entry& entry);
-    [[nodiscard]] std::string missing() const;
+    /// `to_the_end`: of operations that waited as well, which may be behind a fence until receives are posted.
+    [[nodiscard]] std::string missing(bool to_the_end) const;
     /// What a counter of an endpoint may show: of its own accesses, or of those of peers.
     void bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good, Bounds& bad) const;
     /// When all has come: contents, results, sums.
