@@ -266,7 +266,7 @@ Gen<Setup> setup()
 Gen<std::vector<Command>> scene()
 {
     const auto parts =
-        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(8),
+        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(9),
                    gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
@@ -290,6 +290,13 @@ Gen<std::vector<Command>> scene()
         case 4: return calls = {{.what = Do::leave, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 5: return calls = {{.what = Do::kill, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 6: return calls = {{.what = Do::close, .at = to, .luck = luck}, {.what = Do::open, .at = to}};
+        case 7:
+            return calls = {{.what = Do::stop, .at = to},
+                            send,
+                            {.what = Do::read, .at = from, .count = 20, .luck = luck},
+                            {.what = Do::close, .at = from, .luck = luck},
+                            {.what = Do::open, .at = from},
+                            {.what = Do::go, .at = to}};
         default: send.back = 1; return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
         }
     });
