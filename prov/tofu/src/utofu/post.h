@@ -192,35 +192,46 @@ class Posts : public Handle {
 
     /// Takes a place of the window for a batch of `notices` notices (utofu/window.h). 0: none is free.
     [[nodiscard]] std::uint8_t open_batch(Waiter* waiter, unsigned notices) noexcept;
-    /// Posts ARMWs of a batch. Returns how many were posted; `posted` says what stopped the rest. The library may hold
-    /// them back to start them together, with `more` until the next post or start_batch().
+    /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
+    /// library may hold them back to start them together, with `more` until the next post or start_batch().
     template <class Word, bool swaps>
     [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
                                                              unsigned long flags, bool more, Post& posted) noexcept
     {
-        const utofu_vcq_hdl_t handle = handle_; // copies: the compiler can't know that a post changes none of these
+        // Copies: the compiler can't know that a post changes none of these.
+        const utofu_vcq_hdl_t handle = handle_;
         const auto [peer, first, n, op, operands, compares] = words;
-        const auto word = [](const std::byte* from, std::size_t i) {
+        const auto [armw, cswap] = word_functions<Word>();
+        const std::uintptr_t place = batch;
+        // The three rows have one count, the address of an operand: so far it is to the word and to the compare.
+        const std::byte* at = operands;
+        const auto to_remote = first - reinterpret_cast<std::uintptr_t>(operands);
+        const auto to_compare = reinterpret_cast<std::uintptr_t>(compares) - reinterpret_cast<std::uintptr_t>(operands);
+        const auto word = [](const std::byte* from) {
             Word value;
-            std::memcpy(&value, from + i * sizeof(Word), sizeof(Word));
+            std::memcpy(&value, from, sizeof(Word));
             return value;
         };
-        const auto [armw, cswap] = word_functions<Word>();
-        void* const place = Mark::cbdata_of(batch);
-        posted = Post::done;
-        for (std::size_t i = 0; i < n; ++i) {
-            const bool held = more || i + 1 < n;
-            const unsigned long all = flags | (held ? UTOFU_ONESIDED_FLAG_DELAY_START : 0);
-            const utofu_stadd_t remote = first + i * sizeof(Word);
-            const Word operand = word(operands, i);
-            const int code = swaps ? cswap(handle, peer, word(compares, i), operand, remote, batch, all, place)
-                                   : armw(handle, peer, op, operand, remote, batch, all, place);
-            if (code != UTOFU_SUCCESS) [[unlikely]] {
-                posted = refuse(code, When::never, 0);
-                return i;
+        int code = UTOFU_SUCCESS;
+        const auto post_up_to = [&](const std::byte* end, unsigned long all) {
+            for (; at != end; at += sizeof(Word)) {
+                const auto count = reinterpret_cast<std::uintptr_t>(at);
+                const utofu_stadd_t remote = count + to_remote;
+                const auto* const compare = reinterpret_cast<const std::byte*>(count + to_compare);
+                if constexpr (swaps)
+                    code = cswap(handle, peer, word(compare), word(at), remote, place, all, Mark::cbdata_of(place));
+                else
+                    code = armw(handle, peer, op, word(at), remote, place, all, Mark::cbdata_of(place));
+                if (code != UTOFU_SUCCESS) [[unlikely]]
+                    return false;
             }
-        }
-        return n;
+            return true;
+        };
+        const std::byte* const end = operands + n * sizeof(Word);
+        const std::byte* const held_end = more ? end : end - sizeof(Word); // the last one starts those held back
+        const bool done = post_up_to(held_end, flags | UTOFU_ONESIDED_FLAG_DELAY_START) && post_up_to(end, flags);
+        posted = done ? Post::done : refuse(code, When::never, 0);
+        return static_cast<std::size_t>(at - operands) / sizeof(Word);
     }
     /// Starts what was posted with `more` and has not been followed by another post.
     void start_batch() noexcept
