@@ -682,4 +682,84 @@ TEST(Mr, ALocalBufferInARegionNeedsNoOther)
     });
 }
 
+/// Sizes on both sides of each change of method, at odd addresses.
+TEST(Mr, ATransferWithinARegionMovesItsBytesAndNoOther)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank);
+        constexpr std::size_t room = 40000, margin = 3;
+        std::vector<std::uint8_t> window(room), mine(2 * room);
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        fid_mr* const mr = s.reg(mine.data(), mine.size(), FI_READ | FI_WRITE, 2);
+        for (std::size_t size : {1, 8, 9, 32, 33, 64, 65, 511, 512, 513, 8192, 8193, 16383, 16384, 16385, 30000}) {
+            for (std::size_t i = 0; i < size; i++)
+                mine[margin + i] = static_cast<std::uint8_t>(i * 7 + size + rank.number);
+            std::uint8_t* const back = mine.data() + room + margin;
+            std::memset(mine.data() + room, 0xee, room);
+            ASSERT_EQ(s.post([&] {
+                return fi_write(s.ep, mine.data() + margin, size, fi_mr_desc(mr), peer, peers[peer].base + margin,
+                                peers[peer].key, &s);
+            }), 0);
+            s.expect(&s, FI_WRITE);
+            ASSERT_EQ(s.post([&] {
+                return fi_read(s.ep, back, size, fi_mr_desc(mr), peer, peers[peer].base + margin, peers[peer].key, &s);
+            }), 0);
+            s.expect(&s, FI_READ);
+            EXPECT_EQ(std::memcmp(back, mine.data() + margin, size), 0) << size;
+            EXPECT_EQ(back[-1], 0xee) << size;
+            EXPECT_EQ(back[size], 0xee) << size;
+            s.barrier();
+            EXPECT_EQ(window[margin], static_cast<std::uint8_t>(size + peer)) << size;
+            EXPECT_EQ(window[margin + size - 1], static_cast<std::uint8_t>((size - 1) * 7 + size + peer)) << size;
+            EXPECT_EQ(window[margin - 1], 0) << size;
+            EXPECT_EQ(window[margin + size], 0) << size;
+            s.barrier();
+            std::fill(window.begin(), window.end(), 0);
+            s.barrier();
+        }
+        s.expect_silence();
+    });
+}
+
+/// The registrations of a limited number of regions are kept.
+TEST(Mr, ManyRegionsOfLocalBuffers)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Session s(rank);
+        constexpr std::size_t count = 300, size = 200;
+        std::vector<std::uint8_t> window(count * size), mine(count * size);
+        auto peers = s.share(window.data(), window.size());
+        const unsigned peer = 1 - rank.number;
+        for (unsigned round = 1; round <= 2; round++) {
+            std::vector<fid_mr*> regions(count);
+            for (std::size_t i = 0; i < count; i++)
+                ASSERT_EQ(fi_mr_reg(s.domain, &mine[i * size], size, FI_READ | FI_WRITE, 0, 1000 + i, 0, &regions[i],
+                                    nullptr), 0) << i;
+            for (std::size_t i = 0; i < count; i++) {
+                void* const desc = fi_mr_desc(regions[i]);
+                std::memset(&mine[i * size], static_cast<int>(i * round + rank.number), size);
+                const std::uint64_t there = peers[peer].base + i * size;
+                ASSERT_EQ(s.post([&] {
+                    return fi_write(s.ep, &mine[i * size], size, desc, peer, there, peers[peer].key, &s);
+                }), 0) << i;
+                s.expect(&s, FI_WRITE);
+                std::memset(&mine[i * size], 0, size);
+                ASSERT_EQ(s.post([&] {
+                    return fi_read(s.ep, &mine[i * size], size, desc, peer, there, peers[peer].key, &s);
+                }), 0) << i;
+                s.expect(&s, FI_READ);
+                EXPECT_EQ(mine[i * size], static_cast<std::uint8_t>(i * round + rank.number)) << i;
+                EXPECT_EQ(mine[i * size + size - 1], static_cast<std::uint8_t>(i * round + rank.number)) << i;
+            }
+            for (fid_mr* mr : regions)
+                ASSERT_EQ(fi_close(&mr->fid), 0);
+        }
+        s.barrier();
+        for (std::size_t i = 0; i < count; i++)
+            ASSERT_EQ(window[i * size + size - 1], static_cast<std::uint8_t>(i * 2 + peer)) << i;
+        s.barrier();
+    });
+}
+
 } // namespace

@@ -30,9 +30,11 @@ LocalMemory::~LocalMemory()
 int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                          void* desc) noexcept
 {
-    if (desc != nullptr && descs_ != nullptr)
-        if (int ret = acquire_region(desc, address, length, read_only, ref); ret != -FI_ENOSPC)
+    if (desc != nullptr && descs_ != nullptr) {
+        ref.cache_slot = 0;
+        if (int ret = acquire_region(desc, address, length, read_only, ref.stadd); ret != -FI_ENOSPC)
             return ret;
+    }
     if (!cache_asked_for_) [[unlikely]] {
         cache_asked_for_ = true;
         cache_ = RegistrationCache::make(vcq_);
@@ -69,36 +71,25 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     return 0;
 }
 
-/// A handful of regions per endpoint is the rule; a linear look stays in one or two cache lines.
-bool LocalMemory::find_kept(const void* desc, std::uintptr_t address, std::size_t length, bool read_only,
-                            LocalRef& ref) const noexcept
-{
-    for (const Kept& kept : kept_) {
-        const std::uintptr_t offset = address - kept.base;
-        if (kept.desc != desc || (!read_only && kept.read_only) || offset > kept.length || length > kept.length - offset)
-            continue;
-        ref = {kept.stadd + offset, 0};
-        return true;
-    }
-    return false;
-}
-
 int LocalMemory::acquire_region(const void* desc, const void* address, std::size_t length, bool read_only,
-                                LocalRef& ref) noexcept
+                                utofu_stadd_t& stadd) noexcept
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (find_kept(desc, at, length, read_only, ref))
+    if (find_kept(desc, at, length, read_only, stadd))
         return 0;
     const MemoryRegion* const region = descs_->find(desc);
     if (region == nullptr || !region->covers(address, length))
         return -FI_ENOSPC;
-    if (kept_.size() >= max_kept || !kept_.reserve(kept_.size() + 1))
+    may_keep_ = kept_.size() < max_kept && kept_.reserve(kept_.size() + 1);
+    if (!may_keep_)
         return -FI_ENOSPC;
-    utofu_stadd_t stadd = 0;
-    if (int ret = vcq_.reg(reinterpret_cast<const void*>(region->base()), region->length(), read_only, stadd); ret != 0)
+    utofu_stadd_t base = 0;
+    const int ret = vcq_.reg(reinterpret_cast<const void*>(region->base()), region->length(), read_only, base);
+    may_keep_ = ret == 0;
+    if (ret != 0)
         return ret;
-    kept_.push_reserved({desc, region->base(), region->length(), stadd, read_only});
-    ref = {stadd + (at - region->base()), 0};
+    kept_.push_reserved({desc, region->base(), region->length(), base, read_only});
+    stadd = base + (at - region->base());
     return 0;
 }
 
@@ -125,6 +116,7 @@ void LocalMemory::forget(const MemoryRegion& region) noexcept
         vcq_.dereg(kept_[i].stadd);
         kept_[i] = kept_.back();
         kept_.pop_back();
+        may_keep_ = true;
     }
     if (beside_ != nullptr)
         beside_->forget(region);

@@ -39,6 +39,16 @@ class LocalMemory {
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
+    /// As acquire(), for a buffer in a region whose registration is kept, so that there is nothing to give back. False:
+    /// there is no such registration, nor room for one.
+    [[nodiscard, gnu::always_inline]] bool find_in_region(const void* desc, const void* address, std::size_t length,
+                                                          bool read_only, utofu_stadd_t& stadd) noexcept
+    {
+        if (desc == nullptr)
+            return false;
+        return find_kept(desc, reinterpret_cast<std::uintptr_t>(address), length, read_only, stadd) ||
+               (may_keep_ && descs_ != nullptr && acquire_region(desc, address, length, read_only, stadd) == 0);
+    }
     /// Adds the local memory of a further VCQ of the same owner, which gets the same descs: regions forgotten here are
     /// forgotten there.
     void put_beside(LocalMemory& another) noexcept
@@ -64,12 +74,24 @@ class LocalMemory {
     };
     static constexpr std::uint32_t in_use = ~0u;
     static constexpr std::size_t max_kept = 256;
+    /// A handful of regions per endpoint is the rule; a linear look stays in one or two cache lines.
     [[nodiscard]] bool find_kept(const void* desc, std::uintptr_t address, std::size_t length, bool read_only,
-                                 LocalRef& ref) const noexcept;
+                                 utofu_stadd_t& stadd) const noexcept
+    {
+        for (const Kept& kept : kept_) {
+            const std::uintptr_t offset = address - kept.base;
+            if (kept.desc != desc || (!read_only && kept.read_only) || offset > kept.length ||
+                length > kept.length - offset)
+                continue;
+            stadd = kept.stadd + offset;
+            return true;
+        }
+        return false;
+    }
     /// -FI_ENOSPC: the buffer is not in a region of the domain, or the region is not among those whose registration is
     /// kept.
-    [[nodiscard]] int acquire_region(const void* desc, const void* address, std::size_t length, bool read_only,
-                                     LocalRef& ref) noexcept;
+    [[nodiscard, gnu::noinline]] int acquire_region(const void* desc, const void* address, std::size_t length,
+                                                    bool read_only, utofu_stadd_t& stadd) noexcept;
     static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: the rest is a number of the cache
     vcq::Vcq& vcq_;
     LocalMemory* beside_ = nullptr;
@@ -77,6 +99,7 @@ class LocalMemory {
     bool cache_asked_for_ = false;
     const Descs* descs_;
     Array<Kept> kept_;
+    bool may_keep_ = true; ///< false: there was no room for another one, and none has ended since
     Array<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;
 };

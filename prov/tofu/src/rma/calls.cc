@@ -56,9 +56,14 @@ template <bool read>
     TxContext& tx = *EndpointFace::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
-        const ssize_t ret = RmaEngine::of(tx).go_quickly<read>(buf, length, to, address, key, context,
-                                                               EndpointFace::of(ep).tx_flags);
+        RmaEngine& engine = RmaEngine::of(tx);
+        const std::uint64_t flags = EndpointFace::of(ep).tx_flags;
+        ssize_t ret = engine.go_quickly<read, false>(buf, length, desc, to, address, key, context, flags);
         if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+        if (desc != nullptr)
+            ret = engine.go_quickly<read, true>(buf, length, desc, to, address, key, context, flags);
+        if (ret != RmaEngine::not_quick)
             return ret;
     }
     return single(ep, read, buf, length, desc, to, address, key, context);

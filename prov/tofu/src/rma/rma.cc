@@ -2,6 +2,7 @@
 // The short way of reads and writes. See rma.h.
 #include "rma/rma.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,7 +26,9 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
       inject_flags_(vcq::flags_of(orders_writes(tx), false)),
       write_flags_(vcq::delivered_flags(orders_writes(tx), false)),
       read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
-      runner_(tx, access_)
+      runner_(tx, access_),
+      memory_(tx.rails().memory(Rails::own)),
+      longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size))
 {
 }
 
@@ -44,7 +47,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
             RmaEngine::of(tx).landing_.get() + tx.quick().place_of(op) * max_quick_read;
         if (op.length == 8) [[likely]]
             std::memcpy(op.result, from, 8);
-        else
+        else if (op.length != 0)
             std::memcpy(op.result, from, op.length);
     }
     if constexpr (entry)
@@ -61,14 +64,17 @@ ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
     return -FI_EAGAIN;
 }
 
-template <bool read>
-ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address, std::uint64_t key,
-                              void* context, std::uint64_t flags) noexcept
+template <bool read, bool in_place>
+ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
+                              std::uint64_t key, void* context, std::uint64_t flags) noexcept
 {
     Target target;
-    if ((flags & long_flags) != 0 ||
-        !goes_at_once(buffer, length, read ? max_quick_read : max_inline_, to, address, key, target) ||
-        (read && !landing_ && !make_landing())) [[unlikely]]
+    const std::size_t limit = in_place ? longest_ : read ? max_quick_read : max_inline_;
+    if ((flags & long_flags) != 0 || !goes_at_once(buffer, length, limit, to, address, key, target)) [[unlikely]]
+        return not_quick;
+    utofu_stadd_t local = 0;
+    if (in_place ? !memory_.find_in_region(desc, buffer, length, !read, local)
+                 : read && !landing_ && !make_landing()) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.window().next();
     if (place == 0) [[unlikely]]
@@ -80,18 +86,24 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, fi_addr_t to, st
     vcq::Post posted;
     if constexpr (read) {
         op.result = buffer;
-        op.length = length;
-        posted = vcq_.get(target.vcq, landing_stadd_ + place * max_quick_read, target.stadd, length, how);
+        op.length = in_place ? 0 : length;
+        posted = vcq_.get(target.vcq, in_place ? local : landing_stadd_ + place * max_quick_read, target.stadd, length,
+                          how);
     } else {
-        posted = vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);
+        posted = in_place ? vcq_.put(target.vcq, local, target.stadd, length, how)
+                          : vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);
     }
     return posted == vcq::Post::done ? 0 : quick_refused(posted);
 }
 
-template ssize_t RmaEngine::go_quickly<true>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
-                                             std::uint64_t) noexcept;
-template ssize_t RmaEngine::go_quickly<false>(void*, std::size_t, fi_addr_t, std::uint64_t, std::uint64_t, void*,
-                                              std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<true, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
+                                                    void*, std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<false, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
+                                                     void*, std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<true, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
+                                                   void*, std::uint64_t) noexcept;
+template ssize_t RmaEngine::go_quickly<false, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
+                                                    void*, std::uint64_t) noexcept;
 
 RmaEngine::~RmaEngine()
 {

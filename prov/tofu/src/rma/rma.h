@@ -18,7 +18,7 @@ namespace tofu {
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
 
-inline constexpr std::size_t max_quick_read = 64; ///< bytes; the runner does longer reads
+inline constexpr std::size_t max_quick_read = 64; ///< bytes that are copied; longer reads go to where they belong
 
 /// The operations of one context; all under its lock.
 class RmaEngine final : public Engine {
@@ -31,12 +31,12 @@ class RmaEngine final : public Engine {
     /// fi_inject_write as one unsignaled Put. 0, or not_quick.
     [[nodiscard]] ssize_t inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                          std::uint64_t key) noexcept;
-    /// fi_write and fi_read of one segment as one communication, of at most max_inline_ or max_quick_read bytes, with a
-    /// key that is a bias and the default completion level. 0, -FI_EAGAIN, or `not_quick`: nothing has happened, and
-    /// the runner has to do it.
+    /// fi_write and fi_read of one segment as one communication, with a key that is a bias and the default completion
+    /// level: of at most max_inline_ or max_quick_read bytes, or, `in_place`, of up to longest_ in a region whose
+    /// registration is kept. 0, -FI_EAGAIN, or `not_quick`: nothing has happened, and the runner has to do it.
     static constexpr ssize_t not_quick = 1;
-    template <bool read>
-    [[nodiscard]] ssize_t go_quickly(void* buffer, std::size_t length, fi_addr_t to, std::uint64_t address,
+    template <bool read, bool in_place>
+    [[nodiscard]] ssize_t go_quickly(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
                                      std::uint64_t key, void* context, std::uint64_t flags) noexcept;
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
     /// Operations under way to other peers count, too: they end soon.
@@ -70,6 +70,8 @@ class RmaEngine final : public Engine {
     unsigned long write_flags_;
     unsigned long read_flags_;
     RmaRunner runner_;
+    LocalMemory& memory_;
+    std::size_t longest_; ///< longer transfers may take another rail (tx/rails.h), or several communications
 
     // Quick reads land here, each at its place of the window; allocated and registered at first use.
     OwnMemory landing_;

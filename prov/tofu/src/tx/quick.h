@@ -22,7 +22,7 @@ struct alignas(least_line) QuickOp : vcq::Waiter {
     TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
     void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go
-    std::size_t length;   ///< of what is read
+    std::size_t length;   ///< of what is read and has to be copied to `result`
     utofu_vcq_id_t home;  ///< the peer's
     utofu_stadd_t stadd;  ///< the target
     bool kept;            ///< all that follows: it may have to go the long way
