@@ -28,7 +28,7 @@ struct Above final : Protocol {
     struct In final : Inbound {
         explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
         std::uint32_t take_short(Ring&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
-        void take_packets() noexcept { take_arrived<In>(); }
+        void take_packets(std::size_t from) noexcept { take_arrived<In>(from); }
         bool take(Ring& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)

@@ -22,15 +22,15 @@ namespace tofu {
 {
     const vcq::Vcq& vcq = tx_.vcq();
     if (vcq.has_work() || !tx_.pending().empty()) [[unlikely]]
-        return Sight::work;
+        return {Sight::work};
     if (!vcq.window().all_free())
-        return Sight::notices;
-    return engines_.messages ? engines_.messages->sight() : Sight::nothing;
+        return {Sight::notices};
+    return engines_.messages ? engines_.messages->sight() : Sight{Sight::nothing};
 }
 
-[[gnu::always_inline]] inline void Endpoint::take_packets() noexcept
+[[gnu::always_inline]] inline void Endpoint::take_packets(std::size_t ring) noexcept
 {
-    engines_.messages->receiver().take_packets();
+    engines_.messages->receiver().take_packets(ring);
 }
 
 [[gnu::always_inline]] inline bool Endpoint::take_notices() noexcept
@@ -44,42 +44,61 @@ void Endpoint::take_messages() noexcept
         engines_.messages->progress();
 }
 
-ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+ssize_t CompletionQueue::read(void* buffer, std::size_t count) noexcept
 {
     if (count == 0 || !empty() || lock_.enabled()) [[unlikely]]
-        return read_slowly(buffer, count, sources);
+        return read_slowly(buffer, count, reader_.sources);
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
     if (endpoint == nullptr) [[unlikely]]
-        return read_slowly(buffer, count, sources);
-    switch (endpoint->sight()) {
+        return read_slowly(buffer, count, reader_.sources);
+    const Sight sight = endpoint->sight();
+    switch (sight.what) {
     case Sight::nothing:
         if (progress_.has_others()) [[unlikely]]
             break;
         return -FI_EAGAIN;
-    case Sight::packets: return read_by<Sight::packets>(*endpoint, buffer, count, sources);
-    case Sight::notices: return read_by<Sight::notices>(*endpoint, buffer, count, sources);
+    case Sight::packets: return read_packets(*endpoint, sight.ring, buffer, count);
+    case Sight::notices: return read_notices(*endpoint, buffer, count);
     case Sight::work: break;
     }
-    return read_slowly(buffer, count, sources);
+    return read_slowly(buffer, count, reader_.sources);
 }
 
-/// Hands the reader what the endpoint takes.
-template <Sight what>
-ssize_t CompletionQueue::read_by(Endpoint& endpoint, void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+ssize_t CompletionQueue::read_packets(Endpoint& endpoint, std::size_t ring, void* buffer, std::size_t count) noexcept
 {
-    begin_read(buffer, count, sources);
-    if constexpr (what == Sight::packets) {
-        endpoint.take_packets();
-    } else {
-        (void)endpoint.take_notices();
-        if (reader_waits())
-            endpoint.take_messages();
-    }
+    begin_read(buffer, count);
+    endpoint.take_packets(ring);
+    return close_read();
+}
+
+ssize_t CompletionQueue::read_notices(Endpoint& endpoint, void* buffer, std::size_t count) noexcept
+{
+    begin_read(buffer, count);
+    (void)endpoint.take_notices();
+    if (reader_waits())
+        endpoint.take_messages();
+    return close_read();
+}
+
+/// The result of a read that found the queue empty. What stands in the queue now begins with an error, if the reader has
+/// nothing.
+[[gnu::always_inline]] inline ssize_t CompletionQueue::close_read() noexcept
+{
     const std::size_t taken = end_read();
     if (taken == 0) [[unlikely]]
-        return empty() ? -FI_EAGAIN : take({buffer, sources, count, count});
+        return empty() ? -FI_EAGAIN : take(reader_);
     progress_.found();
     return static_cast<ssize_t>(taken);
+}
+
+ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    if (lock_.enabled()) // other threads read, too
+        return read_slowly(buffer, count, sources);
+    reader_.sources = sources;
+    const ssize_t ret = read(buffer, count);
+    reader_.sources = nullptr;
+    return ret;
 }
 
 // --- all other reads
@@ -88,10 +107,10 @@ ssize_t CompletionQueue::read_by(Endpoint& endpoint, void* buffer, std::size_t c
 {
     if (!tx_.lock().try_lock())
         return;
-    const Sight what = enabled_ ? sight() : Sight::nothing;
-    if (what == Sight::packets) {
-        engines_.messages->receiver().take_packets();
-    } else if (what != Sight::nothing) {
+    const Sight seen = enabled_ ? sight() : Sight{Sight::nothing};
+    if (seen.what == Sight::packets) {
+        take_packets(seen.ring);
+    } else if (seen.what != Sight::nothing) {
         (void)tx_.vcq().poll_inline();
         if (!tx_.pending().empty()) [[unlikely]]
             tx_.pending().resume();
@@ -134,7 +153,7 @@ void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
 
 ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
 {
-    // Without locks no other thread completes operations, and read_from() has counted the look.
+    // Without locks no other thread completes operations, and read() has counted the look.
     const bool locked = lock_.enabled();
     if (count == 0) { // the application asks for progress only
         (void)progress_.count_look();
@@ -143,7 +162,7 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
         if (locked)
             (void)progress_.count_look();
         else
-            begin_read(buffer, count, sources);
+            begin_read(buffer, count);
         progress_.look(*this);
         const std::size_t taken = locked ? 0 : end_read();
         if (taken != 0) {
@@ -156,7 +175,7 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
         return -FI_EAGAIN;
     }
     progress_.found();
-    return take({buffer, sources, count, count});
+    return take({buffer, count, count, sources});
 }
 
 // --- counters
@@ -181,14 +200,15 @@ std::uint64_t Counter::read() noexcept
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
     if (endpoint == nullptr || progress_.has_others() || owner().deferred().any()) [[unlikely]]
         return false;
-    switch (endpoint->sight()) {
+    const Sight sight = endpoint->sight();
+    switch (sight.what) {
     case Sight::nothing: return true;
     case Sight::notices:
         if (endpoint->take_notices())
             progress_.found();
         endpoint->take_messages();
         return true;
-    case Sight::packets: endpoint->take_packets(); return true;
+    case Sight::packets: endpoint->take_packets(sight.ring); return true;
     case Sight::work: break;
     }
     return false;
@@ -196,7 +216,7 @@ std::uint64_t Counter::read() noexcept
 
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept
 {
-    return CompletionQueue::of(cq).read_from(buffer, count, nullptr);
+    return CompletionQueue::of(cq).read(buffer, count);
 }
 
 } // namespace tofu

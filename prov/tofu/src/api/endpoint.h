@@ -100,7 +100,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
     // --- for the readers of queues and counters (cq_read.cc)
     [[nodiscard]] Sight sight() const noexcept;
-    void take_packets() noexcept;
+    void take_packets(std::size_t ring) noexcept;
     /// False: none has come.
     bool take_notices() noexcept;
     /// A round of the message engine, if there is one.

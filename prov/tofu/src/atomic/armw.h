@@ -79,7 +79,8 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
     if constexpr (size != 0)
         std::memcpy(op.result, &notice.value, size);
     if constexpr (entry)
-        tx.reports().binding.cq->write(op.user_context, FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ));
+        tx.reports().binding.cq->hand_over(
+            {.context = op.user_context, .flags = FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ)});
     if (Counter* const counter = size == 0 ? tx.reports().counters.write : tx.reports().counters.read)
         counter->count();
 }

@@ -46,10 +46,16 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         lock_.unlock();
         wait_.signal();
     }
-    /// Writes the entry of an operation that has only a context: a read, a write, an atomic.
-    [[gnu::always_inline]] void write(void* context, std::uint64_t flags) noexcept
+    /// As write(), for what a poll has found: most often a reader has made that poll.
+    [[gnu::always_inline]] void hand_over(const Completion& completion) noexcept
     {
-        write(Completion{context, flags, 0, nullptr, 0, 0, FI_ADDR_NOTAVAIL});
+        if (reader_.room != 0) [[likely]] {
+            TOFU_PROBE(complete, this, completion.context);
+            reader_.take(completion, entry_size_);
+        } else {
+            const auto& [context, flags, length, buffer, data, tag, source] = completion;
+            keep(context, flags, length, buffer, data, tag, source);
+        }
     }
     /// Writes an error entry (fi_cq(3), struct fi_cq_err_entry). err is a positive FI_E*, prov_errno a uTofu code or,
     /// after FI_EREMOTEIO, the receiver's FI_E*.
@@ -61,8 +67,9 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// Takes the next entry, a success or an error, of a queue that the provider itself reads. False: there is none.
     [[nodiscard]] bool take(CqEntry& entry) noexcept;
     /// True if the reader whose call makes progress has received nothing yet.
-    [[nodiscard]] bool reader_waits() const noexcept { return empty() && reader_.taken() == 0; }
+    [[nodiscard]] bool reader_waits() const noexcept { return reader_.taken() == 0 && empty(); }
     // --- the calls of fi_cq's operation table
+    ssize_t read(void* buffer, std::size_t count) noexcept;
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
     ssize_t wait_and_read(void* buffer, std::size_t count, const void* condition, int timeout_ms) noexcept
@@ -79,32 +86,34 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
 
   private:
     static bool ready(void* self) noexcept;
-    template <Sight what>
-    [[nodiscard, gnu::noinline]] ssize_t read_by(Endpoint& endpoint, void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
+    /// write(). The parts of a Completion, which its caller need not have in memory then.
+    [[gnu::noinline]] void keep(void* context, std::uint64_t flags, std::size_t length, void* buffer, std::uint64_t data,
+                                std::uint64_t tag, fi_addr_t source) noexcept
+    {
+        write({context, flags, length, buffer, data, tag, source});
+    }
+    [[nodiscard, gnu::noinline]] ssize_t read_packets(Endpoint& endpoint, std::size_t ring, void* buffer,
+                                                      std::size_t count) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t read_notices(Endpoint& endpoint, void* buffer, std::size_t count) noexcept;
+    [[nodiscard]] ssize_t close_read() noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     /// The buffer of a reading call.
     struct Reader {
         void* to = nullptr;
-        fi_addr_t* sources = nullptr;
         std::size_t room = 0;
-        std::size_t size = 0; ///< room at first
+        std::size_t size = 0;         ///< room at first
+        fi_addr_t* sources = nullptr; ///< of fi_cq_readfrom
         [[nodiscard]] std::size_t taken() const noexcept { return size - room; }
         [[gnu::always_inline]] void take(const Completion& c, std::size_t entry_size) noexcept
         {
-            write(c, entry_size);
-            if (sources != nullptr) [[unlikely]]
-                *sources++ = c.source;
-            to = static_cast<char*>(to) + entry_size;
-            room--;
-        }
-        /// Each format is a prefix of the next, fi_cq(3).
-        [[gnu::always_inline]] void write(const Completion& c, std::size_t entry_size) const noexcept
-        {
             auto* const entry = static_cast<fi_cq_tagged_entry*>(to);
-            if (entry_size == sizeof(fi_cq_tagged_entry)) [[likely]] {
+            room--;
+            if (entry_size == sizeof(fi_cq_tagged_entry) && sources == nullptr) [[likely]] {
                 *entry = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
+                to = entry + 1;
                 return;
             }
+            // Each format is a prefix of the next, fi_cq(3).
             entry->op_context = c.context;
             if (entry_size > sizeof(fi_cq_entry)) {
                 entry->flags = c.flags;
@@ -114,15 +123,21 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
                 entry->buf = c.buffer;
                 entry->data = c.data;
             }
+            if (entry_size > sizeof(fi_cq_data_entry))
+                entry->tag = c.tag;
+            to = static_cast<char*>(to) + entry_size;
+            if (sources != nullptr)
+                *sources++ = c.source;
         }
     };
     [[nodiscard]] ssize_t take(const Reader& reader) noexcept;
     template <std::size_t entry_size>
     [[nodiscard]] ssize_t take_all(Reader reader) noexcept;
     /// Entries go into this buffer from now on, until it is full or an entry has to be kept.
-    [[gnu::always_inline]] void begin_read(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+    [[gnu::always_inline]] void begin_read(void* buffer, std::size_t count) noexcept
     {
-        reader_ = {buffer, sources, count, count};
+        reader_.to = buffer;
+        reader_.room = reader_.size = count;
     }
     /// Ends that, and returns the number of entries taken.
     [[gnu::always_inline]] std::size_t end_read() noexcept

@@ -20,7 +20,10 @@ class DomainBase;
 
 /// What a reader of a queue sees at an endpoint before it calls anything: packets in rings, notices that may have come,
 /// or something that takes a round of progress.
-enum class Sight : std::uint8_t { nothing, packets, notices, work };
+struct Sight {
+    enum What : std::uint8_t { nothing, packets, notices, work } what;
+    std::size_t ring = 0; ///< packets: the place of the first ring that has one
+};
 
 /// An endpoint, as the sets see it whose progress polls its VCQ.
 class Pollable {
@@ -119,7 +122,7 @@ class ProgressSet final : public ProgressSource {
 
     static constexpr unsigned patience = 4096; ///< polls in vain, some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;
-    static constexpr unsigned full_round = 16; ///< looks
+    static constexpr unsigned full_round = 32; ///< looks
     // Polls in vain between two questions whether to yield, less one: some 0.2 us where the last yield was right.
     static constexpr unsigned between = 15;
     static constexpr unsigned between_in_crowd = 3;

@@ -70,6 +70,7 @@ class Delivery final : private SrxPeer {
         return in.address;
     }
     [[gnu::noinline]] void find_source(Ring& in) noexcept;
+    template <bool polled>
     void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
     [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;

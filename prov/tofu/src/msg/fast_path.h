@@ -55,7 +55,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 {
     const Reports& reports = context.reports();
     if (!call.silent && reports.binding.reports(call.flags))
-        reports.binding.cq->write(call.context, call.entry_flags());
+        reports.binding.cq->write({.context = call.context, .flags = call.entry_flags()});
     if (Counter* counter = reports.counters.send)
         counter->count();
 }

@@ -40,10 +40,13 @@ class Messenger final : private Protocol {
     void progress() noexcept;
     /// progress(), and every few milliseconds what is due then.
     void progress_fully() noexcept;
-    /// What peers have brought that waits for a round of progress, or for Inbound::take_packets().
+    /// What peers have brought that waits for a round of progress, or for Receiver::take_packets().
     [[nodiscard, gnu::always_inline]] Sight sight() const noexcept
     {
-        return rings_.doorbell_rang() ? Sight::work : receiver_.packet_has_come() ? Sight::packets : Sight::nothing;
+        if (rings_.doorbell_rang())
+            return {Sight::work};
+        const std::size_t ring = receiver_.first_arrived();
+        return ring != no_ring ? Sight{Sight::packets, ring} : Sight{Sight::nothing};
     }
     /// Does anything of our own wait for a round of progress? What begins to wait says so (vcq::Posts::set_busy).
     [[nodiscard]] bool waits() noexcept

@@ -29,7 +29,8 @@ struct Delivery::Short {
     [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
 };
 
-/// Copies the payload into the receive's buffer and reports it: one entry, one count.
+/// Copies the payload into the receive's buffer and reports it: one entry, one count. `polled`: a poll has found it.
+template <bool polled>
 [[gnu::always_inline]] inline void Delivery::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
 {
     void* const buffer = r.buffers()->iov_base;
@@ -37,14 +38,12 @@ struct Delivery::Short {
         std::memcpy(buffer, m.payload, 8);
     else if (m.length != 0)
         std::memcpy(buffer, m.payload, m.length);
-    if (rx.binding.reports(r.flags)) [[likely]]
-        rx.binding.cq->write({.context = r.context,
-                              .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
-                              .length = m.length,
-                              .buffer = buffer,
-                              .data = m.data,
-                              .tag = m.tag,
-                              .source = source});
+    if (rx.binding.reports(r.flags)) [[likely]] {
+        CompletionQueue& cq = *rx.binding.cq;
+        const std::uint64_t flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
+        const Completion entry{r.context, flags, m.length, buffer, m.data, m.tag, source};
+        polled ? cq.hand_over(entry) : cq.write(entry);
+    }
     if (Counter* counter = rx.counters.recv)
         counter->count();
     TOFU_PROBE(match, r.context);
@@ -65,7 +64,7 @@ struct Delivery::Short {
     auto& receive = static_cast<RecvRequest&>(**at);
     if (!m.fits(receive)) [[unlikely]]
         return false;
-    finish_short(receive, m, source);
+    finish_short<true>(receive, m, source);
     matcher.drop_few(at);
     queue_.free_single(receive);
     return true;
@@ -77,7 +76,7 @@ struct Delivery::Short {
     if (RecvRequest* const r = queue_.get_entry(m.tagged, in.key, m.tag); r != nullptr) {
         if (!m.fits(*r))
             return false;
-        finish_short(*r, m, source);
+        finish_short<true>(*r, m, source);
         queue_.withdraw(*r);
         queue_.free_single(*r);
         return true;
@@ -107,15 +106,19 @@ constexpr std::uint64_t shape_of(Type type) noexcept
     const auto c = std::bit_cast<Control>(control);
     if ((control & shape) != shape_of(Type::eager)) [[unlikely]]
         return (control & shape) == shape_of(Type::long_eager) ? take_long(in, end, c) : 0;
-    const std::size_t size = overhead(c.flags & (flag_tag | flag_data)) + ((std::size_t{c.length} + 7) & ~std::size_t{7});
-    if (size > slot_size) [[unlikely]]
-        return 0;
-    const std::byte* const payload = reinterpret_cast<const std::byte*>(end + 1) - size;
+    const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
     const bool has_data = (c.flags & flag_data) != 0;
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--end : 0;
     const std::uint64_t tag = tagged ? *--end : 0;
-    return delivery_.deliver_short(in, {tagged, has_data, false, c.length, tag, data, payload}) ? 1 : 0;
+    const std::byte* const payload_end = reinterpret_cast<const std::byte*>(end);
+    const std::size_t size = (std::size_t{c.length} + 7) & ~std::size_t{7};
+    if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
+        return 0;
+    const std::byte* const payload = payload_end - size;
+    const bool taken = tagged ? delivery_.deliver_short(in, {true, has_data, false, c.length, tag, data, payload})
+                              : delivery_.deliver_short(in, {false, has_data, false, c.length, 0, data, payload});
+    return taken ? 1 : 0;
 }
 
 /// As take_short(), for a message whose payload stands in the slots behind.
@@ -147,14 +150,14 @@ bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
         (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
         return give_kept(r, kept);
-    finish_short(r, m, source);
+    finish_short<false>(r, m, source);
     queue_.free_entry(r);
     return true;
 }
 
-void Receiver::take_packets() noexcept
+void Receiver::take_packets(std::size_t ring) noexcept
 {
-    take_arrived<Receiver>();
+    take_arrived<Receiver>(ring);
 }
 
 // --- rounds of progress

@@ -29,8 +29,8 @@ class Receiver final : public Inbound {
     ~Receiver();
 
     [[nodiscard]] Delivery& delivery() noexcept { return delivery_; }
-    /// Takes packets whose arrival packet_has_come() has seen, a bounded number.
-    void take_packets() noexcept;
+    /// Takes packets from the place of first_arrived() on, a bounded number.
+    void take_packets(std::size_t ring) noexcept;
     /// Answers the fences whose senders have no message here that waits for its receive. Messages that came after the
     /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;

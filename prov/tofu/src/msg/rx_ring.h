@@ -18,6 +18,8 @@
 
 namespace tofu::proto {
 
+inline constexpr std::size_t no_ring = ~std::size_t{0};
+
 class Inbound {
   public:
     explicit Inbound(Port& port) noexcept : grants(port), arrivals(*this, port), port_(port) {}
@@ -35,14 +37,14 @@ class Inbound {
     ///     happened.
     ///   bool take(Ring&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
     ///     stays, there is no room for it.
-    ///   void take_packets(): calls take_arrived().
+    ///   void take_packets(std::size_t from): calls take_arrived().
     template <class Up>
     void poll() noexcept;
-    /// Is there a packet in a ring? poll() or take_arrived() takes it.
-    [[nodiscard, gnu::always_inline]] bool packet_has_come() const noexcept;
-    /// poll() of all rings, of which there are few.
+    /// The place of the first ring that has a packet, or no_ring. poll() or take_arrived() takes it.
+    [[nodiscard, gnu::always_inline]] std::size_t first_arrived() const noexcept;
+    /// poll() of all rings from this place on, where there are few.
     template <class Up>
-    void take_arrived() noexcept;
+    void take_arrived(std::size_t from) noexcept;
     [[nodiscard]] bool has_many_rings() const noexcept { return grants.polls().size() > all_rings; }
     /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const Ring& ring, std::uint32_t seq) const noexcept
@@ -75,9 +77,9 @@ class Inbound {
     template <class Up>
     void poll_in_turn() noexcept;
     template <class Up>
-    [[nodiscard]] unsigned drain(const Poll& poll) noexcept;
+    [[nodiscard]] unsigned drain(Poll& poll) noexcept;
     template <class Up>
-    [[nodiscard]] unsigned empty(Ring& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] unsigned empty(Poll& first, std::uint64_t control) noexcept;
     template <class Up>
     [[nodiscard]] std::uint32_t take_otherwise(Ring& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool take_bye(Ring& ring, std::uint64_t control) noexcept;
@@ -96,27 +98,27 @@ class Inbound {
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
 /// at the same time and not one after the other. A line that nobody has written is in the cache already and costs
 /// nothing.
-inline bool Inbound::packet_has_come() const noexcept
+inline std::size_t Inbound::first_arrived() const noexcept
 {
     const Array<Poll>& polls = grants.polls();
     if (polls.empty())
-        return false;
+        return no_ring;
     for (std::size_t before = processor_line; before < slot_size; before += processor_line)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
     for (const Poll& poll : polls)
         if (poll.arrived(poll.read())) [[unlikely]]
-            return true;
-    return false;
+            return static_cast<std::size_t>(&poll - polls.begin());
+    return no_ring;
 }
 
 template <class Up>
-[[gnu::always_inline]] inline void Inbound::take_arrived() noexcept
+[[gnu::always_inline]] inline void Inbound::take_arrived(std::size_t from) noexcept
 {
     const Array<Poll>& polls = grants.polls();
-    for (std::size_t at = 0; at < polls.size(); at++) { // a ring that moves into a closed one's place waits a round
+    for (std::size_t at = from; at < polls.size(); at++) { // a ring that moves into a closed one's place waits a round
         const std::uint64_t control = polls[at].read();
         if (polls[at].arrived(control))
-            (void)empty<Up>(grants[polls[at]], control);
+            (void)empty<Up>(grants.polls()[at], control);
     }
 }
 
@@ -125,15 +127,15 @@ inline void Inbound::poll() noexcept
 {
     if (has_many_rings()) [[unlikely]]
         poll_in_turn<Up>();
-    else if (packet_has_come())
-        static_cast<Up&>(*this).take_packets();
+    else if (const std::size_t ring = first_arrived(); ring != no_ring)
+        static_cast<Up&>(*this).take_packets(ring);
 }
 
 /// Of many rings looks at the one that last had a packet, then at some of the others.
 template <class Up>
 [[gnu::noinline]] void Inbound::poll_in_turn() noexcept
 {
-    const Array<Poll>& polls = grants.polls();
+    Array<Poll>& polls = grants.polls();
     if (hot_ < polls.size() && drain<Up>(polls[hot_]) != 0)
         return;
     for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
@@ -147,38 +149,40 @@ template <class Up>
 
 /// Takes packets out of one ring and returns how many. The ring may be closed by that.
 template <class Up>
-[[gnu::noinline]] unsigned Inbound::drain(const Poll& poll) noexcept
+[[gnu::noinline]] unsigned Inbound::drain(Poll& poll) noexcept
 {
     const std::uint64_t control = poll.read();
     if (!poll.arrived(control)) [[likely]]
         return 0;
-    return empty<Up>(grants[poll], control);
+    return empty<Up>(poll, control);
 }
 
-/// Takes packets as long as there are some. `control`: the control word of the first.
+/// Takes packets of a ring as long as there are some. `control`: the control word of the first.
 template <class Up>
-[[gnu::always_inline]] inline unsigned Inbound::empty(Ring& ring, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline unsigned Inbound::empty(Poll& first, std::uint64_t control) noexcept
 {
     Up& up = static_cast<Up&>(*this);
+    Poll* poll = &first;
+    Ring& ring = grants[first];
     for (unsigned taken = 0; taken < batch; taken++) {
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
-        std::uint32_t slots = up.take_short(ring, grants.polls()[ring.place].word, control);
+        std::uint32_t slots = up.take_short(ring, poll->word, control);
         if (slots == 0) [[unlikely]] {
             slots = take_otherwise<Up>(ring, control);
             if (slots == 0)
                 return taken;
             if (ring.place == no_place) // the packet was a BYE
                 return taken + 1;
+            poll = &grants.polls()[ring.place];
         }
         ring.next_seq += slots;
         if (ring.next_seq - 1 - ring.reported >= geometry_.report_after()) [[unlikely]]
             grants.report(ring);
-        Poll& poll = grants.polls()[ring.place];
-        poll.seq = ring.next_seq;
-        poll.word = ring.control(ring.next_seq, geometry_.ring_slots);
-        control = poll.read();
-        if (!poll.arrived(control))
+        poll->seq = ring.next_seq;
+        poll->word = ring.control(ring.next_seq, geometry_.ring_slots);
+        control = poll->read();
+        if (!poll->arrived(control))
             return taken + 1;
     }
     return batch;

@@ -51,7 +51,7 @@ void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexc
             std::memcpy(op.result, from, op.length);
     }
     if constexpr (entry)
-        tx.reports().binding.cq->write(op.user_context, flags);
+        tx.reports().binding.cq->hand_over({.context = op.user_context, .flags = flags});
     if (Counter* const counter = read ? tx.reports().counters.read : tx.reports().counters.write)
         counter->count();
 }

@@ -124,7 +124,7 @@ inline void note(Request& request, int utofu_code) noexcept
 }
 
 /// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
-[[gnu::cold]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept
+[[gnu::cold, gnu::noinline]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept
 {
     Request request;
     request.report_to(to, flags, context, true);
