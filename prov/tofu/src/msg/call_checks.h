@@ -76,7 +76,7 @@ template <class Call>
     return take_later(fid, call);
 }
 
-/// The long way of a call with one buffer. It takes a copy of the call, so that the short way can keep its own in
+/// The long way of a call with one buffer. It takes a copy of the call, so that the short ways can keep theirs in
 /// registers.
 [[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
@@ -85,8 +85,6 @@ template <class Call>
         return -FI_EMSGSIZE;
     if (is_nowhere(buf, length)) [[unlikely]]
         return refuse_nowhere();
-    if (sender.send_slot(call, buf, length)) [[likely]]
-        return 0;
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
@@ -108,7 +106,7 @@ template <class Call>
     {
         std::lock_guard guard(tx.lock());
         Sender& sender = Sender::of(tx);
-        if (sender.send_short(call, buf, length)) [[likely]]
+        if (sender.send_short(call, buf, length) || sender.send_slot(call, buf, length)) [[likely]]
             return 0;
         ret = send_buffer(sender, call, buf, length, desc);
     }

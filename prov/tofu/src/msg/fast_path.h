@@ -4,6 +4,9 @@
 // call of fi_msg and fi_tagged here, and by the sender's parts; calls vcq, cq and cntr.
 #pragma once
 
+#include <algorithm>
+
+#include "core/limits.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "mem/iov.h"
@@ -108,8 +111,9 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 [[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
                                                       std::size_t length) noexcept
 {
-    constexpr std::size_t always = inline_room(flag_data | flag_tag | flag_ack); // most lengths need no more of a look
-    if (length > always && length > inline_room(call.packet_flags))
+    constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
+    const bool injected = call.silent || (call.flags & FI_INJECT) != 0;
+    if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_nowhere(data, length))
         return false;
     Channel* const ch = open_channel(call);
     PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;
