@@ -565,7 +565,7 @@ constexpr Check list[] = {
      armw_behind_armw},
     {"armw-after-put", "an ARMW in strong order reads what an earlier Put has written", "none", 2, armw_behind_put},
     {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived",
-     "utofu/unsignaled, tx/order", 2, fence},
+     "utofu/vcq, tx/order", 2, fence},
     {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/armw_batch", 2, notice_order},
     {"notice-then-data", "a notice comes after the bytes it tells of", "mem/mr_table (events), rma", 2,
      notice_then_data<true>},

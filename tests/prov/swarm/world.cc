@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/system.h"
-#include "utofu/library_of_test.h"
+#include "utofu/library.h"
 #include "world_impl.h"
 
 namespace swarm {

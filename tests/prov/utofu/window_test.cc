@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The completion window by itself (utofu/window.h): places, batches, and what never ends. Run by make check.
+// The completion window by itself (utofu/vcq.h): places, batches, and what never ends. Run by make check.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
 
-#include "utofu/window.h"
+#include "utofu/vcq.h"
 
 namespace {
 

@@ -77,7 +77,7 @@ constexpr std::size_t annex_offset(unsigned number) noexcept
 }
 /// There peers leave the events of operations without bytes that name no region, as ARMWs and Gets with remote notice.
 inline constexpr std::size_t event_offset = annex_offset(0);
-/// The place of number 0 holds the word for fences (utofu/post.h), which are ARMWs that change nothing.
+/// The place of number 0 holds the word for fences (utofu/vcq.h), which are ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
 /// After these, under the same STag: the place of the table of collective groups (coll/lanes.h), once there is one.
 inline constexpr std::size_t doors_offset = annexes_offset + annexes_bytes;

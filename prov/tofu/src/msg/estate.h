@@ -15,7 +15,7 @@
 #include "mem/bounce_pool.h"
 #include "msg/copies.h"
 #include "msg/rx_area.h"
-#include "utofu/window.h"
+#include "utofu/vcq.h"
 
 namespace tofu {
 class DomainBase;

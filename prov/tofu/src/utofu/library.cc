@@ -17,9 +17,9 @@
 
 #include "core/log.h"
 #include "core/params.h"
-#include "utofu/library_of_test.h"
 
 namespace tofu::vcq {
+
 namespace {
 
 constexpr const char* library_name = "libtofucom.so";

@@ -107,4 +107,9 @@ class Backend {
     char path_[256] = {};
 };
 
+// For tests that are a network themselves: what Backend::get() returns in place of a library. Set by them before the
+// first call.
+
+inline constinit const Backend* backend_of_test = nullptr;
+
 } // namespace tofu::vcq

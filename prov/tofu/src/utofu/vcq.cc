@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The polls of a VCQ, communications that do not end, and its close. See vcq.h.
+// See vcq.h.
 #include "utofu/vcq.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -8,6 +13,287 @@
 #include "core/system.h"
 
 namespace tofu::vcq {
+
+namespace {
+
+constexpr unsigned exclusive_most = 6;
+
+struct Made {
+    utofu_vcq_hdl_t handle = 0;
+    utofu_vcq_id_t id = 0;
+};
+
+void unmake(const Backend& backend, const Made& made) noexcept
+{
+    backend.functions().free_vcq(made.handle);
+    places::release(backend, made.id);
+}
+
+/// Creates a VCQ on the first TNI of the place that gives one whose CQ no other process has. If a TNI gives a CQ that
+/// another process has, nobody has divided the CQs of this node, and TNIs with other processes are left alone from then
+/// on. A spare VCQ is made on the first TNI or not at all.
+int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made,
+           bool spare = false) noexcept
+{
+    const Functions& f = backend.functions();
+    int code = UTOFU_ERR_FULL;
+    for (std::size_t i = 0, met = 0; i < (spare ? 1 : place.span); i++) {
+        const utofu_tni_id_t tni = backend.tnis()[places::tni_of(place, i)];
+        if (met != 0 && !places::is_own(backend, tni))
+            continue;
+        if (const int why = f.create_vcq(tni, flags, &made.handle); why != UTOFU_SUCCESS) {
+            code = met != 0 ? code : why;
+            continue;
+        }
+        if (code = f.query_vcq_id(made.handle, &made.id); code != UTOFU_SUCCESS) {
+            f.free_vcq(made.handle);
+            break;
+        }
+        if (places::claim(backend, made.id, spare))
+            break;
+        f.free_vcq(made.handle);
+        code = UTOFU_ERR_USED;
+        met++;
+    }
+    return code;
+}
+
+/// Creates a VCQ on a CQ of its own, unless the process would then have no CQ to share: a process may have a single CQ
+/// (48 on a node of Fugaku), and uTofu does not tell how many. So this function makes one more VCQ for a moment.
+int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
+{
+    if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
+        return code;
+    Made another;
+    const int code = create(backend, place, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
+    unmake(backend, code == UTOFU_SUCCESS ? another : made);
+    return code;
+}
+
+} // namespace
+
+int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, StatisticsBook* book) noexcept
+{
+    if (is_open() || backend.tni_count() == 0)
+        return -FI_EINVAL;
+    // The first VCQ of a domain is its home, which peers send to.
+    const bool spare = spread == spread_of_spare;
+    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out, spare);
+    if (place.span == 0)
+        return -FI_EBUSY;
+    if (spare && !places::is_first_of_tni(place)) {
+        places::give(place);
+        return -FI_EBUSY;
+    }
+    Made made;
+    int code = UTOFU_ERR_FULL;
+    // A VCQ that is alone on its CQ needs no lock of the library besides its owner's (guide 3.3.4.1). Such CQs are few:
+    // only the first VCQs of a domain get one.
+    if (thread_safe && spread < exclusive_most)
+        code = create_alone(backend, place, made);
+    if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)
+        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made, spare);
+    if (code != UTOFU_SUCCESS) {
+        places::give(place);
+        return -fi_error_of(code);
+    }
+    place_ = place;
+    backend_ = &backend;
+    functions_ = &backend.functions();
+    handle_ = made.handle;
+    id_ = made.id;
+    book_ = book;
+    if (book != nullptr)
+        book->add(statistics_);
+    return 0;
+}
+
+void Handle::free() noexcept
+{
+    unmake(*backend_, {handle_, id_});
+    if (book_ != nullptr)
+        book_->remove(statistics_);
+    places::give(place_);
+    handle_ = 0;
+    id_ = 0;
+}
+
+/// `stadd` is written on success only.
+template <class Function, class... Args>
+int Handle::made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept
+{
+    utofu_stadd_t made = 0;
+    const int code = (functions_->*function)(args..., &made);
+    if (code == UTOFU_SUCCESS)
+        stadd = made;
+    else
+        last_error_ = code;
+    return -fi_error_of(code);
+}
+
+int Handle::reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept
+{
+    return made(stadd, &Functions::reg_mem, handle_, const_cast<void*>(addr), size,
+                read_only ? UTOFU_REG_MEM_FLAG_READ_ONLY : 0);
+}
+
+int Handle::reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_t& stadd) noexcept
+{
+    return made(stadd, &Functions::reg_mem_with_stag, handle_, addr, size, stag, 0);
+}
+
+void Handle::dereg(utofu_stadd_t stadd) noexcept
+{
+    if (is_open() && !keeps_registrations_)
+        functions_->dereg_mem(handle_, stadd, 0);
+}
+
+int Handle::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) noexcept
+{
+    return made(stadd, &Functions::query_stadd, vcq, stag);
+}
+
+void Window::reset() noexcept
+{
+    first_free_ = 0;
+    free_count_ = 0;
+    for (unsigned n = size; --n != 0;)
+        give_back(static_cast<std::uint8_t>(n));
+}
+
+bool Window::all_given_up() const noexcept
+{
+    return std::all_of(std::begin(places_), std::end(places_),
+                       [](const Place& place) { return place.waiter == nullptr || place.waiter == &nobody; });
+}
+
+bool Window::grow_older() noexcept
+{
+    const bool used_up = free_count_ == 0;
+    bool some = false;
+    for (unsigned n = 1; n < size; n++) {
+        Place& place = places_[n];
+        const bool given_up = place.waiter == &nobody;
+        if (place.waiter == nullptr || (place.expected == endless && !given_up))
+            continue;
+        if (place.age < lost_age)
+            place.age++;
+        if (place.age < lost_age)
+            continue;
+        if (!given_up)
+            some = true;
+        else if (used_up)
+            give_back(static_cast<std::uint8_t>(n));
+    }
+    return some;
+}
+
+bool Window::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
+{
+    bool some = false;
+    for (unsigned n = 1; n < size; n++) {
+        Place& place = places_[n];
+        Waiter* const waiter = place.waiter;
+        if (waiter == nullptr || waiter == &nobody || place.age < least_age)
+            continue;
+        some = true;
+        const unsigned missing = place.expected == endless ? 1 : place.expected;
+        place.waiter = &nobody;
+        if (for_good)
+            give_back(static_cast<std::uint8_t>(n));
+        for (unsigned i = 0; i < missing; i++)
+            waiter->notify(waiter, Notice{code, 0});
+    }
+    return some;
+}
+
+bool UnsignaledPeers::note_slowly(utofu_vcq_id_t peer) noexcept
+{
+    if (2 * (used_ + 1) > size_ && !grow())
+        return false;
+    Entry& entry = table_[find(peer)];
+    if (entry.peer != peer) {
+        entry.peer = peer;
+        used_++;
+    }
+    entry.unsignaled = true;
+    return true;
+}
+
+void UnsignaledPeers::fenced(utofu_vcq_id_t peer) noexcept
+{
+    if (!has(peer))
+        return;
+    table_[find(peer)].unsignaled = false;
+    if (last_ == peer)
+        last_ = none;
+}
+
+void UnsignaledPeers::clear() noexcept
+{
+    last_ = none;
+    table_.reset();
+    size_ = used_ = 0;
+}
+
+bool UnsignaledPeers::grow() noexcept
+{
+    const std::size_t size = std::max<std::size_t>(16, size_ * 2);
+    std::unique_ptr<Entry[]> made(new (std::nothrow) Entry[size]);
+    if (made == nullptr)
+        return false;
+    std::swap(made, table_);
+    const std::size_t before = std::exchange(size_, size);
+    for (std::size_t i = 0; i < before; i++)
+        if (made[i].peer != none)
+            table_[find(made[i].peer)] = made[i];
+    return true;
+}
+
+/// There is no room to note the post's waiter or its peer.
+Post Posts::no_room() noexcept
+{
+    statistics_.count(Stat::again_post);
+    return Post::busy;
+}
+
+Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
+{
+    if (when == When::delivered)
+        window_.give_back(static_cast<std::uint8_t>(edata));
+    else if (when == When::sent)
+        sent_pending_--;
+    if (code == UTOFU_ERR_BUSY) {
+        statistics_.count(Stat::again_post);
+        wanted_ |= tcq_wanted; // reading it makes room in the TOQ (guide 3.7)
+        return Post::busy;
+    }
+    last_error_ = code;
+    return Post::error;
+}
+
+/// Posts also while the VCQ is closing.
+Post Posts::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+{
+    utofu_stadd_t area = 0;
+    Post posted = Post::error; // no VCQ of this machine: nothing is there
+    if (query_stadd(peer, fence_stag, area) == 0)
+        posted = post_even_closing(Signaled{&waiter, delivered_flags(true, false)}, &Functions::armw8, peer,
+                                   UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
+    if (posted != Post::busy)
+        unsignaled_.fenced(peer);
+    return posted;
+}
+
+std::uint8_t Posts::open_batch(Waiter* waiter, unsigned notices) noexcept
+{
+    const std::uint8_t number = closing_ ? std::uint8_t{0} : window_.take(waiter);
+    if (number != 0)
+        window_.expect(number, notices);
+    return number;
+}
+
+// The polls of a VCQ, communications that do not end, and its close.
 
 namespace {
 

@@ -1,19 +1,600 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of their
-// waiters. Only this directory calls utofu_*: handle.h creates and registers, post.h posts, this file polls.
-// Called by the engines, contexts and the domain; calls the backend's function table.
+// A VCQ: its creation and registrations, posts with their completion handlers and tags, the remote VCQs that a fence
+// has to reach, polls, and its end. Used by all engines under the lock of the VCQ's owner; calls the library.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
 
 #include <utofu.h>
 
+#include "core/log.h"
+#include "core/stats.h"
 #include "utofu/library.h"
-#include "utofu/post.h"
+#include "utofu/tni_allocator.h"
 
 namespace tofu::vcq {
+
+// A VCQ of uTofu without communication: created on a TNI and freed, registrations and STADDs. Base of Vcq.
+
+/// The spread of a spare VCQ: it is made on a TNI that no process of the node posts from, or not at all.
+inline constexpr unsigned spread_of_spare = ~0u;
+
+/// Not thread-safe: its owner's lock serialises all calls.
+class Handle {
+  public:
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+
+    [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }
+    [[nodiscard]] utofu_vcq_hdl_t handle() const noexcept { return handle_; }
+    [[nodiscard]] utofu_vcq_id_t id() const noexcept { return id_; }
+    [[nodiscard]] const Backend& backend() const noexcept { return *backend_; }
+    /// The uTofu code of the last call that failed; after a failure never UTOFU_SUCCESS.
+    [[nodiscard]] int last_error() const noexcept { return last_error_; }
+    /// Counts what goes by this VCQ; every room may add to it.
+    [[nodiscard]] Statistics& statistics() noexcept { return statistics_; }
+
+    // --- slow path: a system call on the hardware. 0 or -FI_E*; `stadd` is written on success only
+    [[nodiscard]] int reg(const void* addr, std::size_t size, bool read_only, utofu_stadd_t& stadd) noexcept;
+    /// Registers under a STag of the caller's choice, which makes the STADD predictable. Address and size are multiples
+    /// of caps().stag_address_alignment (256).
+    [[nodiscard]] int reg_with_stag(void* addr, std::size_t size, unsigned stag, utofu_stadd_t& stadd) noexcept;
+    void dereg(utofu_stadd_t stadd) noexcept;
+    /// The STADD of a reserved STag of any VCQ, also a remote one (guide 3.6.1.3).
+    [[nodiscard]] int query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd) noexcept;
+
+  protected:
+    Handle() = default;
+    ~Handle() = default;
+    /// Creates the VCQ, as Vcq::open() says. `book`, if not null, adds up its statistics until it is freed.
+    [[nodiscard]] int make(const Backend& backend, unsigned spread, bool thread_safe, StatisticsBook* book) noexcept;
+    void free() noexcept;
+
+    Statistics statistics_;
+    bool keeps_registrations_ = false; ///< nothing is deregistered before the VCQ is freed
+    int last_error_ = 0;
+    // Read by each post, so next to the members of Posts.
+    const Functions* functions_ = nullptr;
+    utofu_vcq_hdl_t handle_ = 0;
+
+  private:
+    template <class Function, class... Args>
+    [[nodiscard]] int made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept;
+
+    utofu_vcq_id_t id_ = 0;
+    const Backend* backend_ = nullptr;
+    StatisticsBook* book_ = nullptr;
+    places::Place place_{}; ///< on the node
+};
+
+// Posts to a VCQ: each names its completion handler and its completion level. Local notices are matched by completion
+// tags (the window), and remote VCQs that were posted to without a notice are remembered for a fence.
+
+// The completion window of a VCQ: finds the waiter of a notice. A signaled post takes a place, whose number travels
+// as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
+
+/// The end of a communication, as its waiter is told.
+struct Notice {
+    int code;            ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
+    std::uint64_t value; ///< ARMW: the value before the operation; else 0
+};
+
+/// Waits for the end of a communication; base of requests. Its function runs in the thread that polls, under the lock
+/// of the VCQ's owner, and may post again.
+struct Waiter {
+    using Function = void (*)(Waiter* self, const Notice& notice) noexcept;
+    Function notify;
+};
+
+/// The places, numbered 1 to size - 1. They are matched one by one, since notices keep their order only per remote VCQ
+/// (guide 2.2.10).
+class Window {
+  public:
+    static constexpr unsigned size = 255;
+    /// Number of notices of a batch that lasts until it is closed.
+    static constexpr unsigned endless = 0xffff;
+
+    /// True if all places are free.
+    void reset() noexcept;
+    /// The place that take() gives next, or 0: none is free. It lets the owner keep its state by place
+    /// (tx/quick.h), without an allocation.
+    [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
+    [[nodiscard]] unsigned free() const noexcept { return free_count_; }
+    [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
+    [[nodiscard]] bool nobody_waits() const noexcept { return all_free() || all_given_up(); }
+
+    /// Takes a place for one notice. 0: none is free.
+    [[nodiscard, gnu::always_inline]] std::uint8_t take(Waiter* waiter) noexcept
+    {
+        const std::uint8_t number = first_free_;
+        if (number == 0) [[unlikely]]
+            return 0;
+        Place& place = places_[number];
+        first_free_ = place.next_free;
+        free_count_--;
+        place.waiter = waiter;
+        return number;
+    }
+    void give_back(std::uint8_t number) noexcept
+    {
+        Place& place = places_[number];
+        place.waiter = nullptr;
+        place.expected = 1;
+        place.age = 0;
+        place.next_free = first_free_;
+        first_free_ = number;
+        free_count_++;
+    }
+    /// A notice has come: returns its waiter. Null: the waiter has been told already.
+    [[nodiscard, gnu::always_inline]] Waiter* arrived(std::uint8_t number) noexcept
+    {
+        Place& place = places_[number];
+        Waiter* const waiter = place.waiter;
+        if (waiter == nullptr) [[unlikely]]
+            return nullptr;
+        if (place.expected == 1) [[likely]]
+            give_back(number);
+        else
+            (void)shorten(number);
+        return waiter;
+    }
+
+    // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the order of
+    // the posts (guide 2.2.10), so the waiter can count them.
+    /// Makes the place one for so many notices.
+    void expect(std::uint8_t number, unsigned notices) noexcept
+    {
+        places_[number].expected = static_cast<std::uint16_t>(notices);
+    }
+    /// Announces so many more notices.
+    void extend(std::uint8_t number, unsigned more) noexcept
+    {
+        expect(number, places_[number].expected + more);
+        places_[number].age = 0;
+    }
+    /// One announced notice has come, or will not come. False: it was the last one, and the batch is closed.
+    [[nodiscard]] bool shorten(std::uint8_t number) noexcept
+    {
+        Place& place = places_[number];
+        if (place.expected == endless)
+            return true;
+        place.age = 0;
+        if (--place.expected != 0)
+            return true;
+        give_back(number);
+        return false;
+    }
+    /// Frees the place, if it still belongs to `waiter`: no notice will come for it any more.
+    void close(std::uint8_t number, const Waiter* waiter) noexcept
+    {
+        if (places_[number].waiter == waiter)
+            give_back(number);
+    }
+    /// Ends an endless batch for which failures may still arrive at any time. Its place is not freed, so that they
+    /// reach no other waiter, and nobody_waits() does not count it.
+    void abandon(std::uint8_t number, const Waiter* waiter) noexcept
+    {
+        if (places_[number].waiter == waiter)
+            places_[number].waiter = &nobody;
+    }
+
+    // --- communications that do not end
+    static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
+    /// Has any place reached that age? If no place is free, given up places of that age are used again.
+    [[nodiscard]] bool grow_older() noexcept;
+    /// Gives up the waiters of an age whose notices have not come, and tells them. False: there was none. `for good`:
+    /// their places are free again; else not, so that a late notice is not taken for that of another waiter.
+    bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
+
+  private:
+    /// The waiter of places that were given up. They are not free, so that late notices reach no other waiter.
+    static void ignore(Waiter*, const Notice&) noexcept {}
+    static constinit inline Waiter nobody{ignore};
+    struct Place {
+        Waiter* waiter = nullptr; ///< null: the place is free
+        std::uint8_t next_free = 0;
+        std::uint16_t expected = 1; ///< notices until the place is free again; 1 except for batches
+        std::uint16_t age = 0;
+    };
+    [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
+
+    std::uint16_t free_count_ = 0;
+    std::uint8_t first_free_ = 0; ///< 0: none
+    Place places_[size];
+};
+
+// The remote VCQs that have unsignaled posts under way: posts since the last fence of whose effect no notice will
+// tell. A post to the same peer as the last one costs one comparison, another post costs one lookup in a table.
+
+class UnsignaledPeers {
+  public:
+    /// Notes an unsignaled post that is about to be made. False: no memory, so the post must not be made.
+    [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
+    {
+        return last_ == peer || note_other(peer);
+    }
+    /// A fence has been posted, whose notice will tell of all posts before it.
+    void fenced(utofu_vcq_id_t peer) noexcept;
+    [[nodiscard]] bool has(utofu_vcq_id_t peer) const noexcept
+    {
+        const std::size_t at = find(peer);
+        return size_ != 0 && table_[at].peer == peer && table_[at].unsignaled;
+    }
+    void clear() noexcept;
+    /// Calls `fence(peer)` for each peer as long as it answers true. False: some peers are left. `hand` is the place to
+    /// go on from; begin with 0.
+    template <class Fence>
+    [[nodiscard]] bool visit(std::size_t& hand, Fence&& fence)
+    {
+        for (; hand < size_; hand++)
+            if (table_[hand].unsignaled && !fence(table_[hand].peer))
+                return false;
+        return true;
+    }
+
+  private:
+    struct Entry {
+        utofu_vcq_id_t peer = none;
+        bool unsignaled = false;
+    };
+    static constexpr utofu_vcq_id_t none = ~utofu_vcq_id_t{0}; // no VCQ has this ID
+
+    /// The entry of a peer, or the free entry where it belongs. The table must not be empty.
+    [[nodiscard]] std::size_t find(utofu_vcq_id_t peer) const noexcept
+    {
+        std::size_t at = size_ == 0 ? 0 : (peer * 0x9e3779b97f4a7c15u >> 32) & (size_ - 1);
+        while (size_ != 0 && table_[at].peer != peer && table_[at].peer != none)
+            at = (at + 1) & (size_ - 1);
+        return at;
+    }
+    /// Notes a peer that is not `last_`. False: no memory.
+    [[gnu::noinline]] bool note_other(utofu_vcq_id_t peer) noexcept
+    {
+        if (!has(peer) && !note_slowly(peer))
+            return false;
+        last_ = peer;
+        return true;
+    }
+    [[nodiscard]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
+    [[nodiscard]] bool grow() noexcept;
+
+    utofu_vcq_id_t last_ = none;              ///< the peer noted last, while it has unsignaled posts
+    std::unique_ptr<Entry[]> table_; ///< every peer that was ever noted; its size is a power of two, half of it free
+    std::size_t size_ = 0;
+    std::size_t used_ = 0;
+};
+
+// The sending half of a VCQ: posts one-sided communications with the notices that the caller wants, one at a time or
+// in batches, and fences. Base of Vcq, which polls.
+
+/// The result of a post. A refusal (busy) has no effect; retry it after a poll.
+enum class Post : int {
+    done, ///< under way; the notice that was asked for will come
+    busy, ///< the TOQ is full, or the completion window has no free place
+    error ///< refused for good; Vcq::last_error() has the uTofu code, which is not UTOFU_SUCCESS
+};
+
+/// Every VCQ that others post to has a word for fences, under this STag at this offset (mem/mr_directory.h).
+inline constexpr unsigned fence_stag = 0;
+inline constexpr std::uint64_t fence_offset = 16896;
+
+/// Which notice completes a communication (guide 2.2.10).
+enum class When : std::uint8_t {
+    never,    ///< none; an error still reaches Sink::unsignaled_error
+    sent,     ///< TCQ: the source may be reused
+    delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
+};
+
+/// The kind of an unsignaled communication (no notice tells of its effect), for the report of its failure.
+enum class Unsignaled : std::uint8_t {
+    message, ///< a message or another part of the protocols
+    write,   ///< a write of the application, which hears of a failure in no other way
+    armw,    ///< an atomic of the application, likewise
+    event    ///< a Get or an ARMW that is nothing but an event for one more region of an operation
+};
+
+/// Flags of a put to memory that is polled. into_cache: the lines that the put covers go into the target's cache (guide
+/// 2.2.11). whole_line: an inline put writes the whole line, whose other bytes become undefined.
+inline constexpr unsigned long into_cache = UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
+inline constexpr unsigned long whole_line = into_cache | UTOFU_ONESIDED_FLAG_PADDING;
+
+/// How to post: the notices, and the order.
+struct How {
+    When when = When::never;
+    bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
+    bool remote_notice = false; ///< an MRQ notice at the target as well
+    Waiter* waiter = nullptr;   ///< required unless `when` is never
+    Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
+    unsigned long cache = 0;    ///< into_cache, whole_line
+};
+
+/// A How for a signaled post (When::delivered) whose flags the caller keeps ready (delivered_flags).
+struct Signaled {
+    static constexpr When when = When::delivered;
+    Waiter* waiter;
+    unsigned long flags;
+};
+
+/// A How for an unsignaled post, with flags of flags_of.
+struct Silent {
+    static constexpr When when = When::never;
+    Unsignaled kind;
+    unsigned long flags;
+};
+
+/// A batch of ARMWs on neighbouring words of a peer, all of one width.
+struct Words {
+    utofu_vcq_id_t peer;
+    utofu_stadd_t remote;
+    std::size_t n;
+    utofu_armw_op op;          ///< unless they are CSWAPs, with ...
+    const std::byte* operands;
+    const std::byte* compares; ///< ... these
+};
+
+/// The flags of an unsignaled post.
+constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
+{
+    return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
+           (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
+}
+/// The flags for a Signaled.
+constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
+{
+    return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+}
+
+/// The values by which the notices of a post are recognised:
+///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for an
+///    unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
+///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw` or `event`. No waiter
+///    lies in the first bytes of memory, so these can't be confused.
+struct Mark {
+    static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1, event = Window::size + 2;
+    static constexpr std::uintptr_t end = event + 1;
+
+    static constexpr std::uintptr_t of(Unsignaled kind) noexcept
+    {
+        switch (kind) {
+        case Unsignaled::message: break;
+        case Unsignaled::write: return write;
+        case Unsignaled::armw: return armw;
+        case Unsignaled::event: return event;
+        }
+        return 0;
+    }
+    /// The kind of an unsignaled post, by the cbdata that names no place.
+    static constexpr Unsignaled kind_of(std::uintptr_t number) noexcept
+    {
+        return number == event   ? Unsignaled::event
+               : number == armw  ? Unsignaled::armw
+               : number == write ? Unsignaled::write
+                                 : Unsignaled::message;
+    }
+    /// The same by the notice (UTOFU_MRQ_TYPE_LCL_*) and its EDATA.
+    static constexpr Unsignaled kind_of(std::uint8_t type, std::uint64_t edata) noexcept
+    {
+        if (edata == write)
+            return type == UTOFU_MRQ_TYPE_LCL_PUT ? Unsignaled::write : Unsignaled::event;
+        return type == UTOFU_MRQ_TYPE_LCL_ARMW ? Unsignaled::armw : Unsignaled::message;
+    }
+    static constexpr std::uint64_t edata_of(Unsignaled kind) noexcept
+    {
+        return kind == Unsignaled::write || kind == Unsignaled::event ? write : 0;
+    }
+    static void* cbdata_of(std::uintptr_t number) noexcept { return reinterpret_cast<void*>(number); }
+};
+
+/// The posts of a VCQ. The owner's lock serialises all calls.
+class Posts : public Handle {
+  public:
+    // Inlined into the engines. The caller splits lengths to the limits of Backend::caps(). `how` is a How, a Signaled
+    // or a Silent; errors of unsignaled posts reach Sink::unsignaled_error.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                                               std::size_t length, const Way& how) noexcept
+    {
+        return post(how, &Functions::put, peer, local, remote, length);
+    }
+    /// Puts at most caps().max_piggyback_size (32) bytes, which are copied before the call returns.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
+                                                      std::size_t length, const Way& how) noexcept
+    {
+        // The table's function reads the bytes only; its type lacks the const.
+        return post(how, &Functions::put_piggyback, peer, const_cast<void*>(data), remote, length);
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                                               std::size_t length, const Way& how) noexcept
+    {
+        return post(how, &Functions::get, peer, local, remote, length);
+    }
+    /// An ARMW, or a CSWAP, on a word of `width` bytes, 4 or 8.
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post armw(unsigned width, utofu_vcq_id_t peer, utofu_armw_op op,
+                                                std::uint64_t operand, utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return width == 8 ? post(how, &Functions::armw8, peer, op, operand, remote)
+                          : post(how, &Functions::armw4, peer, op, static_cast<std::uint32_t>(operand), remote);
+    }
+    template <class Way = How>
+    [[nodiscard, gnu::always_inline]] Post cswap(unsigned width, utofu_vcq_id_t peer, std::uint64_t compare,
+                                                 std::uint64_t swap, utofu_stadd_t remote, const Way& how) noexcept
+    {
+        return width == 8 ? post(how, &Functions::cswap8, peer, compare, swap, remote)
+                          : post(how, &Functions::cswap4, peer, static_cast<std::uint32_t>(compare),
+                                 static_cast<std::uint32_t>(swap), remote);
+    }
+
+    /// Posts an ARMW that changes nothing, in strong order. When its notice comes, whatever that says, all earlier
+    /// posts to the peer have taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the
+    /// peer.
+    [[nodiscard]] Post fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+    {
+        return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, waiter);
+    }
+    /// Has anything been posted to the peer unsignaled since the last fence?
+    [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
+
+    /// Takes a place of the window for a batch of `notices` notices (utofu/vcq.h). 0: none is free.
+    [[nodiscard]] std::uint8_t open_batch(Waiter* waiter, unsigned notices) noexcept;
+    /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
+    /// library may hold them back to start them together, with `more` until the next post or start_batch().
+    template <class Word, bool swaps>
+    [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
+                                                             unsigned long flags, bool more, Post& posted) noexcept
+    {
+        // Copies: the compiler can't know that a post changes none of these.
+        const utofu_vcq_hdl_t handle = handle_;
+        const auto [peer, first, n, op, operands, compares] = words;
+        const auto [armw, cswap] = word_functions<Word>();
+        const std::uintptr_t place = batch;
+        // The three rows have one count, the address of an operand: so far it is to the word and to the compare.
+        const std::byte* at = operands;
+        const auto to_remote = first - reinterpret_cast<std::uintptr_t>(operands);
+        const auto to_compare = reinterpret_cast<std::uintptr_t>(compares) - reinterpret_cast<std::uintptr_t>(operands);
+        const auto word = [](const std::byte* from) {
+            Word value;
+            std::memcpy(&value, from, sizeof(Word));
+            return value;
+        };
+        int code = UTOFU_SUCCESS;
+        const auto post_up_to = [&](const std::byte* end, unsigned long all) {
+            for (; at != end; at += sizeof(Word)) {
+                const auto count = reinterpret_cast<std::uintptr_t>(at);
+                const utofu_stadd_t remote = count + to_remote;
+                const auto* const compare = reinterpret_cast<const std::byte*>(count + to_compare);
+                if constexpr (swaps)
+                    code = cswap(handle, peer, word(compare), word(at), remote, place, all, Mark::cbdata_of(place));
+                else
+                    code = armw(handle, peer, op, word(at), remote, place, all, Mark::cbdata_of(place));
+                if (code != UTOFU_SUCCESS) [[unlikely]]
+                    return false;
+            }
+            return true;
+        };
+        const std::byte* const end = operands + n * sizeof(Word);
+        const std::byte* const held_end = more ? end : end - sizeof(Word); // the last one starts those held back
+        const bool done = post_up_to(held_end, flags | UTOFU_ONESIDED_FLAG_DELAY_START) && post_up_to(end, flags);
+        posted = done ? Post::done : refuse(code, When::never, 0);
+        return static_cast<std::size_t>(at - operands) / sizeof(Word);
+    }
+    /// Starts what was posted with `more` and has not been followed by another post.
+    void start_batch() noexcept
+    {
+        if (functions_->post_toq != nullptr)
+            (void)functions_->post_toq(handle_, nullptr, 0, nullptr);
+    }
+
+    /// The posts whose notices are still to come.
+    [[nodiscard]] Window& window() noexcept { return window_; }
+    [[nodiscard]] const Window& window() const noexcept { return window_; }
+    /// True if no signaled post is under way.
+    [[nodiscard]] bool idle() const noexcept { return sent_pending_ == 0 && window_.nobody_waits(); }
+    [[nodiscard]] bool is_closing() const noexcept { return closing_; }
+
+    // --- What waits for a round of progress of the VCQ's owner says so. Only a hint, which spares polls the look at
+    // all that might wait: every full round looks anyway, and says what waits then.
+    void set_busy(bool busy = true) noexcept { busy_ = busy; }
+
+  protected:
+    ~Posts() = default;
+    [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
+
+    std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
+    bool closing_ = false;
+    bool pausing_ = false;           ///< closing_ is temporary (quiesce)
+    /// Tells the next poll to look into the TCQ (lowest bit) or at further VCQs (times beside_step), by one test for
+    /// all.
+    std::uint32_t wanted_ = 0;
+    static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
+    std::uint32_t busy_ = 1; ///< see set_busy()
+    UnsignaledPeers unsignaled_;
+    Window window_;
+
+  private:
+    struct Ticket {
+        std::uint64_t edata;
+        unsigned long flags;
+        void* cbdata;
+    };
+    template <class Way, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post(const Way& how, Function Functions::*function, utofu_vcq_id_t peer,
+                                                Args... args) noexcept
+    {
+        if (closing_) [[unlikely]]
+            return pausing_ ? no_room() : Post::error;
+        return post_even_closing(how, function, peer, args...);
+    }
+    template <class Way, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post_even_closing(const Way& how, Function Functions::*function,
+                                                             utofu_vcq_id_t peer, Args... args) noexcept
+    {
+        Ticket ticket;
+        if (!admit(how, peer, ticket)) [[unlikely]]
+            return no_room();
+        TOFU_PROBE(post, this, peer);
+        const int code = (functions_->*function)(handle_, peer, args..., ticket.edata, ticket.flags, ticket.cbdata);
+        if (code == UTOFU_SUCCESS) [[likely]]
+            return Post::done;
+        return refuse(code, how.when, ticket.edata);
+    }
+    template <class Word>
+    [[nodiscard]] auto word_functions() const noexcept
+    {
+        if constexpr (sizeof(Word) == 8)
+            return std::pair(functions_->armw8, functions_->cswap8);
+        else
+            return std::pair(functions_->armw4, functions_->cswap4);
+    }
+    [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Signaled& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[gnu::noinline, gnu::cold]] Post no_room() noexcept;
+    [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
+};
+
+// --- inline part
+
+/// Turns `how` into the arguments of the uTofu call. False: no place is free, or there is no memory.
+inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+{
+    // The place is taken before the post, whose notice may be there before the call returns.
+    const std::uint8_t number = window_.take(how.waiter);
+    ticket = {number, how.flags, Mark::cbdata_of(number)};
+    return number != 0;
+}
+
+inline bool Posts::admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+{
+    ticket = {Mark::edata_of(how.kind), how.flags, Mark::cbdata_of(Mark::of(how.kind))};
+    return unsignaled_.note(peer);
+}
+
+inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+{
+    const unsigned long flags = flags_of(how.strong_order, how.remote_notice) | how.cache;
+    if (how.when == When::delivered)
+        return admit(Signaled{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
+    if (!admit(Silent{how.kind, flags}, peer, ticket)) [[unlikely]]
+        return false;
+    if (how.when == When::sent) {
+        ticket.cbdata = how.waiter;
+        ticket.flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+        sent_pending_++;
+    }
+    return true;
+}
+
+// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of
+// their waiters. Only this directory calls utofu_*: vcq.h creates and registers, vcq.h posts, this file polls.
 
 /// A notice that a peer's communication has written, for the owner of the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
