@@ -299,26 +299,26 @@ Finding fork_and_go_on(Side& side)
 }
 
 constexpr Check list[] = {
-    {"reg-any-address", "any address and length can be registered, and STADDs be added to", "mem/mr_table, rma", 2,
+    {"reg-any-address", "any address and length can be registered, and STADDs be added to", "mem/mr, rma", 2,
      any_address},
     {"reserved-stags", "a reserved STag's STADD is known beforehand", "msg/rx_area, mem/mr_directory", 2, reserved_stags},
     {"reg-twice", "memory registered twice has one STADD, and lasts until both are given back",
-     "mem/mr_table, which copes with two STADDs", 2, registered_twice},
+     "mem/mr, which copes with two STADDs", 2, registered_twice},
     {"reg-inside", "what lies inside a registration has its STADD",
      "none: mem/reg_cache only avoids what follows from it", 2, registered_inside},
     {"reg-full", "a VCQ without a free STag answers ERR_FULL; 6144 regions before that", "mem/overflow_vcq", 1,
      many_regions},
     {"reg-again", "a STADD that was given back is not given again at once",
      "none: tx/keys can't see it (docs/wire-protocol.md, \"Regions\")", 1, stadd_again},
-    {"reg-key", "STADD less address leaves the top bit of a key free", "none: mem/mr_table looks it up then", 1,
+    {"reg-key", "STADD less address leaves the top bit of a key free", "none: mem/mr looks it up then", 1,
      largest_key},
-    {"reg-read-only", "memory for reading only refuses Put and ARMW, and allows Get", "mem/mr_table, atomic/atomic", 2,
+    {"reg-read-only", "memory for reading only refuses Put and ARMW, and allows Get", "mem/mr, atomic/atomic", 2,
      read_only},
     {"reg-bounds", "what lies before and behind a region is refused, to the byte",
-     "mem/mr_table (to the page: rights)", 2, bounds},
+     "mem/mr (to the page: rights)", 2, bounds},
     {"reg-given-back", "memory that was given back is refused", "tx/keys, msg/rendezvous", 2, given_back},
-    {"reg-unmapped", "memory that is not mapped can't be registered", "mem/mr_table (FI_EFAULT)", 1, unmapped},
-    {"fork", "after fork the parent's registrations go on; the child has what is not registered", "mem/pages", 2,
+    {"reg-unmapped", "memory that is not mapped can't be registered", "mem/mr (FI_EFAULT)", 1, unmapped},
+    {"fork", "after fork the parent's registrations go on; the child has what is not registered", "mem/bounce_pool", 2,
      fork_and_go_on},
 };
 

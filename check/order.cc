@@ -567,7 +567,7 @@ constexpr Check list[] = {
     {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived",
      "utofu/vcq, tx/order", 2, fence},
     {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/armw_batch", 2, notice_order},
-    {"notice-then-data", "a notice comes after the bytes it tells of", "mem/mr_table (events), rma", 2,
+    {"notice-then-data", "a notice comes after the bytes it tells of", "mem/mr (events), rma", 2,
      notice_then_data<true>},
     {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: utofu/vcq has a fence of its own", 2,
      notice_then_data<false>},

@@ -341,7 +341,7 @@ constexpr Check list[] = {
      piggyback},
     {"largest", "the largest Put and Get of the caps come to their end", "rma, msg/rendezvous", 2, largest},
     {"edata", "254 communications at a time are told apart by one byte", "utofu/vcq (window)", 2, edata},
-    {"notice-fields", "notices say type, STADD, VCQ and old value as the guide has it", "utofu/vcq, mem/mr_table", 2,
+    {"notice-fields", "notices say type, STADD, VCQ and old value as the guide has it", "utofu/vcq, mem/mr", 2,
      fields},
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "utofu/vcq", 2, tcq_order},
     {"toq-full", "a full TOQ refuses without effect", "utofu/vcq", 2, toq_full},
@@ -351,7 +351,7 @@ constexpr Check list[] = {
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
      "mem/overflow_vcq, tx/event_credits", 2, armw_atomic},
     {"loopback", "a process can communicate with itself", "info (FI_LOCAL_COMM)", 1, loopback},
-    {"many-notices", "an MRQ has room for 65,536 notices of peers", "mem/event_pool", 2, many_notices},
+    {"many-notices", "an MRQ has room for 65,536 notices of peers", "mem/mr_directory", 2, many_notices},
 };
 
 } // namespace

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cq/domain_base.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 #include "prov/lib/fake_net.h"
 
 namespace fake {

@@ -27,7 +27,7 @@
 #include "core/log.h"
 #include "core/params.h"
 #include "mem/local_buffer.h"
-#include "mem/memory_file.h"
+#include "mem/mem_hooks.h"
 #include "mem/reg_cache.h"
 
 #ifndef MADV_COLD // Linux 5.4

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The matcher beside a list that is searched from its start; copies between bytes and segments. Calls msg/match,
-// mem/iov.
+// mem/local_buffer.
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/match.h"
 
 namespace tofu::proto {

@@ -7,7 +7,7 @@
 
 #include <sys/wait.h>
 
-#include "mem/event_pool.h"
+#include "mem/mr_directory.h"
 #include "prov/lib/raw.h"
 
 namespace tofu::test {

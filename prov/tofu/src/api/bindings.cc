@@ -13,7 +13,7 @@
 #include "core/object.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 
 namespace tofu {
 

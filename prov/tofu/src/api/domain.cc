@@ -32,7 +32,7 @@
 #include "cq/everywhere.h"
 #include "cq/peer_cq.h"
 #include "cq/poll_set.h"
-#include "mem/numa.h"
+#include "mem/bounce_pool.h"
 #include "mem/reg_cache.h"
 
 namespace tofu {

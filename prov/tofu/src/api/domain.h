@@ -14,7 +14,7 @@
 #include "coll/lanes.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 #include "msg/estate.h"
 
 namespace tofu {

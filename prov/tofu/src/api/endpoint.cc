@@ -19,7 +19,7 @@
 #include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "cq/everywhere.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 #include "msg/calls.h"
 #include "msg/message_engine.h"
 #include "rma/rma.h"

@@ -21,7 +21,7 @@
 #include "core/object.h"
 #include "core/peer_abi.h"
 #include "cq/domain_base.h"
-#include "mem/numa.h"
+#include "mem/bounce_pool.h"
 #include "utofu/library.h"
 
 namespace tofu {

@@ -11,7 +11,7 @@
 
 #include "atomic/op_table.h"
 #include "mem/bounce_pool.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
 #include "tx/remote_memory.h"

@@ -16,7 +16,7 @@
 #include "core/log.h"
 #include "core/system.h"
 #include "cq/domain_base.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 #include "tx/tx_context.h"
 
 namespace tofu::coll {

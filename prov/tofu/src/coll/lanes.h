@@ -19,8 +19,8 @@
 #include "coll/operation.h"
 #include "coll/plan.h"
 #include "core/containers.h"
+#include "mem/bounce_pool.h"
 #include "mem/mr_directory.h"
-#include "mem/pages.h"
 #include "utofu/barrier_gate.h"
 #include "utofu/vcq.h"
 

@@ -92,14 +92,14 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// Polls all VCQs at which peers reach the domain. Takes the home lock; if another thread holds it and `patient` is
     /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
     virtual bool progress_home(bool patient) noexcept = 0;
-    /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr_table.h) lets go of it.
+    /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
     virtual void let_go(const Counter&) noexcept {}
     /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
     [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
     [[nodiscard]] StatisticsBook& statistics() noexcept { return vcqs_.statistics; }
-    /// mem/mr_table.h
+    /// mem/mr.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// coll/lanes.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }

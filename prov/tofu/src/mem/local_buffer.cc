@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // See local_buffer.h.
-//
-// A buffer without a region is registered for one transfer, after which nothing can be stale, or the registration cache
-// keeps it. For a buffer inside a region the whole region is registered, until it is closed, which RegionTable tells by
-// forget(). That is done for max_kept regions at a time: those of a program with tens of thousands would use up the
-// steering tags of the VCQ. Buffers in the others are registered as if they lay in none.
 #include "mem/local_buffer.h"
 
 #include <rdma/fi_errno.h>
 
-#include "mem/descs.h"
+#include "core/log.h"
 #include "mem/mr.h"
 #include "mem/reg_cache.h"
 
 namespace tofu {
+
+/// Open MPI 4.1 has a null buffer where MPI_BOTTOM is sent with a type of absolute addresses, and waits for ever for the
+/// operation that is refused: the line is all that its user sees.
+int refuse_nowhere() noexcept
+{
+    TOFU_WARN(FI_LOG_EP_DATA, "a buffer has a length and a null address: pass the address of the data\n");
+    return -FI_EINVAL;
+}
+
+// A buffer without a region is registered for one transfer, after which nothing can be stale, or the registration
+// cache keeps it. For a buffer inside a region the whole region is registered, until it is closed, which RegionTable
+// tells by forget(). That is done for max_kept regions at a time: those of a program with tens of thousands would use
+// up the steering tags of the VCQ. Buffers in the others are registered as if they lay in none.
 
 LocalMemory::LocalMemory(vcq::Vcq& vcq, const Descs* descs) noexcept : vcq_(vcq), descs_(descs) {}
 

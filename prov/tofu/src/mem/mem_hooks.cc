@@ -1,22 +1,261 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See mem_hooks.h. The interface of libucm is declared here by its numbers (ucm/api/ucm.h of UCX 1.8 to 1.18), so
-// that building needs no UCX.
+// See mem_hooks.h.
 #include "mem/mem_hooks.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <new>
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
-#include "mem/mapping.h"
 
 namespace tofu {
+
+namespace {
+
+struct Mapping {
+    std::uint64_t begin, end;
+    std::uint64_t device, inode; ///< 0: no file
+    bool shared;
+};
+
+/// linux/fs.h of Linux 6.11, which older headers do not have.
+struct ProcmapQuery {
+    std::uint64_t size;
+    std::uint64_t flags;
+    std::uint64_t address;
+    std::uint64_t begin, end;
+    std::uint64_t rights;
+    std::uint64_t page_size, offset, inode;
+    std::uint32_t device_major, device_minor;
+    std::uint32_t name_size, build_id_size;
+    std::uint64_t name, build_id;
+};
+static_assert(sizeof(ProcmapQuery) == 104);
+constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
+constexpr std::uint64_t is_shared = 8;
+constexpr std::uint64_t or_the_next = 16;
+
+/// /proc/self/maps, and the name of what was looked at last.
+class Maps {
+  public:
+    explicit Maps(char (&name)[sizeof MappedFile::name]) noexcept : name_(name) {}
+    Maps(const Maps&) = delete;
+    Maps& operator=(const Maps&) = delete;
+    ~Maps()
+    {
+        if (text_ != nullptr)
+            std::fclose(text_);
+    }
+    /// The mapping of the address or the first one above it. Addresses may not go down. False: there is none.
+    [[nodiscard]] bool look(std::uint64_t address, Mapping& found) noexcept
+    {
+        if (text_ == nullptr)
+            return false;
+        if (answers_ && ask(address, found))
+            return true;
+        answers_ = false; // or there is none: the text says so, too
+        return read(address, found);
+    }
+
+  private:
+    [[nodiscard]] bool ask(std::uint64_t address, Mapping& found) const noexcept;
+    [[nodiscard]] bool read(std::uint64_t address, Mapping& found) noexcept;
+
+    char (&name_)[sizeof MappedFile::name];
+    // Anew each time: it is of the process that has opened it, and not of a child that inherits it.
+    std::FILE* const text_ = std::fopen("/proc/self/maps", "re");
+    bool answers_ = true;
+};
+
+bool Maps::ask(std::uint64_t address, Mapping& found) const noexcept
+{
+    ProcmapQuery query{};
+    query.size = sizeof query;
+    query.flags = or_the_next;
+    query.address = address;
+    query.name = reinterpret_cast<std::uint64_t>(name_);
+    query.name_size = sizeof name_;
+    if (ioctl(fileno(text_), procmap_query, &query) != 0) {
+        if (errno != ENAMETOOLONG)
+            return false;
+        query.name = 0;
+        query.name_size = 0;
+        if (ioctl(fileno(text_), procmap_query, &query) != 0)
+            return false;
+    }
+    if (query.name_size == 0)
+        *name_ = '\0';
+    found = {query.begin, query.end, makedev(query.device_major, query.device_minor), query.inode,
+             (query.rights & is_shared) != 0};
+    return true;
+}
+
+/// The same by reading on from where the last one ended.
+bool Maps::read(std::uint64_t address, Mapping& found) noexcept
+{
+    char line[sizeof name_ + 128];
+    while (std::fgets(line, sizeof line, text_) != nullptr) {
+        unsigned long long begin, end, inode;
+        unsigned major, minor;
+        char rights[5];
+        int name = 0;
+        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%x %llu %n", &begin, &end, rights, &major, &minor, &inode,
+                        &name) < 6)
+            return false;
+        std::size_t length = std::strcspn(line, "\n");
+        bool whole = line[length] == '\n';
+        for (int c = 0; !whole && c != '\n' && c != EOF;)
+            c = std::fgetc(text_);
+        if (end <= address)
+            continue;
+        found = {begin, end, makedev(major, minor), inode, rights[3] != 'p'};
+        line[length] = '\0';
+        whole = whole && name > 0 && length - static_cast<std::size_t>(name) < sizeof name_;
+        std::strcpy(name_, whole ? line + name : "");
+        return true;
+    }
+    return false;
+}
+
+/// Huge pages are of a file of the kernel's own, which nobody else has.
+bool is_own(const Mapping& mapping, const char* name) noexcept
+{
+    return !mapping.shared && (mapping.inode == 0 || std::strncmp(name, "/anon_hugepage", 14) == 0);
+}
+
+} // namespace
+
+Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept
+{
+    char name[sizeof file.name] = "";
+    Maps maps(name);
+    Pages pages = begin < end ? Pages::own : Pages::unknown;
+    Mapping at{};
+    for (; begin < end; begin = at.end) {
+        if (!maps.look(begin, at) || at.begin > begin)
+            return Pages::unknown;
+        const std::uint64_t stop = std::min(at.end, end);
+        if (is_own(at, name) ||
+            (is_private != nullptr && at.shared && is_private(reinterpret_cast<const void*>(begin), stop - begin) == 1))
+            continue;
+        if (!at.shared || (pages == Pages::file && (at.device != file.device || at.inode != file.inode)))
+            return Pages::unknown;
+        pages = Pages::file;
+        file.device = at.device;
+        file.inode = at.inode;
+        file.begin = at.begin;
+        file.end = at.end;
+        std::memcpy(file.name, name, sizeof name);
+    }
+    return pages;
+}
+
+namespace {
+
+constexpr unsigned long tmpfs = 0x01021994; // linux/magic.h
+
+ChangeTime nanoseconds(const timespec& time) noexcept
+{
+    return static_cast<ChangeTime>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+} // namespace
+
+/// Also finds out whether the number is the file's still: a program may close what it does not know.
+bool MemoryFile::look(int fd, ChangeTime& changed) const noexcept
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0 || status.st_dev != device_ || status.st_ino != inode_)
+        return false;
+    changed = nanoseconds(status.st_ctim);
+    return true;
+}
+
+/// Closes the descriptor unless it is of the file.
+bool MemoryFile::take(int fd) noexcept
+{
+    ChangeTime changed = 0;
+    struct statfs system;
+    if (fd < 0)
+        return false;
+    if (!look(fd, changed) || fstatfs(fd, &system) != 0 || static_cast<unsigned long>(system.f_type) != tmpfs) {
+        ::close(fd);
+        return false;
+    }
+    fd_ = fd;
+    return true;
+}
+
+/// A duplicate of a descriptor of the program's. Another thread may close that meanwhile: take() looks again.
+int MemoryFile::find_descriptor() const noexcept
+{
+    DIR* const all = opendir("/proc/self/fd");
+    int found = -1;
+    if (all == nullptr)
+        return -1;
+    while (const dirent* const one = found < 0 ? readdir(all) : nullptr) {
+        ChangeTime changed = 0;
+        const int fd = std::atoi(one->d_name);
+        if (one->d_name[0] != '.' && fd != dirfd(all) && look(fd, changed))
+            found = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    }
+    closedir(all);
+    return found;
+}
+
+bool MemoryFile::open(const MappedFile& mapped) noexcept
+{
+    device_ = mapped.device;
+    inode_ = mapped.inode;
+    constexpr int how = O_PATH | O_CLOEXEC;
+    char mapping[64];
+    std::snprintf(mapping, sizeof mapping, "/proc/self/map_files/%llx-%llx",
+                  static_cast<unsigned long long>(mapped.begin), static_cast<unsigned long long>(mapped.end));
+    return (mapped.name[0] == '/' && take(::open(mapped.name, how))) || take(::open(mapping, how)) ||
+           take(find_descriptor());
+}
+
+void MemoryFile::close() noexcept
+{
+    ChangeTime changed = 0;
+    if (is_open() && look(fd_, changed))
+        ::close(fd_);
+    fd_ = -1;
+}
+
+/// The clock first: what changes the file from here on gives it this time or a later one.
+bool MemoryFile::begin(ChangeTime& since) const noexcept
+{
+    timespec now{};
+    return clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 && look(fd_, since) && since < nanoseconds(now);
+}
+
+bool MemoryFile::unchanged(ChangeTime since) const noexcept
+{
+    ChangeTime changed = 0;
+    return look(fd_, changed) && changed == since;
+}
+
+// The interface of libucm is declared here by its numbers (ucm/api/ucm.h of UCX 1.8 to 1.18), so that building needs
+// no UCX.
 
 namespace {
 

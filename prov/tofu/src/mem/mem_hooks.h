@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Tells whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat are
-// noticed before they take effect. Called by registration_cache; calls libucm (UCX's memory hooks) and the kernel.
-//
-// libucm.so.0 is looked up at run time; without it nothing is watched. It patches the functions of the C library, so
-// that calls by other libraries and by the C library itself are seen. Direct system calls of a program (syscall(2)) are
-// not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is remap_file_pages(2), which libucm does not
-// know. Pages of a file in memory can be replaced by others that have the file: memory_file asks for that.
+// Whether addresses still name the pages that were registered: what is mapped there, whether pages of a file have
+// been replaced, and hooks that notice changes before they take effect. Called by reg_cache; calls libucm (UCX's
+// memory hooks) and the kernel.
 #pragma once
 
 #include <atomic>
@@ -13,9 +9,83 @@
 #include <cstdint>
 #include <mutex>
 
-#include "mem/memory_file.h"
-
 namespace tofu {
+
+// What is mapped at an address of this process.
+
+/// Whose pages a range shows.
+enum class Pages : std::uint8_t {
+    unknown, ///< a hole, a private view of a file, more than one file, or the kernel does not tell
+    own,     ///< private memory of no file, which nobody else can change
+    file,    ///< shared pages of one file, and perhaps pages of the kind above
+};
+
+/// The file of Pages::file, and one of its mappings.
+struct MappedFile {
+    std::uint64_t device = 0; ///< as st_dev
+    std::uint64_t inode = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    char name[256] = ""; ///< as the kernel shows it: a path, if there is one still; empty: none, or one that is longer
+};
+
+/// Tells memory that is private although a file stands behind it: the simulator's own (utofu/library.h). Null: there is
+/// none.
+using IsPrivate = int (*)(const void* address, std::size_t size);
+
+/// Whose pages are all of [begin, end)? `file` is written for Pages::file only. Takes a microsecond or two if the
+/// kernel can be asked about one mapping (Linux 6.11); else 0.2 us for each mapping below it.
+[[nodiscard]] Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept;
+
+// Files whose pages are memory (memfd, /dev/shm, shared anonymous and System V memory), mapped by this process: tells
+// whether any page of such a file may have been replaced, by whatever process. A mapping shows pages of a file. These
+// are exchanged by cutting the file or by a hole in it: ftruncate, fallocate, madvise(MADV_REMOVE), by any process
+// that has the file. The kernel notes the time of each such change in the file (st_ctime). So the pages are the same
+// as long as that time is. The first store to a page by a process moves it, too, which costs a registration; later
+// ones do not. Only tmpfs is known to note all three calls: files of other systems are refused.
+
+/// When a file was last changed, nanoseconds.
+using ChangeTime = std::int64_t;
+
+/// A file that is kept open for the question. Its owner sees to it that open() and close() are alone.
+class MemoryFile {
+  public:
+    MemoryFile() = default;
+    MemoryFile(const MemoryFile&) = delete;
+    MemoryFile& operator=(const MemoryFile&) = delete;
+
+    /// False: not a file in memory, or this process may not open it (memory that has no name and no descriptor of this
+    /// process is opened by its mapping, for which Linux wants CAP_CHECKPOINT_RESTORE).
+    [[nodiscard]] bool open(const MappedFile& mapped) noexcept;
+    void close() noexcept;
+    [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+    [[nodiscard]] bool is(const MappedFile& mapped) const noexcept
+    {
+        return is_open() && device_ == mapped.device && inode_ == mapped.inode;
+    }
+
+    /// The time from which on a later change can be told. False: the last change was in this tick of the clock, so that
+    /// one more in the same tick would not show. Asked again some milliseconds later it answers.
+    [[nodiscard]] bool begin(ChangeTime& since) const noexcept;
+    /// Is the file as it was at `since`? One system call. Any thread, while the file is open.
+    [[nodiscard]] bool unchanged(ChangeTime since) const noexcept;
+
+  private:
+    [[nodiscard]] bool look(int fd, ChangeTime& changed) const noexcept;
+    [[nodiscard]] bool take(int fd) noexcept;
+    [[nodiscard]] int find_descriptor() const noexcept;
+
+    int fd_ = -1;
+    std::uint64_t device_ = 0;
+    std::uint64_t inode_ = 0;
+};
+
+// Tells whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat are
+// noticed before they take effect. libucm.so.0 is looked up at run time; without it nothing is watched. It patches
+// the functions of the C library, so that calls by other libraries and by the C library itself are seen. Direct
+// system calls of a program (syscall(2)) are not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is
+// remap_file_pages(2), which libucm does not know. Pages of a file in memory can be replaced by others that have the
+// file: memory_file asks for that.
 
 /// Names a watched range; none: no range is watched.
 struct WatchTicket {
@@ -34,7 +104,7 @@ class MemoryHooks {
     [[nodiscard]] static MemoryHooks* get() noexcept;
 
     /// Watches the pages of [begin, end) from now on. None: too many ranges or files are watched, or the pages are
-    /// neither private memory of this process nor shared ones of one file in memory (memory_file.h).
+    /// neither private memory of this process nor shared ones of one file in memory (mem_hooks.h).
     [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end, IsPrivate is_private) noexcept;
     /// Are all pages still those of the call of watch()? One load; of pages of a file one system call more. A change
     /// that another thread is making right now counts as made.

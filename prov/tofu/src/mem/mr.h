@@ -1,25 +1,37 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A region of memory that peers may reach (fi_mr). The application holds it; api/mr_calls.cc makes and closes it, and the
-// domain's RegionTable (mr_table.h) lists it. tx/keys.h tells how peers reach it by its key. Calls nothing.
+// Regions of memory that peers may reach (fi_mr): a region, the open regions of a domain by their local descriptors,
+// and the table of regions with what peers reach and which of their accesses are counted. Called by the domain
+// (notices of its target VCQ) and by api/mr_calls.cc; calls vcq, the directory and overflow VCQs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include <rdma/fi_domain.h>
 
+#include "core/containers.h"
+#include "core/lock.h"
 #include "core/object.h"
 #include "cq/counter.h"
+#include "mem/local_buffer.h"
+#include "mem/mr_directory.h"
+#include "mem/overflow_vcq.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
+
+// A region of memory that peers may reach (fi_mr). The application holds it; api/mr_calls.cc makes and closes it, and
+// the domain's RegionTable (mr.h) lists it. tx/keys.h tells how peers reach it by its key.
 
 /// What counts the accesses of peers to a region.
 struct EventTarget {
     Held<Counter> write_counter;
     Held<Counter> read_counter;
     unsigned endpoint = 0;    ///< number of the one endpoint that counts them ...
-    std::uint64_t serial = 0; ///< ... and its serial (mem/event_counters.h); 0: all that count everything do
+    std::uint64_t serial = 0; ///< ... and its serial (mem/mr_directory.h); 0: all that count everything do
     [[nodiscard]] bool empty() const noexcept
     {
         return write_counter == nullptr && read_counter == nullptr && serial == 0;
@@ -33,7 +45,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
     {
         fid.ops = &calls;
-        mem_desc = this; // only compared (mem/descs.h)
+        mem_desc = this; // only compared (mem/mr.h)
     }
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
@@ -55,6 +67,135 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
     EventTarget target_;
+};
+
+// The open regions of a domain by their local descriptors (fi_mr_desc).
+
+/// Any thread. A region that find() has returned stays as long as the lock of a LocalMemory that RegionTable knows is
+/// held: a region that is closed is removed here first, and then forgotten by each LocalMemory under its lock.
+class Descs {
+  public:
+    /// False: no memory.
+    [[nodiscard]] bool add(const MemoryRegion& region) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        if (!regions_.ready())
+            return false;
+        regions_->emplace(region.mem_desc, &region);
+        return true;
+    }
+    void remove(const MemoryRegion& region) noexcept
+    {
+        std::lock_guard guard(mutex_);
+        regions_->erase(region.mem_desc);
+    }
+    /// The open region of the domain that has this desc, or null. The desc is compared, never followed.
+    [[nodiscard]] const MemoryRegion* find(const void* desc) const noexcept
+    {
+        std::lock_guard guard(mutex_);
+        const auto found = regions_->find(desc);
+        return found != regions_->end() ? found->second : nullptr;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    SpareNodeMap<std::map, const void*, const MemoryRegion*> regions_;
+};
+
+// The regions of a domain: how peers reach each, and which accesses of peers it counts.
+
+class DomainBase;
+
+/// The regions of one domain. Slow path; its functions take the domain's home lock unless they say otherwise.
+class RegionTable {
+  public:
+    explicit RegionTable(DomainBase& domain) noexcept;
+    ~RegionTable();
+    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    [[nodiscard]] int open() noexcept;
+    /// Called before the home VCQ is closed. All regions have been closed.
+    void close() noexcept;
+
+    /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an annex: counts the event for
+    /// the region that it hit, and for endpoints. Under the home lock.
+    void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
+
+    /// The further VCQs of the domain; under the home lock.
+    [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
+
+    /// The directory that peers read; under the home lock.
+    [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
+
+    /// Adds a LocalMemory, which is told of each region that is closed, to end its registration. 0 or -FI_ENOMEM.
+    [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
+    void detach(LocalMemory& memory) noexcept;
+
+    /// The open regions by what applications pass to name them.
+    [[nodiscard]] const Descs& descs() const noexcept { return descs_; }
+
+    // --- regions (api/mr_calls.cc)
+    /// Gives a new region what `attr` asks for. 0 or -FI_E*.
+    [[nodiscard]] int add(MemoryRegion& region, const fi_mr_attr& attr) noexcept;
+    /// Removes a region: from now on no peer reaches it, and no LocalMemory has a registration of it.
+    void remove(MemoryRegion& region) noexcept;
+    /// Lets the region count events of these rights by a counter. 0, or -FI_EINVAL: one of them has another counter.
+    [[nodiscard]] int bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept;
+    /// From now on only the endpoint of this number counts the events of the region.
+    void bind(MemoryRegion& region, unsigned endpoint) noexcept;
+    /// A counter is about to be closed: events of regions that were closed before are not counted by it any more.
+    void let_go(const Counter& counter) noexcept;
+
+    // --- endpoints that count peers' accesses, by their numbers
+    void add_endpoint(unsigned number, const RxCounters& counters) noexcept;
+    /// What peers have done so far is still counted.
+    void remove_endpoint(unsigned number) noexcept;
+    /// From now on the endpoint counts the events of regions that are bound to no endpoint.
+    void count_everything(unsigned number) noexcept;
+
+  private:
+    struct User {
+        LocalMemory* memory;
+        Lock* lock;
+
+        friend bool operator==(const User& a, const User& b) noexcept { return a.memory == b.memory; }
+    };
+    [[nodiscard]] int reach(MemoryRegion& region) noexcept;
+    [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
+    [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
+    [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
+    void part(MemoryRegion& region) noexcept;
+    void take_events() noexcept;
+    void remember(MemoryRegion& region) noexcept;
+    void count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept;
+    [[nodiscard]] const EventTarget* target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept;
+    [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
+
+    /// A STADD, and the number of the home that it belongs to.
+    using Place = std::pair<unsigned, utofu_stadd_t>;
+    /// A region that has been closed. An event that peers caused before may still come.
+    struct Closed {
+        unsigned home = 0;
+        utofu_stadd_t stadd = 0;
+        std::size_t length = 0;
+        EventTarget target;
+    };
+    static constexpr unsigned most_closed = 256;
+
+    DomainBase& domain_;
+    OwnDirectory directory_;
+    Annexes annexes_;
+    KeyReaders key_readers_;
+    bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
+    SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
+    SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
+    Descs descs_;
+    std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
+    EventCounters events_;
+    Closed closed_[most_closed]; ///< the latest; in a ring
+    unsigned next_closed_ = 0;
+    Array<User> users_;
+    Lock users_lock_;
+    std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
 };
 
 } // namespace tofu

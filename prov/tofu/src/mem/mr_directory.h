@@ -5,13 +5,20 @@
 // ring); calls nothing.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include <utofu.h>
 
 #include "av/address.h"
+#include "core/containers.h"
+#include "cq/binding.h"
+#include "mem/bounce_pool.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
@@ -89,7 +96,7 @@ struct DoorsLine {
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
 /// After these, under the same STag: the home VCQs of the domains that cache keys of this one, each in one of
-/// `reader_probes` slots, 0 in an empty slot (key_readers.h). A reader that finds no slot looks each key up in each call.
+/// `reader_probes` slots, 0 in an empty slot (mr_directory.h). A reader that finds no slot looks each key up in each call.
 inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
 inline constexpr unsigned max_readers = 4096;
 inline constexpr unsigned reader_probes = 16;
@@ -147,5 +154,234 @@ enum class Found {
                          Entry& entry) noexcept;
 
 } // namespace directory
+
+// The word from which peers take credits for the events that they cause in a domain's MRQ (event_credits.h). Nothing
+// read from it is trusted.
+
+/// The word of the pool: {nonce of the domain (upper half), bias + credits (lower half)}. ARMW ADDs never carry between
+/// the halves, since the bias is more than all that can be taken or given at a time.
+namespace event_pool {
+
+inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< under the directory's STag
+static_assert(offset + 8 <= directory::contacts_offset + directory::contacts_bytes);
+inline constexpr std::int64_t bias = 1 << 30;
+inline constexpr std::int64_t most_entries = 1 << 21; ///< of an MRQ (guide 4.3.2.3)
+/// Takers that find too few credits make the count negative, by a batch each, until they have given them back.
+inline constexpr std::int64_t most_overdrawn = 1 << 29;
+
+constexpr std::uint64_t word(std::uint64_t nonce, std::int64_t credits) noexcept
+{
+    return nonce << 32 | static_cast<std::uint32_t>(bias + credits);
+}
+constexpr std::int64_t left(std::uint64_t word) noexcept
+{
+    return static_cast<std::int64_t>(word & 0xffffffff) - bias;
+}
+/// Is it the pool of that domain, with a possible number of credits?
+constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
+{
+    return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries &&
+           left(word) >= -most_overdrawn;
+}
+/// The credits of a domain: half of the entries of an MRQ, as the library's variable says (guide 4.3.2.3). The other
+/// half is for all other notices: local ones of VCQs on the same CQ, errors, and those of peers that ignore the
+/// credits.
+[[nodiscard]] std::int64_t capacity() noexcept;
+/// The entries that UTOFU_NUM_MRQ_ENTRIES asks for; 131,072 if it is null or no number.
+[[nodiscard]] std::int64_t entries_of(const char* text) noexcept;
+
+} // namespace event_pool
+
+// The owner's side of the directory (mem/mr_directory.h): enters and removes entries, refills the pool of event
+// credits. The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A
+// key belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
+// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is.
+// Nothing is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
+
+class DomainBase;
+
+class OwnDirectory {
+  public:
+    explicit OwnDirectory(DomainBase& domain) noexcept : domain_(domain) {}
+    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    [[nodiscard]] int open() noexcept;
+    void close() noexcept;
+
+    /// The memory under the STag, from open() to close().
+    [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
+    /// Tells peers where the domain's table of collective groups is.
+    void point_to_doors(utofu_stadd_t stadd) noexcept;
+    /// Counts an event that has left the MRQ, whatever it hit.
+    void count_event() noexcept { counted_events_++; }
+    /// Lies the STADD in the word where peers leave events that belong to no region?
+    [[nodiscard]] bool is_event_word(utofu_stadd_t stadd) const noexcept
+    {
+        return stadd - (tables_[0].stadd + directory::event_offset) < sizeof(std::uint64_t);
+    }
+    /// Gives the pool one credit for each event counted since the last call (tx/event_credits.h).
+    void return_credits() noexcept
+    {
+        if (counted_events_ != 0) [[unlikely]]
+            refill_pool();
+    }
+
+    /// Enters a region, and fills in generation and check. 0 or -FI_E*.
+    [[nodiscard]] int publish(directory::Entry entry) noexcept;
+    void withdraw(std::uint64_t key) noexcept;
+
+  private:
+    struct Table {
+        OwnMemory memory;
+        directory::Bucket* buckets = nullptr; ///< in it
+        unsigned log2 = 0;
+        utofu_stadd_t stadd = 0;
+    };
+    /// A free entry in the key's bucket, or in the emptier of its two buckets; null: both are full.
+    [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
+    /// The key's entry, or null.
+    [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
+    static void store(directory::Entry& to, const directory::Entry& value) noexcept;
+    [[nodiscard]] int grow() noexcept;
+    [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
+    void point_to(const Table& second) noexcept;
+    void refill_pool() noexcept;
+    template <class T>
+    [[nodiscard]] T& at(std::size_t offset) const noexcept
+    {
+        return *reinterpret_cast<T*>(area() + offset);
+    }
+    [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
+
+    DomainBase& domain_;
+    Array<Table> tables_; ///< [0] the first table; back() the second; between them tables that were replaced
+    std::uint32_t generation_ = 0;
+    std::uint64_t counted_events_ = 0; ///< events whose credits are not back in the pool yet
+};
+
+// The endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT).
+
+/// Counters by endpoint number. Those of an endpoint are valid until it is removed.
+class EventCounters {
+  public:
+    void add(unsigned number, const RxCounters& counters) noexcept { of_[number] = {&counters, ++last_serial_}; }
+    void remove(unsigned number) noexcept
+    {
+        everything_.clear(number);
+        for (const bool read : {false, true})
+            if (counting_[read].has(number)) {
+                counting_[read].clear(number);
+                everything_.each([&](unsigned other) { count_with(other, read); });
+            }
+        of_[number] = {};
+    }
+    /// From now on the endpoint counts the events of regions that are bound to no endpoint.
+    void count_everything(unsigned number) noexcept
+    {
+        everything_.set(number);
+        for (const bool read : {false, true})
+            count_with(number, read);
+    }
+    /// A number that no other endpoint of the domain has or had: endpoints get the numbers of closed ones, and their
+    /// memory too. 0: there is no such endpoint.
+    [[nodiscard]] std::uint64_t serial(unsigned number) const noexcept { return of_[number].serial; }
+
+    /// Does any endpoint count everything?
+    [[nodiscard]] bool any() const noexcept { return everything_.any(); }
+
+    /// Counts an event of a region that is bound to no endpoint: once at each counter, though several endpoints have it.
+    void count(bool read) const noexcept
+    {
+        counting_[read].each([&](unsigned number) { of_[number].counters->count_remote(read); });
+    }
+    /// Counts an event of a region that is bound to one endpoint, unless that has been closed.
+    void count_for(unsigned number, std::uint64_t serial, bool read) const noexcept
+    {
+        if (of_[number].serial == serial)
+            of_[number].counters->count_remote(read);
+    }
+
+  private:
+    /// A set of endpoint numbers.
+    class Numbers {
+      public:
+        void set(unsigned number) noexcept { words_[number / 64] |= bit(number); }
+        void clear(unsigned number) noexcept { words_[number / 64] &= ~bit(number); }
+        [[nodiscard]] bool has(unsigned number) const noexcept { return (words_[number / 64] & bit(number)) != 0; }
+        [[nodiscard]] bool any() const noexcept
+        {
+            return std::any_of(std::begin(words_), std::end(words_), [](std::uint64_t bits) { return bits != 0; });
+        }
+        template <class Call>
+        void each(Call&& call) const noexcept
+        {
+            for (unsigned word = 0; word < std::size(words_); word++)
+                for (std::uint64_t bits = words_[word]; bits != 0; bits &= bits - 1)
+                    call(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
+        }
+
+      private:
+        static constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number % 64; }
+        std::uint64_t words_[(max_endpoints + 63) / 64] = {};
+    };
+
+    /// The endpoint counts for its counter, unless another one with that counter does.
+    void count_with(unsigned number, bool read) noexcept
+    {
+        const Counter* const counter = of_[number].counters->remote(read);
+        bool taken = counter == nullptr;
+        counting_[read].each([&](unsigned other) { taken |= of_[other].counters->remote(read) == counter; });
+        if (!taken)
+            counting_[read].set(number);
+    }
+
+    struct Of {
+        const RxCounters* counters = nullptr;
+        std::uint64_t serial = 0;
+    };
+    std::uint64_t last_serial_ = 0;
+    Of of_[max_endpoints] = {};
+    Numbers everything_;  ///< endpoints of count_everything()
+    Numbers counting_[2]; ///< of these, one for each counter of writes, and of reads
+};
+
+// The domains that cache keys of this domain, and the revocation of those keys. A library may give the STADD of a
+// closed region to a new one at once (guide 3.6 promises nothing else). An initiator that has cached the closed
+// region's entry would then reach the new region at wrong bytes, and no TNI would refuse it. So an initiator enters
+// its domain into the table of readers before it caches the first key of a domain. The owner revokes all cached keys
+// before it publishes a region whose STADD a closed region may have had (docs/wire-protocol.md, "Revocation of
+// keys").
+
+class DomainBase;
+
+class KeyReaders {
+  public:
+    explicit KeyReaders(DomainBase& domain) noexcept : domain_(domain) {}
+    /// Makes all readers look keys of this domain up anew. Returns when the TNIs of all readers have confirmed it; a
+    /// reader that cannot be reached is removed.
+    void revoke() noexcept;
+
+  private:
+    /// The ARMW to one reader.
+    struct Revocation : vcq::Waiter {
+        enum class State : std::uint8_t { unused, to_post, under_way, ended };
+        State state = State::unused;
+        bool again = false; ///< its slot has been cleared since the first attempt
+        int code = 0;       ///< ended: the uTofu code
+        unsigned slot = 0;
+        utofu_vcq_id_t reader = 0;
+    };
+    static constexpr unsigned most_at_once = 64;
+
+    [[nodiscard]] std::uint64_t& word(std::size_t offset) const noexcept;
+    [[nodiscard]] Revocation& unused() noexcept;
+    bool advance() noexcept;
+    void post(Revocation& revocation) noexcept;
+    void end(Revocation& revocation) noexcept;
+    void enter(utofu_vcq_id_t reader) noexcept;
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    DomainBase& domain_;
+    Revocation revocations_[most_at_once];
+};
 
 } // namespace tofu

@@ -11,7 +11,7 @@
 #include "av/address.h"
 #include "core/log.h"
 #include "cq/domain_base.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 
 namespace tofu {
 

@@ -9,7 +9,7 @@
 
 #include "core/limits.h"
 #include "cq/domain_base.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/fast_path.h"
 #include "msg/receive_queue.h"
 #include "tx/deferred.h"

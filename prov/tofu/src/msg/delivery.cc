@@ -9,7 +9,7 @@
 
 #include "core/log.h"
 #include "cq/counter.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/srx_owner.h"
 
 namespace tofu::proto {

@@ -6,7 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/limits.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 
 namespace tofu::proto {
 

@@ -9,7 +9,7 @@
 #include "core/limits.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/sender.h"
 
 namespace tofu::proto {

@@ -6,7 +6,7 @@
 
 #include "cq/counter.h"
 #include "cq/cq.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 
 namespace tofu::proto {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cq/cq.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "tx/deferred.h"
 
 namespace tofu::proto {

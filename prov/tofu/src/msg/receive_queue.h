@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "core/containers.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/match_entry.h"
 #include "msg/match_queue.h"
 #include "msg/source_keys.h"

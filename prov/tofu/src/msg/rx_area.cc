@@ -15,7 +15,7 @@
 
 #include "core/containers.h"
 #include "core/log.h"
-#include "mem/numa.h"
+#include "mem/bounce_pool.h"
 
 namespace tofu::proto {
 

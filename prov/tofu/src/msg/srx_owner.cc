@@ -13,7 +13,7 @@
 #include "core/lock.h"
 #include "core/log.h"
 #include "cq/peer_cq.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/receive_queue.h"
 
 #if FI_MAJOR_VERSION >= 2 && __has_include(<rdma/providers/fi_peer.h>)

@@ -9,7 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "cq/domain_base.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 
 namespace tofu::proto {
 

@@ -4,7 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 
 namespace tofu {
 namespace {

@@ -8,7 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "mem/iov.h"
+#include "mem/local_buffer.h"
 #include "msg/sender.h"
 #include "tx/event_credits.h"
 

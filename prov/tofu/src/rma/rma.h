@@ -8,7 +8,7 @@
 
 #include <rdma/fi_rma.h>
 
-#include "mem/pages.h"
+#include "mem/bounce_pool.h"
 #include "rma/runner.h"
 #include "tx/remote_memory.h"
 #include "tx/tx_context.h"

@@ -13,8 +13,8 @@
 #include "av/address.h"
 #include "core/containers.h"
 #include "core/log.h"
-#include "mem/event_pool.h"
-#include "mem/pages.h"
+#include "mem/bounce_pool.h"
+#include "mem/mr_directory.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

@@ -16,7 +16,7 @@
 
 #include "av/address.h"
 #include "core/limits.h"
-#include "mem/pages.h"
+#include "mem/bounce_pool.h"
 #include "tx/operation.h"
 
 namespace tofu {

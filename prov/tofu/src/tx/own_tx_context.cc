@@ -10,7 +10,7 @@
 
 #include "av/peer_table.h"
 #include "cq/domain_base.h"
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 #include "tx/remote_memory.h"
 
 namespace tofu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How peers reach a region, and the accesses that it counts: steering tags, keys, remote events. Called by
 // api/mr_calls.cc; calls the home VCQ under the home lock, and the directory.
-#include "mem/mr_table.h"
+#include "mem/mr.h"
 
 #include <algorithm>
 #include <mutex>
@@ -10,7 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "cq/domain_base.h"
-#include "mem/event_pool.h"
+#include "mem/mr_directory.h"
 
 namespace tofu {
 
