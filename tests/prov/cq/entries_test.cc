@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The entries of a completion queue by themselves: their order however many there are, and what is told when there is
-// no memory for more. Calls cq/entries; stands between it and operator new.
+// no memory for more. Calls cq/cq; stands between it and operator new.
 #include <cstdint>
 #include <new>
 
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
-#include "cq/entries.h"
+#include "cq/cq.h"
 
 namespace {
 bool no_memory = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The flag of wait objects (cq/wake_flag.h), its own code in every order of its steps: ringers, waiters that poll the
+// The flag of wait objects (cq/wait.h), its own code in every order of its steps: ringers, waiters that poll the
 // descriptor, members of a wait set. Calls tests/lib/model.h.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
-#include "cq/wake_flag.h"
+#include "cq/wait.h"
 #include "lib/model.h"
 
 namespace {

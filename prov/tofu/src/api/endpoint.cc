@@ -18,7 +18,6 @@
 #include "core/system.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
-#include "cq/everywhere.h"
 #include "mem/mr.h"
 #include "msg/calls.h"
 #include "msg/message_engine.h"

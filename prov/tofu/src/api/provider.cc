@@ -18,7 +18,6 @@
 #include "core/params.h"
 #include "cq/eq.h"
 #include "cq/poll_set.h"
-#include "cq/wait_set.h"
 #include "msg/rx_area.h"
 
 namespace tofu {

@@ -11,6 +11,7 @@
 #include "cq/wait.h"
 
 namespace tofu {
+
 namespace {
 
 fi_ops cntr_fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_cntr: counts completed operations and errors. Requests, the message protocol and remote events count; the
-// application reads and waits. Calls progress and wait.
+// Counters (fi_cntr(3)), and the queues and counters that an endpoint is bound to and reports to (fi_ep_bind). The
+// application reads and waits; engines count. Calls cq, progress and wait.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 
 #include "core/object.h"
+#include "cq/cq.h"
 #include "cq/progress.h"
 #include "cq/wait.h"
 
 namespace tofu {
+
+// fi_cntr: counts completed operations and errors. Requests, the message protocol and remote events count; the
+// application reads and waits.
 
 class DomainBase;
 struct Work;
@@ -84,6 +89,38 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     std::atomic<std::uint64_t> polled_value_{0};
     std::atomic<std::uint64_t> polled_errors_{0};
     WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
+};
+
+// The completion queues and counters that an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind).
+
+/// Which completions one side of an endpoint reports, as fi_ep_bind and the attributes of its contexts say.
+struct Binding {
+    Held<CompletionQueue> cq;
+    bool selective = false; ///< FI_SELECTIVE_COMPLETION: reports only operations with FI_COMPLETION
+
+    /// Does a success with these operation flags reach the queue (fi_cq(3))?
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    {
+        return cq != nullptr && (!selective || (flags & FI_COMPLETION) != 0);
+    }
+};
+
+/// The counters of operations that a transmit context begins (fi_endpoint(3), fi_ep_bind).
+struct TxCounters {
+    Held<Counter> send, read, write;
+};
+
+/// The counters of receives and of what peers do.
+struct RxCounters {
+    Held<Counter> recv, remote_read, remote_write;
+
+    [[nodiscard]] Counter* remote(bool read) const noexcept { return read ? remote_read : remote_write; }
+    /// Count peers' reads of, and writes to, memory of the domain (FI_RMA_EVENT).
+    void count_remote(bool read) const noexcept
+    {
+        if (Counter* const counter = remote(read); counter != nullptr)
+            counter->count();
+    }
 };
 
 } // namespace tofu

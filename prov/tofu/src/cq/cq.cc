@@ -1,23 +1,104 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See cq.h. fi_cq(3). Errors stand in the same ring as successes, so that the order of completions is kept: a
-// read stops before an error and answers -FI_EAVAIL once the error is first.
+// See cq.h.
 #include "cq/cq.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
 #include "core/object.h"
+#include "core/peer_abi.h"
+#include "cq/counter.h"
 #include "cq/domain_base.h"
 #include "cq/wait.h"
 
 namespace tofu {
+
+CqEntry CqEntry::of_unknown_source(const Completion& completion, const EndpointAddress& source) noexcept
+{
+    CqEntry entry{completion, FI_EADDRNOTAVAIL, source.flags << 16 | source.further << 8 | source.index, source.nonce};
+    entry.completion.source = source.home;
+    return entry;
+}
+
+std::optional<AddressForm> CqEntry::tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept
+{
+    constexpr std::size_t source_at = 80;
+    static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == source_at);
+    const Completion& c = completion;
+    const bool unknown = has_unknown_source();
+    const fi_addr_t source = unknown ? FI_ADDR_NOTAVAIL : c.source;
+    to.op_context = c.context;
+    to.flags = c.flags;
+    to.len = c.length;
+    to.buf = c.buffer;
+    to.data = c.data;
+    to.tag = c.tag;
+    to.olen = unknown ? 0 : overflow_length;
+    to.err = err;
+    to.prov_errno = unknown ? 0 : prov_errno;
+    if (room_for_source)
+        std::memcpy(reinterpret_cast<char*>(&to) + source_at, &source, sizeof(source));
+    if (!unknown)
+        return {};
+    const auto rest = static_cast<unsigned>(prov_errno);
+    return AddressForm(make_address(c.source, overflow_length, rest & 0xff, rest >> 8 & 0xff, rest >> 16), textual);
+}
+
+bool Entries::open(std::size_t size) noexcept
+{
+    ring_.reset(new (std::nothrow) CqEntry[size]);
+    mask_ = size - 1;
+    return ring_ != nullptr;
+}
+
+void Entries::put(const CqEntry& entry) noexcept
+{
+    const int err = tail_ - head_ < mask_ ? 0 : make_room();
+    if (err < 0)
+        return;
+    CqEntry& last = ring_[tail_ & mask_];
+    last = entry;
+    if (err != 0)
+        last.err = err;
+    set(tail_, tail_ + 1);
+}
+
+/// Called where no more than the last place is free. 0: the ring has grown; FI_EOVERRUN, for the entry in that place;
+/// negative: that place is taken.
+int Entries::make_room() noexcept
+{
+    return grow() ? 0 : tail_ - head_ <= mask_ ? FI_EOVERRUN : -FI_EOVERRUN;
+}
+
+bool Entries::grow() noexcept
+{
+    const std::size_t size = (mask_ + 1) * 2;
+    std::unique_ptr<CqEntry[]> larger(new (std::nothrow) CqEntry[size]);
+    if (larger == nullptr) {
+        TOFU_WARN(FI_LOG_CQ, "completion queue: no memory for more than %zu entries: read it more often\n", mask_ + 1);
+        return false;
+    }
+    for (std::uint64_t i = head_; i != tail_; i++)
+        larger[i & (size - 1)] = ring_[i & mask_];
+    ring_ = std::move(larger);
+    mask_ = size - 1;
+    return true;
+}
+
+// fi_cq(3). Errors stand in the same ring as successes, so that the order of completions is kept: a read stops before
+// an error and answers -FI_EAVAIL once the error is first.
+
 namespace {
 
 constexpr std::size_t default_size = 1024;
@@ -218,6 +299,145 @@ bool CompletionQueue::ready(void* self) noexcept
     auto& cq = *static_cast<CompletionQueue*>(self);
     std::lock_guard guard(cq.lock_);
     return !cq.entries_.empty();
+}
+
+// An entry goes through the ring of our queue, as in any queue, so no operation has to look where it reports. The
+// owner drives progress by fi_cq_read without a buffer, and gets the entries then.
+
+namespace {
+
+/// Hangs on fid.context of our object, for which the application has no other use.
+struct QueueLink {
+    peer::Cq& owner;
+    std::mutex turn;
+    bool full = false; ///< the owner did not take `last`
+    CqEntry last{};
+
+    /// Hands an entry on. False: the owner can't take it now.
+    [[nodiscard]] bool give(bool textual) noexcept
+    {
+        const Completion& c = last.completion;
+        if (last.err == 0)
+            return owner.owner->write(&owner, c.context, c.flags, c.length, c.buffer, c.data, c.tag, c.source) == 0;
+        struct {
+            fi_cq_err_entry known;
+            fi_addr_t source[2]; // which our header may not have
+        } error{};
+        auto data = last.tell(error.known, true, textual);
+        error.known.err_data = data ? data->bytes : nullptr;
+        error.known.err_data_size = data ? data->size : 0;
+        return owner.owner->write_error(&owner, &error.known) == 0;
+    }
+};
+
+struct CounterLink {
+    peer::Cntr& owner;
+    std::mutex turn;
+    std::uint64_t told = 0;
+    std::uint64_t told_errors = 0;
+};
+
+template <class Link, class Handle>
+Link& link_of(Handle& object) noexcept
+{
+    return *static_cast<Link*>(object.fid.context);
+}
+
+/// fi_close of a T with such a Link.
+template <class T, class Link, int (*close)(struct fid*)>
+int close_linked(struct fid* fid) noexcept
+{
+    Link* const link = &link_of<Link>(T::of(fid));
+    const int ret = close(fid);
+    if (ret == 0)
+        delete link;
+    return ret;
+}
+
+ssize_t make_progress(fid_cq* cq, void*, std::size_t) noexcept
+{
+    CompletionQueue& queue = CompletionQueue::of(cq);
+    (void)queue.read_from(nullptr, 0, nullptr);
+    hand_on(queue);
+    return -FI_EAGAIN;
+}
+
+std::uint64_t make_progress(fid_cntr* cntr) noexcept
+{
+    Counter& counter = Counter::of(cntr);
+    CounterLink& link = link_of<CounterLink>(*cntr);
+    const std::lock_guard guard(link.turn);
+    for (const std::uint64_t now = counter.read(); link.told != now; link.told++)
+        link.owner.owner->inc(&link.owner);
+    for (const std::uint64_t now = counter.read_errors(); link.told_errors != now; link.told_errors++)
+        link.owner.owner->inc_error(&link.owner);
+    return 0;
+}
+
+constexpr auto never = refuses<-FI_ENOSYS>;
+int close_counter(struct fid* fid) noexcept { return Counter::of(fid).close(); }
+fi_ops queue_fid_ops =
+    object_ops({.close = close_linked<CompletionQueue, QueueLink, close_object<CompletionQueue>>});
+fi_ops counter_fid_ops = object_ops({.close = close_linked<Counter, CounterLink, close_counter>});
+fi_ops_cq* queue_ops(const fi_ops_cq& ordinary) noexcept
+{
+    static fi_ops_cq ops = {sizeof(fi_ops_cq), make_progress, never, never, never, never, never, ordinary.strerror};
+    return &ops;
+}
+fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
+{
+    static fi_ops_cntr ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
+    return &ops;
+}
+
+/// With FI_PEER: makes an object of ours with a Link to the owner's object, which `context` names.
+template <class T, class Link, class Owned, class Attr, class OpsOf>
+int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, OpsOf&& ops_of) noexcept
+{
+    if ((given(wish).flags & FI_PEER) == 0)
+        return T::open(domain, wish, made, context);
+    Owned* const owner = peer::imported<Owned>(context);
+    if (owner == nullptr) {
+        TOFU_WARN(FI_LOG_DOMAIN, "FI_PEER: the context names no object of an owner, or libfabric %u.%u has another fi_peer(3): "
+                                 "use 2.0 to 2.6\n", FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+        return -FI_EINVAL;
+    }
+    Attr attr = *wish;
+    attr.flags &= ~FI_PEER;
+    std::unique_ptr<Link> link(new (std::nothrow) Link{*owner, {}});
+    if (link == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = T::open(domain, &attr, made, link.get()); ret != 0)
+        return ret;
+    (void)link.release(); // the object's
+    (*made)->fid.ops = &fid_ops;
+    (*made)->ops = ops_of(*(*made)->ops);
+    return 0;
+}
+
+} // namespace
+
+int open_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context) noexcept
+{
+    return open<CompletionQueue, QueueLink, peer::Cq>(domain, attr, cq, context, queue_fid_ops, queue_ops);
+}
+
+int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) noexcept
+{
+    return open<Counter, CounterLink, peer::Cntr>(domain, attr, cntr, context, counter_fid_ops, counter_ops);
+}
+
+void hand_on(CompletionQueue& queue) noexcept
+{
+    if (queue.fid.ops != &queue_fid_ops)
+        return;
+    QueueLink& link = link_of<QueueLink>(queue);
+    const std::lock_guard guard(link.turn);
+    while (link.full || queue.take(link.last)) {
+        link.full = !link.give(queue.owner().model().textual_addresses);
+        if (link.full)
+            return;
+    }
 }
 
 } // namespace tofu

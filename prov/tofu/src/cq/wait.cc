@@ -14,18 +14,18 @@
 #include "core/object.h"
 #include "core/system.h"
 #include "cq/domain_base.h"
+#include "cq/poll_set.h"
 #include "cq/progress.h"
-#include "cq/wait_set.h"
-#include "cq/wake_flag.h"
 
 namespace tofu {
+
 namespace {
 
 constexpr int slice_ms = 10;         ///< a signal of another thread is seen within this time
 constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: something that is about to come then needs no wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
-/// An eventfd as wake_flag.h wants it. Neither call blocks: its count is full, or it is 0.
+/// An eventfd as wait.h wants it. Neither call blocks: its count is full, or it is 0.
 struct Line {
     int descriptor;
     void write() const noexcept

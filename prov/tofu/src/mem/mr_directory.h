@@ -17,7 +17,7 @@
 
 #include "av/address.h"
 #include "core/containers.h"
-#include "cq/binding.h"
+#include "cq/counter.h"
 #include "mem/bounce_pool.h"
 #include "utofu/vcq.h"
 

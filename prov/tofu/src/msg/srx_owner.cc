@@ -12,7 +12,7 @@
 
 #include "core/lock.h"
 #include "core/log.h"
-#include "cq/peer_cq.h"
+#include "cq/cq.h"
 #include "mem/local_buffer.h"
 #include "msg/receive_queue.h"
 

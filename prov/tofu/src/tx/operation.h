@@ -9,7 +9,7 @@
 #include <new>
 
 #include "core/containers.h"
-#include "cq/binding.h"
+#include "cq/counter.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

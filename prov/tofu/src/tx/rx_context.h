@@ -8,7 +8,7 @@
 
 #include <rdma/fi_endpoint.h>
 
-#include "cq/binding.h"
+#include "cq/counter.h"
 
 namespace tofu {
 
