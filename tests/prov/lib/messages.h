@@ -21,8 +21,7 @@
 #include "msg/message_engine.h"
 #include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"
-#include "tx/own_tx_context.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu::proto {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_FENCE: the five conditions of tx/fence.h, each alone, over a network inside the process that carries out posts
+// FI_FENCE: the five conditions of tx/tx_context.h, each alone, over a network inside the process that carries out posts
 // when the test says so. The engine is the test's.
 #include <cstdint>
 #include <optional>
@@ -10,8 +10,8 @@
 #include "av/peer_table.h"
 #include "prov/lib/fake_domain.h"
 #include "prov/lib/fake_net.h"
-#include "tx/keys.h"
-#include "tx/own_tx_context.h"
+#include "tx/remote_memory.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and
-// those who lie about them. Run by make check; links mem/mr_directory.cc, tx/keys.cc, utofu/vcq.cc.
+// those who lie about them. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include "av/peer_table.h"
 #include "mem/mr_directory.h"
 #include "prov/lib/gets.h"
-#include "tx/keys.h"
+#include "tx/remote_memory.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Order across the VCQs of a peer: when a fence goes out, where to, and what waits for it. Run by make check; links
 // order.cc, utofu/vcq.cc over a scripted network.
-#include "tx/order.h"
+#include "tx/remote_memory.h"
 
 #include <gtest/gtest.h>
 

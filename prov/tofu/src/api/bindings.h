@@ -9,8 +9,7 @@
 
 #include "av/peer_table.h"
 #include "cq/progress.h"
-#include "tx/own_tx_context.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 

@@ -22,8 +22,7 @@
 #include "msg/calls.h"
 #include "msg/message_engine.h"
 #include "rma/rma.h"
-#include "tx/deferred.h"
-#include "tx/keys.h"
+#include "tx/ep_handle.h"
 #include "tx/remote_memory.h"
 
 namespace tofu {

@@ -17,8 +17,7 @@
 #include "cq/domain_base.h"
 #include "cq/progress.h"
 #include "tx/ep_handle.h"
-#include "tx/own_tx_context.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 

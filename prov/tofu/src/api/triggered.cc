@@ -17,7 +17,7 @@
 #include "msg/call_checks.h"
 #include "msg/match_entry.h"
 #include "msg/receive_queue.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu {
 

@@ -20,7 +20,6 @@
 #include "msg/match_entry.h"
 #include "msg/sender.h"
 #include "rma/rma.h"
-#include "tx/deferred.h"
 #include "tx/ep_handle.h"
 #include "tx/operation.h"
 

@@ -11,7 +11,7 @@
 
 #include "atomic/atomic.h"
 #include "core/log.h"
-#include "tx/quick.h"
+#include "tx/operation.h"
 #include "tx/tx_context.h"
 
 namespace tofu {

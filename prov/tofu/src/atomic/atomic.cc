@@ -9,7 +9,6 @@
 
 #include "atomic/armw.h"
 #include "cq/domain_base.h"
-#include "tx/deferred.h"
 #include "tx/ep_handle.h"
 
 namespace tofu {

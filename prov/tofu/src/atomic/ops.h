@@ -15,7 +15,6 @@
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
 #include "tx/remote_memory.h"
-#include "tx/retry_list.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
@@ -75,7 +74,7 @@ struct AtomicKind {
 /// fi_mr_bind).
 enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 
-/// An operation that is not one ARMW of one element (tx/quick.h). `pending` counts word operations, plus one
+/// An operation that is not one ARMW of one element (tx/operation.h). `pending` counts word operations, plus one
 /// until all words have been started.
 struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     enum class Step : std::uint8_t {

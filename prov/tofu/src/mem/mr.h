@@ -24,7 +24,7 @@
 namespace tofu {
 
 // A region of memory that peers may reach (fi_mr). The application holds it; api/mr_calls.cc makes and closes it, and
-// the domain's RegionTable (mr.h) lists it. tx/keys.h tells how peers reach it by its key.
+// the domain's RegionTable (mr.h) lists it. tx/remote_memory.h tells how peers reach it by its key.
 
 /// What counts the accesses of peers to a region.
 struct EventTarget {

@@ -294,7 +294,7 @@ void OwnDirectory::withdraw(std::uint64_t key) noexcept
         put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
 }
 
-// Readers' TNIs write the table at any time (tx/keys.cc).
+// Readers' TNIs write the table at any time (tx/remote_memory.cc).
 
 std::uint64_t& KeyReaders::word(std::size_t offset) const noexcept
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The memory of a domain that peers read and write, under the reserved STag `directory_stag` of each of its homes: the
 // directory of regions, the lock words of wide atomics, contacts, annexes. Its layout, and how a reader checks it. Used
-// by the owner (own_directory, annexes) and by peers (tx/keys.cc, tx/order.cc, atomic/wide.cc, message,
+// by the owner (own_directory, annexes) and by peers (tx/remote_memory.cc, tx/remote_memory.cc, atomic/wide.cc, message,
 // ring); calls nothing.
 #pragma once
 

@@ -12,7 +12,6 @@
 #include "mem/local_buffer.h"
 #include "msg/fast_path.h"
 #include "msg/receive_queue.h"
-#include "tx/deferred.h"
 #include "tx/ep_handle.h"
 
 namespace tofu::proto {

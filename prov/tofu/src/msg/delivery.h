@@ -11,7 +11,6 @@
 #include "msg/message.h"
 #include "msg/receive_queue.h"
 #include "msg/rendezvous.h"
-#include "tx/rx_context.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {

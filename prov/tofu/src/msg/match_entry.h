@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 
 #include "msg/match.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu::proto {
 

@@ -6,7 +6,7 @@
 
 #include "cq/cq.h"
 #include "mem/local_buffer.h"
-#include "tx/deferred.h"
+#include "tx/ep_handle.h"
 
 namespace tofu::proto {
 

@@ -12,7 +12,6 @@
 #include "msg/eager_by_get.h"
 #include "msg/packet.h"
 #include "msg/rings.h"
-#include "tx/rx_context.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {

@@ -13,7 +13,7 @@
 #include "msg/message.h"
 #include "msg/port.h"
 #include "tx/operation.h"
-#include "tx/retry_list.h"
+#include "tx/pending_queue.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {

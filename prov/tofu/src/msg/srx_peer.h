@@ -6,7 +6,7 @@
 
 #include "av/peer_table.h"
 #include "msg/match_entry.h"
-#include "tx/rx_context.h"
+#include "tx/tx_context.h"
 
 namespace tofu::proto {
 

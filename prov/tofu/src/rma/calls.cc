@@ -7,7 +7,6 @@
 
 #include "cq/domain_base.h"
 #include "rma/rma.h"
-#include "tx/deferred.h"
 #include "tx/ep_handle.h"
 
 namespace tofu {

@@ -1,14 +1,58 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The object behind a fid_ep of the application, with which its calls begin: an endpoint or a context, an alias of one
-// with operation flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context. Filled in by endpoint;
-// calls nothing.
+// The object behind a fid_ep of the application, with which its calls begin, and the calls with FI_TRIGGER that are
+// deferred there. Filled in by api; calls nothing.
 #pragma once
 
 #include <cstdint>
 
 #include <rdma/fi_endpoint.h>
+#include <sys/types.h>
 
 namespace tofu {
+
+// An entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything, with no lock
+// held; the call is made when its counter has reached its threshold.
+
+struct AtomicCall;
+struct EndpointFace;
+struct RmaCall;
+namespace proto {
+struct RecvCall;
+struct SendCall;
+}
+
+class CompletionQueue;
+class TxContext;
+
+class Later {
+  public:
+    /// Accepts a call. 0, or a refusal: -FI_EBADFLAGS for an endpoint without FI_TRIGGER.
+    virtual ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept = 0;
+    virtual ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept = 0;
+    virtual ssize_t take(EndpointFace& face, const RmaCall& call) noexcept = 0;
+    virtual ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept = 0;
+
+    // --- for endpoints with FI_TRIGGER
+    /// Called by fi_enable. 0 or -FI_ENOMEM.
+    [[nodiscard]] virtual int open() noexcept = 0;
+    /// The queue to which receives of deferred work report (RxContext::internal_cq).
+    [[nodiscard]] virtual CompletionQueue* internal_cq() const noexcept = 0;
+    /// fi_cancel of an operation that waits for its counter, or of a deferred receive that has been posted. 0 or
+    /// -FI_ENOENT.
+    virtual ssize_t cancel(const TxContext& tx, const void* context) noexcept = 0;
+    /// Drops the operations of an endpoint that is being closed and makes no progress any more. `quiet`: none of its
+    /// communications is under way.
+    virtual void forget(const TxContext& tx, bool quiet) noexcept = 0;
+
+  protected:
+    ~Later() = default;
+};
+
+/// The answer of an entry that holds a lock to a call that Later has to take.
+inline constexpr ssize_t for_later = 1;
+
+// The object behind a fid_ep of the application, with which its calls begin: an endpoint or a context, an alias of
+// one with operation flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context.
 
 class Endpoint;
 class Lock;

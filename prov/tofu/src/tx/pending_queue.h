@@ -1,4 +1,99 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What parts of operations have to do in a later round of progress: parts that found no room go on in the next round,
+// parts that lost against others after a random pause. Used by atomic and message under the context's lock; calls them
+// back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "av/peer_table.h"
+
+namespace tofu {
+
+/// A part that goes on later. It is on the agenda at most once.
+struct Deferred {
+    using Function = void (*)(Deferred& self) noexcept;
+    Function go_on;
+    Deferred* after = nullptr;
+    std::uint32_t due = 0; ///< the tick in which it goes on
+};
+
+class Agenda {
+  public:
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+    /// Lets the item go on in one of the next `within` rounds, at random.
+    void add(Deferred& item, std::uint32_t within = 1) noexcept { put(item, tick_ + random() % within); }
+    void round() noexcept
+    {
+        ++tick_;
+        Deferred* item = first_; // an item that goes on may add itself again
+        first_ = last_ = nullptr;
+        while (item != nullptr) {
+            Deferred* const after = item->after;
+            if (!closed_ && static_cast<std::int32_t>(tick_ - item->due) < 0) // ticks wrap
+                put(*item, item->due);
+            else
+                item->go_on(*item);
+            item = after;
+        }
+    }
+    /// From now on nothing is put off: items that go on in finish() see closed(), and end.
+    void close() noexcept { closed_ = true; }
+    void finish() noexcept
+    {
+        while (!empty())
+            round();
+    }
+    [[nodiscard]] bool closed() const noexcept { return closed_; }
+
+  private:
+    void put(Deferred& item, std::uint32_t due) noexcept
+    {
+        item.due = due;
+        item.after = nullptr;
+        (first_ != nullptr ? last_->after : first_) = &item;
+        last_ = &item;
+    }
+    [[nodiscard]] std::uint32_t random() noexcept
+    {
+        random_ ^= random_ << 13;
+        random_ ^= random_ >> 17;
+        random_ ^= random_ << 5;
+        return random_;
+    }
+
+    Deferred* first_ = nullptr;
+    Deferred* last_ = nullptr;
+    std::uint32_t tick_ = 0; ///< counts rounds
+    std::uint32_t random_ = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1;
+    bool closed_ = false;
+};
+
+/// A place where one item works and the others queue up behind it.
+template <class T>
+struct Turns {
+    T* active = nullptr;
+    T* waiting = nullptr; ///< oldest first, by T::next
+    T* last = nullptr;
+
+    void queue_up(T& item) noexcept
+    {
+        (waiting != nullptr ? last->next : waiting) = &item;
+        last = &item;
+    }
+    /// Makes the next item active, or none.
+    T* pass() noexcept
+    {
+        active = waiting;
+        if (active != nullptr) {
+            waiting = active->next;
+            active->next = nullptr;
+        }
+        return active;
+    }
+};
+
 // The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides which
 // operation waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
 // Filled by the engines, resumed by the context's rounds of progress, all under the context's lock; calls back the
@@ -22,19 +117,11 @@
 //     cancelled, each line in its order, and nothing of them is begun any more.
 //
 // Operations that have left and only wait for an answer are not here: notices, completion words of messages, the
-// back-off of atomics under way. Nothing waits behind them; fences ask the engines about them (tx/engine.h), and a
+// back-off of atomics under way. Nothing waits behind them; fences ask the engines about them (tx/tx_context.h), and a
 // close drops them. The packet of a long message whose payload is in the peer's ring already is not here either: it is
 // part of the channel, which sends nothing else before it (msg/channel.h).
 //
 // Lines are kept in a hash table of 64 buckets, by their keys.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-
-#include "av/peer_table.h"
-
-namespace tofu {
 
 /// What an operation lacks to go on.
 enum class Lack : std::uint8_t {

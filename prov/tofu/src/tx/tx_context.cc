@@ -2,10 +2,58 @@
 // See tx_context.h.
 #include "tx/tx_context.h"
 
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <rdma/fi_errno.h>
+
+#include "av/peer_table.h"
 #include "cq/domain_base.h"
+#include "mem/mr.h"
 #include "tx/remote_memory.h"
 
 namespace tofu {
+
+bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
+{
+    const Peer* const peer = tx_.peers().find(to);
+    if (peer == nullptr)
+        return true; // an unknown address: the operation itself will be refused
+    const bool settles = (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
+    const bool matched = (flags & FI_MATCH_COMPLETE) != 0;
+    const Engines& engines = tx_.engines();
+    const auto all_have = [&] {
+        return tx_.vcq().idle() && !tx_.pending().waits_for(*peer) &&
+               engines.all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
+               (!settles || engines.all([&](Engine& e) { return e.settled(*peer, matched); }));
+    };
+    for (unsigned round = 0; !all_have(); round++) {
+        if (round == rounds_of_a_call) {
+            (void)tx_.again(Stat::again_fence);
+            return false;
+        }
+        tx_.progress();
+    }
+    return true;
+}
+
+/// Unsignaled posts (injects, messages sent at once) may still be on their way to the peer. They have ended when an
+/// ARMW that was posted behind them in strong order has.
+bool Fence::flushed(const Peer& peer) noexcept
+{
+    if (flushing_ || !tx_.vcq().has_unsignaled_to(peer.home))
+        return !flushing_;
+    const vcq::Post post = tx_.vcq().fence(peer.home, *this);
+    flushing_ = post == vcq::Post::done;
+    return post == vcq::Post::error; // the fenced operation will meet the same error
+}
+
+/// The ARMW may have failed: at a peer that can't be reached there is nothing to overtake.
+void Fence::on_flush(vcq::Waiter* fence, const vcq::Notice&) noexcept
+{
+    static_cast<Fence*>(fence)->flushing_ = false;
+}
 
 TxContext::TxContext(Lock& own) noexcept : lock_(&own) {}
 TxContext::~TxContext() = default;
@@ -20,6 +68,81 @@ bool TxContext::wants_polls() const noexcept
 void TxContext::call_for_polls() noexcept
 {
     (void)domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
+}
+
+void OwnTxContext::set_up(const Plan& plan) noexcept
+{
+    plan_ = plan;
+    if (plan.lock != nullptr)
+        lock_ = plan.lock;
+}
+
+int OwnTxContext::open_vcq() noexcept
+{
+    if (int ret = domain().vcqs().open(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error}); ret != 0)
+        return ret;
+    if (int ret = post_from(own_vcq_); ret != 0)
+        return ret;
+    rails_.allow(domain());
+    return 0;
+}
+
+int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
+{
+    std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, &domain().regions().descs()));
+    peer_memory_.reset(new (std::nothrow) PeerMemory(
+        vcq, domain().model().provider_keys, KeyReader{domain().home_id(), domain().regions().directory().area()}));
+    if (memory == nullptr || peer_memory_ == nullptr)
+        return -FI_ENOMEM;
+    if (int ret = domain().regions().attach(*memory, *lock_); ret != 0)
+        return ret;
+    vcq_ = &vcq;
+    rails_.begin(vcq, std::move(memory));
+    return 0;
+}
+
+void OwnTxContext::detach() noexcept
+{
+    if (vcq_ != nullptr)
+        domain().regions().detach(rails_.memory(Rails::own));
+}
+
+void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
+{
+    plan_.number = number;
+    plan_.known = known;
+}
+
+bool OwnTxContext::all_has_left() const noexcept
+{
+    return pending_.empty() && engines_.all([](const Engine& e) { return e.all_has_left(); });
+}
+
+void OwnTxContext::close() noexcept
+{
+    engines_.close();
+    if (peer_memory_ != nullptr)
+        peer_memory_->credits.close();
+}
+
+void OwnTxContext::drop_engines() noexcept
+{
+    engines_.clear();
+}
+
+void OwnTxContext::drop_memory() noexcept
+{
+    peer_memory_.reset();
+    rails_.drop_memory();
+}
+
+void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
+{
+    auto& tx = *static_cast<OwnTxContext*>(self);
+    if (kind != vcq::Unsignaled::event)
+        tx.engines_.lost(code, kind, peer);
+    else if (tx.peer_memory_ != nullptr && left_no_event(code))
+        tx.peer_memory_->event_failed(peer);
 }
 
 } // namespace tofu

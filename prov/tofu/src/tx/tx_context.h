@@ -1,27 +1,113 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A transmit context: the VCQ that operations are posted from, its lock, the peers they may name, where they report,
-// and what the engines that post from it share: local memory, peers' keys, credits for events. Part of an endpoint,
-// whole or of one direction, with a VCQ of its own or a shared one; the endpoint opens and closes it
-// (own_tx_context.h). Used by rma, atomic, message and collective; calls vcq, remote, memory.
+// What a tx context asks of the engines that post from it (rma, atomic, messages, collectives): when a fence waits,
+// when the context closes, and when an unsignaled communication has failed. Engines is the list of a context's engines.
+// Implemented by the engines; none of it is on a hot path.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include <rdma/fi_endpoint.h>
+#include <utofu.h>
 
 #include "core/lock.h"
-#include "tx/engine.h"
-#include "tx/fence.h"
+#include "cq/counter.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
-#include "tx/quick.h"
 #include "tx/rails.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
+
+struct Peer;
+
+/// All calls are made under the context's lock.
+class Engine {
+  public:
+    enum Kind : std::uint8_t { rma, atomic, messages, collectives };
+    static constexpr unsigned kinds = 4;
+
+    /// True if no operation of the engine is under way to this peer. Operations in the pending queue
+    /// (tx/pending_queue.h) do not count: a fence asks that queue itself.
+    [[nodiscard]] virtual bool idle_towards(const Peer& peer) const noexcept = 0;
+    /// True if nothing that the engine accepted still has to leave the process: the context may be closed at once.
+    [[nodiscard]] virtual bool all_has_left() const noexcept = 0;
+    /// True if something is under way that only polls can continue.
+    [[nodiscard]] virtual bool needs_polls() const noexcept { return false; }
+    /// Has the peer taken (`matched`: and matched with receives) what was sent to it? False: the peer is being asked;
+    /// call again later.
+    [[nodiscard]] virtual bool settled(const Peer&, bool) noexcept { return true; }
+    /// Cancels what waits. From now on the engine begins nothing.
+    virtual void close() noexcept = 0;
+    /// An unsignaled communication to the VCQ `peer` has failed. It may be one of this engine.
+    virtual void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
+
+  protected:
+    ~Engine() = default;
+};
+
+/// The engines of one context: at most one of each kind, as the caps ask for.
+class Engines {
+  public:
+    void add(Engine::Kind kind, Engine& engine) noexcept { engines_[kind] = &engine; }
+    void clear() noexcept { std::fill(std::begin(engines_), std::end(engines_), nullptr); }
+    /// May be null.
+    [[nodiscard]] Engine* operator[](Engine::Kind kind) const noexcept { return engines_[kind]; }
+    template <class Holds>
+    [[nodiscard]] bool all(Holds&& holds) const noexcept
+    {
+        return std::all_of(std::begin(engines_), std::end(engines_),
+                           [&](Engine* engine) { return engine == nullptr || holds(*engine); });
+    }
+    void close() const noexcept
+    {
+        for (Engine::Kind kind : {Engine::messages, Engine::atomic, Engine::rma, Engine::collectives})
+            if (engines_[kind] != nullptr)
+                engines_[kind]->close();
+    }
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) const noexcept
+    {
+        for (Engine* engine : engines_)
+            if (engine != nullptr)
+                engine->lost(utofu_code, kind, peer);
+    }
+
+  private:
+    Engine* engines_[Engine::kinds] = {};
+};
+
+// FI_FENCE (fi_endpoint(3)): has every operation that a tx context began towards a peer ended?
+
+struct Peer;
+class TxContext;
+
+/// It is itself the waiter of an ARMW whose end shows that everything posted to a peer before has ended.
+class Fence : vcq::Waiter {
+  public:
+    explicit Fence(TxContext& tx) noexcept : Waiter{on_flush}, tx_(tx) {}
+    /// True if no earlier operation is under way to the peer that `to` names, and all have reached the completion level
+    /// that `flags` ask for. Makes some rounds of progress to get there. False: call again later. It is true when
+    ///  1. no signaled communication of the VCQ is under way, to whatever peer (these end soon);
+    ///  2. no operation to the peer is in the pending queue;
+    ///  3. no engine has something under way to the peer that it alone knows of, such as a rendezvous;
+    ///  4. unsignaled communications to the peer have taken effect: an ARMW posted behind them has ended;
+    ///  5. where `flags` ask for more than delivery to memory, the peer has said that it has taken the messages.
+    [[nodiscard]] bool passed(fi_addr_t to, std::uint64_t flags) noexcept;
+
+  private:
+    [[nodiscard]] bool flushed(const Peer& peer) noexcept;
+    static void on_flush(vcq::Waiter* fence, const vcq::Notice& notice) noexcept;
+
+    TxContext& tx_;
+    bool flushing_ = false; ///< the ARMW is under way
+};
+
+// A transmit context: the VCQ that operations are posted from, its lock, the peers they may name, where they report,
+// and what the engines that post from it share: local memory, peers' keys, credits for events.
 
 class DomainBase;
 struct PeerMemory;
@@ -136,6 +222,77 @@ class TxContext {
     /// that polls: call_for_polls() once the lock is released.
     [[nodiscard]] bool wants_polls() const noexcept;
     void call_for_polls() noexcept;
+};
+
+// A tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed.
+
+class OwnTxContext final : public TxContext {
+  public:
+    OwnTxContext() noexcept : TxContext(own_lock_) {}
+    void set_up(const Plan& plan) noexcept;
+    /// Opens a VCQ of its own and uses it. 0 or -FI_E*.
+    [[nodiscard]] int open_vcq() noexcept;
+    /// Uses that of a shared transmit context. 0 or -FI_ENOMEM.
+    [[nodiscard]] int post_from(vcq::Vcq& vcq) noexcept;
+    /// Frees the context's own VCQ; from then on none of its communications reaches memory.
+    void close_vcq() noexcept { own_vcq_.close(); }
+    /// Leaves the region table: regions that are opened or closed from now on are not told to this context.
+    void detach() noexcept;
+    void use(Peers* peers) noexcept { peers_ = peers; }
+    [[nodiscard]] bool has_peers() const noexcept { return peers_ != nullptr; }
+    /// `number`: in the domain. `known`: the address that peers know; a context has that of its scalable endpoint.
+    void set_number(unsigned number, const EndpointAddress& known) noexcept;
+    using TxContext::reports;
+    [[nodiscard]] Reports& reports() noexcept { return reports_; }
+    using TxContext::engines;
+    [[nodiscard]] Engines& engines() noexcept { return engines_; }
+    /// False: the context will use the VCQ of a shared transmit context, and none has been bound yet.
+    [[nodiscard]] bool has_vcq() const noexcept { return vcq_ != nullptr; }
+    /// True if nothing that was accepted still has to leave the process. What only waits for an answer of its peer has
+    /// left.
+    [[nodiscard]] bool all_has_left() const noexcept;
+    /// Cancels what waits, and gives credits back to peers. Called before the VCQ is drained.
+    void close() noexcept;
+    /// Forgets the engines, which have been destroyed.
+    void drop_engines() noexcept;
+    /// Frees what the context had before it had engines: registrations, keys, credits.
+    void drop_memory() noexcept;
+
+  private:
+    static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
+
+    Lock own_lock_;
+    vcq::Vcq own_vcq_;
+};
+
+// A receive context: the queue and counters that arrivals are reported to, and the rules for receives.
+
+namespace proto {
+class ReceiveQueue;
+}
+
+struct RxContext {
+    Binding binding{};   ///< the queue of receives
+    RxCounters counters{};
+    fi_rx_attr attr{};   ///< as granted
+    std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
+    CompletionQueue* internal_cq = nullptr;        ///< for receives of deferred work, which have FI_TRIGGER (api/triggered.h)
+    bool shares = false;                     ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
+    proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
+    /// The queue to which a receive with these flags reports.
+    [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 ? internal_cq : binding.cq.get();
+    }
+    [[nodiscard]] Counter* counter_of(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 ? nullptr : counters.recv.get();
+    }
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    {
+        return (flags & FI_TRIGGER) != 0 || binding.reports(flags);
+    }
+    bool is_open = true; ///< false: peers send nothing here, and nothing is posted: a transmit context of a scalable endpoint
 };
 
 } // namespace tofu

@@ -103,7 +103,7 @@ class Window {
     /// True if all places are free.
     void reset() noexcept;
     /// The place that take() gives next, or 0: none is free. It lets the owner keep its state by place
-    /// (tx/quick.h), without an allocation.
+    /// (tx/operation.h), without an allocation.
     [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
     [[nodiscard]] unsigned free() const noexcept { return free_count_; }
     [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
