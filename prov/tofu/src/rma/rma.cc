@@ -1,14 +1,264 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The short way of reads and writes. See rma.h.
+// See rma.h.
 #include "rma/rma.h"
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
+#include "core/limits.h"
+#include "cq/domain_base.h"
+#include "mem/local_buffer.h"
+#include "tx/ep_handle.h"
+
 namespace tofu {
+
+namespace {
+
+/// Bytes up to which a copy is cheaper than registering the buffer, and than looking up the registration of a buffer
+/// that lies in a region.
+constexpr std::size_t copy_limit = BouncePool::large_size;
+constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
+
+} // namespace
+
+RmaBuffers::RmaBuffers(TxContext& tx) noexcept
+    : tx_(tx),
+      bounces_(tx.vcq()),
+      max_inline_(tx.vcq().backend().caps().max_piggyback_size),
+      may_leave_((tx.plan().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
+{
+}
+
+int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
+{
+    const bool keep = (call.flags & FI_INJECT) != 0; // the application may reuse its buffer when the call returns
+    if (!op.read && op.total <= max_inline_) {
+        const bool one_piece = op.local_count <= 1 && op.targets <= 1;
+        if (!keep || (one_piece && !op.by_directory))
+            return 0;
+    }
+    void* const* const desc = call.msg.desc;
+    const bool in_region = desc != nullptr && op.local_count != 0 && desc[0] != nullptr;
+    if (op.total <= (in_region && !keep ? copy_limit_in_region : copy_limit)) {
+        op.bounce = bounces_.alloc(op.total);
+        if (op.bounce.data != nullptr) {
+            if (!op.read)
+                gather(op.bounce.data, op.local, op.local_count, op.total);
+            return 0;
+        }
+        if (keep)
+            return -FI_EAGAIN;
+    }
+    if (op.total >= Rails::least_length && may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
+        op.rail = tx_.rails().take(Rails::By::us, op.peer.home, op.total);
+    LocalMemory& memory = tx_.rails().memory(op.rail);
+    for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
+        op.refs[i] = {};
+        const auto [base, length] = op.local[i];
+        if (length == 0)
+            continue;
+        if (int ret = memory.acquire(base, length, !op.read, op.refs[i], desc != nullptr ? desc[i] : nullptr); ret != 0)
+            return ret;
+    }
+    return 0;
+}
+
+void RmaBuffers::give_back(RmaOp& op) noexcept
+{
+    if (op.bounce.data != nullptr)
+        bounces_.release(op.bounce);
+    op.bounce = {};
+    for (unsigned i = 0; i < op.acquired; i++)
+        tx_.rails().memory(op.rail).release(op.refs[i]);
+    op.acquired = 0;
+    if (op.rail != 0) [[unlikely]]
+        tx_.rails().give(Rails::By::us, op.rail);
+    op.rail = 0;
+}
+
+// How a call becomes a read or write: it is checked, its keys and buffers are found, and its first pieces are posted
+// (progress.cc has the rest of its life).
+
+RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
+    : tx_(tx),
+      access_(access),
+      waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
+      ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
+      buffers_(tx),
+      caps_(tx.vcq().backend().caps()),
+      strong_{orders_writes(tx), orders_reads(tx)}
+{
+    constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
+    if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
+        access_.order_reads();
+    if (strong_[0] || strong_[1])
+        access_.order_regions();
+}
+
+bool orders_writes(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+    return (tx.plan().attr.msg_order & orders) != 0;
+}
+
+bool orders_reads(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+    return (tx.plan().attr.msg_order & orders) != 0;
+}
+
+// --- taking a call in
+
+int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
+{
+    const fi_msg_rma& msg = call.msg;
+    if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
+        (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
+        return -FI_EINVAL;
+    if (any_nowhere(msg.msg_iov, msg.iov_count)) [[unlikely]]
+        return refuse_nowhere();
+    std::size_t local = 0;
+    std::size_t remote = 0;
+    if (!total_length(msg.msg_iov, msg.iov_count, local))
+        return -FI_EMSGSIZE;
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
+        if (__builtin_add_overflow(remote, msg.rma_iov[i].len, &remote))
+            return -FI_EMSGSIZE;
+    if (local != remote)
+        return -FI_EINVAL;
+    if (local > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_INJECT) && (call.read || local > std::min(tx.plan().attr.inject_size, rma_inject_limit)))
+        return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
+    if ((call.flags & FI_REMOTE_CQ_DATA) && tx.engines()[Engine::messages] == nullptr)
+        return -FI_EOPNOTSUPP;
+    total = local;
+    return 0;
+}
+
+void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept
+{
+    const fi_msg_rma& msg = call.msg;
+    op.notify = on_notice;
+    op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
+                 !call.silent && tx_.reports().binding.reports(call.flags));
+    op.runner = this;
+    op.call = waiting_.next_call();
+    op.peer = peer;
+    op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
+    for (std::size_t i = 0; i < msg.rma_iov_count; i++)
+        access_.add(op, msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
+    op.to = msg.addr;
+    op.data = msg.data;
+    op.read = call.read;
+    // submit() waits for signaled operations before a fence; the strong order flag orders it behind unsignaled ones.
+    op.fenced = (call.flags & FI_FENCE) != 0;
+    op.strong_order = strong_[call.read] || op.fenced;
+    op.remote_notice = peer.counts_events;
+    if (op.remote_notice && op.targets > 1)
+        op.find_further(op.targets - 1u, op.read, !op.read);
+    op.last.notify = on_last;
+    op.last.op = &op;
+    for (unsigned i = 0; op.by_directory && i < op.targets; i++) {
+        op.segment[i].notify = on_segment;
+        op.segment[i].op = &op;
+    }
+    op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    op.data_at_once = call.silent && !op.by_directory;
+    // One Put only, so that a late failure is reported once. No event: its account must learn if the event fails to
+    // come.
+    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
+                       msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= caps_.max_putget_size && !op.remote_notice;
+    posted_unsignaled_ |= op.sent_suffices;
+    op.local_count = static_cast<std::uint8_t>(msg.iov_count);
+    op.total = total;
+    std::copy_n(msg.msg_iov, msg.iov_count, op.local);
+}
+
+ssize_t RmaRunner::submit(const RmaCall& call) noexcept
+{
+    std::size_t total = 0;
+    if (int ret = check(call, tx_, total); ret != 0) [[unlikely]]
+        return ret;
+    const Peer* peer = tx_.peers().find(call.msg.addr);
+    if (peer == nullptr) [[unlikely]]
+        return -FI_EINVAL;
+    // An operation that waits keeps its place: no later one to the same peer overtakes it.
+    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
+        tx_.progress();
+        if (waiting_.holds(Pending::line_of(*peer)))
+            return tx_.again(Stat::again_behind);
+    }
+    if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
+        return -FI_EAGAIN;
+    RmaOp* op = ops_.alloc();
+    if (op == nullptr) [[unlikely]] {
+        tx_.progress();
+        op = ops_.alloc();
+        if (op == nullptr)
+            return tx_.again(Stat::again_operations);
+    }
+    describe(*op, call, *peer, total);
+    if (total == 0 && op->remote_notice) [[unlikely]] {
+        if (const int ret = begin_empty(*op, call.msg); ret != 0) {
+            drop(*op);
+            return ret;
+        }
+    }
+    if (total != 0) {
+        const auto progress = [this] { return tx_.try_progress(); };
+        int ret = access_.resolve_now(*op, progress);
+        if (ret == asked_anew) [[unlikely]]
+            return wait_for_key(*op, call);
+        if (ret == 0 && op->remote_notice) [[unlikely]]
+            ret = access_.pay_now(*op, op->prov_errno, progress);
+        if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
+            op->err = -ret;
+            op->posted = total;
+            finish(*op);
+            return 0;
+        }
+        if (ret == 0)
+            ret = buffers_.attach(*op, call);
+        if (ret != 0) [[unlikely]] {
+            drop(*op);
+            return ret;
+        }
+    }
+    return launch(*op);
+}
+
+/// Posts a new operation. 0, or -FI_EAGAIN and the operation is gone. Progress that was made since it was called may
+/// have let an earlier one wait, which it must not overtake.
+ssize_t RmaRunner::launch(RmaOp& op) noexcept
+{
+    const auto try_to_post = [&] {
+        return waiting_.holds(Pending::line_of(op.peer)) ? Lack::peer : post_some(op);
+    };
+    Lack lack = try_to_post();
+    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
+        tx_.progress();
+        lack = try_to_post();
+        if (lack != Lack::nothing && op.posted == 0) {
+            drop(op);
+            return -FI_EAGAIN;
+        }
+    }
+    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
+        send_data_at_once(op);
+    if (lack != Lack::nothing)
+        enqueue(op, lack);
+    else if (op.pending == 0)
+        finish(op);
+    return 0;
+}
+
+// The short way of reads and writes.
+
 namespace {
 
 /// Flags that the short way does not serve: other completion levels, and what takes more than one communication.
@@ -119,5 +369,145 @@ bool RmaEngine::make_landing() noexcept
     landing_ = std::move(made);
     return true;
 }
+
+// fi_rma(3): the calls of the application. Each tries the short way (RmaEngine) where it has one, else it calls
+// RmaRunner::submit.
+
+namespace {
+
+ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
+{
+    EndpointFace& face = EndpointFace::of(ep);
+    TxContext& tx = *face.tx;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return tx.domain().deferred().later->take(face, call);
+    return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
+}
+
+/// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags
+/// apply, except to injects (`silent`).
+ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std::uint64_t key, std::uint64_t flags = 0,
+              bool silent = false) noexcept
+{
+    std::size_t length = 0;
+    if (msg.iov_count > rma_iov_limit || (msg.iov_count != 0 && msg.msg_iov == nullptr))
+        return -FI_EINVAL;
+    for (std::size_t i = 0; i < msg.iov_count; i++)
+        length += msg.msg_iov[i].iov_len;
+    const fi_rma_iov remote{address, length, key};
+    msg.rma_iov = &remote;
+    msg.rma_iov_count = 1;
+    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (known_rma_flags(read) | FI_TRIGGER);
+    return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
+}
+
+/// As plain(), with one local segment.
+[[gnu::noinline]] ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
+               std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
+               std::uint64_t flags = 0, bool silent = false) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), length};
+    return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, silent);
+}
+
+template <bool read>
+[[gnu::always_inline]] inline ssize_t quick(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
+                                            std::uint64_t address, std::uint64_t key, void* context) noexcept
+{
+    TxContext& tx = *EndpointFace::of(ep).tx;
+    {
+        std::lock_guard guard(tx.lock());
+        RmaEngine& engine = RmaEngine::of(tx);
+        const std::uint64_t flags = EndpointFace::of(ep).tx_flags;
+        ssize_t ret = engine.go_quickly<read, false>(buf, length, desc, to, address, key, context, flags);
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+        if (desc != nullptr)
+            ret = engine.go_quickly<read, true>(buf, length, desc, to, address, key, context, flags);
+        if (ret != RmaEngine::not_quick)
+            return ret;
+    }
+    return single(ep, read, buf, length, desc, to, address, key, context);
+}
+
+ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool read) noexcept
+{
+    if (msg == nullptr)
+        return -FI_EINVAL;
+    if (flags & ~(known_rma_flags(read) | FI_TRIGGER))
+        return -FI_EBADFLAGS;
+    RmaCall call{*msg, flags, read, false};
+    call.msg.desc = EndpointFace::of(ep).descs(call.msg.desc);
+    return submit(ep, call);
+}
+
+extern "C" {
+
+ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
+                  uint64_t key, void* context) noexcept
+{
+    return quick<true>(ep, buf, len, desc, from, addr, key, context);
+}
+
+ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
+                   uint64_t addr, uint64_t key, void* context) noexcept
+{
+    return plain(ep, true, {iov, EndpointFace::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
+}
+
+ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
+{
+    return message(ep, msg, flags, true);
+}
+
+ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
+                   uint64_t key, void* context) noexcept
+{
+    return quick<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
+}
+
+ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
+                    uint64_t addr, uint64_t key, void* context) noexcept
+{
+    return plain(ep, false, {iov, EndpointFace::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
+}
+
+ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
+{
+    return message(ep, msg, flags, false);
+}
+
+ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
+                          uint64_t key) noexcept
+{
+    TxContext& tx = *EndpointFace::of(ep).tx;
+    {
+        std::lock_guard guard(tx.lock());
+        const ssize_t ret = RmaEngine::of(tx).inject_quickly(buf, len, to, addr, key);
+        if (ret != RmaEngine::not_quick) [[likely]]
+            return ret;
+    }
+    return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, 0, FI_INJECT, true);
+}
+
+ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
+                       fi_addr_t to, uint64_t addr, uint64_t key, void* context) noexcept
+{
+    return single(ep, false, buf, len, desc, to, addr, key, context, data, FI_REMOTE_CQ_DATA);
+}
+
+ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to,
+                              uint64_t addr, uint64_t key) noexcept
+{
+    return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, data, FI_REMOTE_CQ_DATA | FI_INJECT, true);
+}
+}
+
+} // namespace
+
+fi_ops_rma rma_ops = {sizeof(fi_ops_rma), tofu_read,      tofu_readv,
+                      tofu_readmsg,       tofu_write,     tofu_writev,
+                      tofu_writemsg,      tofu_inject_write, tofu_writedata,
+                      tofu_inject_writedata};
 
 } // namespace tofu

@@ -1,19 +1,197 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma: reads and writes of peers' memory. This file has the short way: one segment, one communication, no retry. The
-// runner does every other operation. Entered by the application through rma_ops; calls vcq, tx/remote_memory, cq.
+// fi_rma: reads and writes. Those of a single communication go at once; all others are tracked, retried and completed
+// (progress.cc), with their bytes on this side in place, registered or copied. Called by the application through
+// rma_ops, by rounds of progress and by the pending queue, under the context's lock; calls tx, mem, vcq.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include <rdma/fi_rma.h>
+#include <sys/uio.h>
 
 #include "mem/bounce_pool.h"
-#include "rma/runner.h"
+#include "mem/local_buffer.h"
+#include "tx/operation.h"
+#include "tx/pending_queue.h"
+#include "tx/rails.h"
 #include "tx/remote_memory.h"
 #include "tx/tx_context.h"
 
 namespace tofu {
+
+// A read or write: what a call asks for (RmaCall), and the state of the operation that it becomes (RmaOp). The calls
+// and deferred work fill in the first, the runner the second.
+
+class TxContext;
+
+inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
+inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
+inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
+
+/// What a call asks for, before any resource is allocated.
+struct RmaCall {
+    fi_msg_rma msg;      ///< its desc may be null
+    std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
+    bool read;
+    bool silent; ///< fi_inject_*: no entry on success
+};
+
+/// Operation flags that a call may have.
+[[nodiscard]] constexpr std::uint64_t known_rma_flags(bool read) noexcept
+{
+#ifdef FI_PRIORITY
+    constexpr std::uint64_t priority = FI_PRIORITY; // a hint without effect here
+#else
+    constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
+#endif
+    constexpr std::uint64_t both = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
+                                   FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
+    return read ? both : both | FI_REMOTE_CQ_DATA | FI_INJECT;
+}
+
+/// Does the context's msg_order ask for an order of writes, of reads?
+[[nodiscard]] bool orders_writes(const TxContext& tx) noexcept;
+[[nodiscard]] bool orders_reads(const TxContext& tx) noexcept;
+/// Checks what can be checked without knowing the peer. 0 and the number of bytes in `total`, or the refusal.
+[[nodiscard]] int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept;
+
+/// One fi_read or fi_write in any of its forms, from the call to its completion.
+struct RmaOp : Request, PendingOp, RemoteSide {
+    /// Waits for the last communication, the one that the target counts. It is separate from the operation's own waiter
+    /// because its failure leaves no event at the target.
+    struct Last : vcq::Waiter {
+        RmaOp* op;
+    };
+    enum class Step : std::uint8_t {
+        resolving, ///< -> posting: all keys known; -> ended: a key was refused
+        posting,   ///< -> telling: every byte is posted and every notice came; -> resolving: some segments were refused
+        telling,   ///< -> notifying: the further regions have been told of the operation
+        notifying, ///< -> ended: the sender took the CQ data
+        ended
+    };
+    /// Waits for communications to one segment, where they may be refused because the key is stale.
+    struct Segment : vcq::Waiter {
+        RmaOp* op;
+    };
+    class RmaRunner* runner = nullptr;
+    Last last{};
+    Segment segment[rma_remote_limit];
+    fi_addr_t to = FI_ADDR_NOTAVAIL;
+    std::uint64_t data = 0; ///< for the target's CQ
+    Step step = Step::posting;
+    bool read = false;
+    bool strong_order = false;
+    bool remote_notice = false; ///< the target counts RMA events
+    bool empty_event = false;   ///< there are no bytes, and the event has not been posted
+    bool names_no_region = false; ///< so the event of an operation without bytes goes to the peer's own word
+    bool remote_data = false;   ///< `data` goes to the target's CQ
+    bool data_at_once = false;  ///< the data follows the bytes at once, it does not wait for their delivery
+    bool sent_suffices = false; ///< FI_INJECT_COMPLETE
+    bool fenced = false;        ///< FI_FENCE
+    bool queued = false; ///< the operation is in the pending queue, which alone may finish it
+    std::uint8_t local_count = 0;
+    std::uint8_t acquired = 0; ///< of refs
+    std::uint8_t complete = 0; ///< segments of which everything is posted, a bit each
+    Rails::Index rail = 0;
+    Bounce bounce{};           ///< if there is one, it holds all local bytes
+    std::size_t total = 0;
+    std::size_t posted = 0;
+    iovec local[rma_iov_limit];
+    LocalRef refs[rma_iov_limit];
+};
+static_assert(rma_remote_limit <= RemoteSide::most);
+
+// Decides where the TNI finds the local bytes of a read or write: in the descriptor, in a bounce block, or in the
+// user's buffers, which are then registered with the VCQ that posts (the context's own or a rail).
+
+class RmaBuffers {
+  public:
+    explicit RmaBuffers(TxContext& tx) noexcept;
+    /// Makes the local bytes of the operation ready for the TNI. 0, or -FI_E*; after an error the caller calls
+    /// give_back().
+    [[nodiscard]] int attach(RmaOp& op, const RmaCall& call) noexcept;
+    /// Releases the bounce block, the registrations and the rail.
+    void give_back(RmaOp& op) noexcept;
+
+  private:
+    TxContext& tx_;
+    BouncePool bounces_;
+    const std::size_t max_inline_;
+    const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
+};
+
+// Reads and writes under way, each a sequence of Puts or Gets: accepted (rma.cc), then posted piece by piece, paid
+// for where the target counts events, retried where a key was stale, and completed (progress.cc). A retry repeats
+// exactly the segments that were refused: what has taken effect must not do so again, behind what was called later.
+
+class RmaRunner {
+  public:
+    RmaRunner(TxContext& tx, RemoteAccess& access) noexcept;
+    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
+    [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
+    /// Operations that have not ended; waiting(): those of them in the pending queue.
+    [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
+    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
+    /// True once a write has been posted unsignaled: only its failure is reported, and that to no waiter.
+    [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
+    /// Cancels what waits. From now on nothing is repeated.
+    void close() noexcept
+    {
+        closed_ = true;
+        waiting_.cancel();
+    }
+    /// Makes the waiters of all operations do nothing. Called when the endpoint has ended and its VCQ has not.
+    void mute() noexcept
+    {
+        ops_.each([](RmaOp& op) {
+            op.notify = op.last.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {};
+            for (RmaOp::Segment& segment : op.segment)
+                segment.notify = op.notify;
+        });
+    }
+
+  private:
+    friend class Pending::Stream;
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_segment(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void settle_segment(RmaOp& op, unsigned segment, int utofu_code) noexcept;
+    void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
+    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    void send_data_at_once(RmaOp& op) noexcept;
+    [[nodiscard]] Lack post_some(RmaOp& op) noexcept;
+    [[nodiscard]] Lack enter(RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
+    [[nodiscard]] Lack post_empty(RmaOp& op) noexcept;
+    static void on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
+    [[nodiscard]] Lack go_on(RmaOp& op) noexcept;
+    void through(RmaOp& op) noexcept;
+    void cancel(RmaOp& op) noexcept;
+    [[nodiscard]] Lack conclude(RmaOp& op) noexcept;
+    [[nodiscard]] Lack notify_peer(RmaOp& op) noexcept;
+    void finish(RmaOp& op) noexcept;
+    void repeat(RmaOp& op) noexcept;
+    void end(RmaOp& op) noexcept;
+    void drop(RmaOp& op) noexcept;
+    [[nodiscard]] ssize_t wait_for_key(RmaOp& op, const RmaCall& call) noexcept;
+    void enqueue(RmaOp& op, Lack lack) noexcept;
+
+    TxContext& tx_;
+    RemoteAccess& access_;
+    Pending::Stream waiting_; ///< operations that can't go on now
+    Pool<RmaOp> ops_;
+    RmaBuffers buffers_;
+    const utofu_onesided_caps& caps_;
+    const bool strong_[2]; ///< tx_attr.msg_order asks for an order of [0] writes, [1] reads
+    bool posted_unsignaled_ = false;
+    bool closed_ = false;
+};
+
+// fi_rma: reads and writes of peers' memory. This file has the short way: one segment, one communication, no retry.
+// The runner does every other operation. Entered by the application through rma_ops.
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
