@@ -337,7 +337,7 @@ Finding many_notices(Side& side)
 
 constexpr Check list[] = {
     {"put-any-length", "a Put writes its bytes and no others", "rma, ring", 2, every_length},
-    {"piggyback", "what goes out of the descriptor is copied before the call returns", "msg/fast_path, rma/rma", 2,
+    {"piggyback", "what goes out of the descriptor is copied before the call returns", "msg/sender, rma/rma", 2,
      piggyback},
     {"largest", "the largest Put and Get of the caps come to their end", "rma, msg/rendezvous", 2, largest},
     {"edata", "254 communications at a time are told apart by one byte", "utofu/vcq (window)", 2, edata},
@@ -346,7 +346,7 @@ constexpr Check list[] = {
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "utofu/vcq", 2, tcq_order},
     {"toq-full", "a full TOQ refuses without effect", "utofu/vcq", 2, toq_full},
     {"delay-start", "utofu_post_toq of nothing starts what was delayed", "atomic/armw_batch", 2, delay_start},
-    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, msg/anon_tx", 2,
+    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, msg/anon_slots", 2,
      armw_ops},
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
      "mem/overflow_vcq, tx/event_credits", 2, armw_atomic},

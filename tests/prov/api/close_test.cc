@@ -16,7 +16,7 @@
 #include <rdma/fi_rma.h>
 
 #include "cq/domain_base.h"
-#include "msg/estate.h"
+#include "msg/copies.h"
 #include "prov/lib/library.h"
 #include "prov/lib/objects.h"
 #include "utofu/vcq.h"

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "msg/anon_tx.h"
+#include "msg/anon_slots.h"
 #include "prov/lib/session.h"
 #include "prov/lib/silent.h"
 

@@ -8,7 +8,7 @@
 #include <utofu.h>
 
 #include "crowd.h"
-#include "msg/packet.h"
+#include "msg/wire.h"
 
 namespace tofu::test {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which channel an address leads to, by itself. Calls msg/channels.
+// Which channel an address leads to, by itself. Calls msg/channel.
 #include <gtest/gtest.h>
 
-#include "msg/channels.h"
+#include "msg/channel.h"
 
 namespace tofu::proto {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Receives, queues and counters of another provider (fi_peer(3)), which the test plays in one of two processes, as
-// libfabric 2.1 has them and as 2.3 does: msg/srx_owner, cq/cq. Calls libfabric's inline functions; the
+// libfabric 2.1 has them and as 2.3 does: msg/receive_queue, cq/cq. Calls libfabric's inline functions; the
 // provider is linked in, so that it can be told by which release it was loaded.
 #include <algorithm>
 #include <memory>

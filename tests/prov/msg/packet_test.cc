@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of messages as they are written and read, whole and at random. Calls msg/packet.
+// Packets of messages as they are written and read, whole and at random. Calls msg/wire.
 #include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "msg/packet.h"
+#include "msg/wire.h"
 
 namespace tofu::proto {
 namespace {

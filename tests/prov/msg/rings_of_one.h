@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the rings of one endpoint (msg/rings) over a network inside the process: the test plays the peer, which reads
+// Role: the rings of one endpoint (msg/rx_ring) over a network inside the process: the test plays the peer, which reads
 // and writes the two message areas, and the protocol above. Called by tests/prov/msg. Calls: fake_net, ring.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
-#include "msg/rings.h"
+#include "msg/rx_ring.h"
 #include "prov/lib/fake_net.h"
 
 namespace tofu::proto {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings of one endpoint (msg/rings) over a network inside the process: the test plays the peer, which reads and
+// The rings of one endpoint (msg/rx_ring) over a network inside the process: the test plays the peer, which reads and
 // writes the two message areas, and the protocol above. A TNI that is full, peers that refuse, lie or die in the
 // middle.
 #include <vector>

@@ -17,7 +17,6 @@
 #include "core/containers.h"
 #include "core/limits.h"
 #include "msg/receive_queue.h"
-#include "msg/srx_owner.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

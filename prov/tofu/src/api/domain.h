@@ -15,7 +15,7 @@
 #include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "mem/mr.h"
-#include "msg/estate.h"
+#include "msg/copies.h"
 
 namespace tofu {
 

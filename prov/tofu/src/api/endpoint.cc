@@ -360,7 +360,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
 /// Makes progress until everything that was injected, reported as sent or accepted has left the process. Some of it
 /// needs the progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for `patience` at
 /// most. What was accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close);
-/// what was reported as sent stays with the domain (msg/estate.h). A peer may be another endpoint of this process,
+/// what was reported as sent stays with the domain (msg/copies.h). A peer may be another endpoint of this process,
 /// and its thread the one that closes this endpoint: so all of them make progress.
 void Endpoint::let_all_leave() noexcept
 {

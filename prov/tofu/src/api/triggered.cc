@@ -14,8 +14,8 @@
 #include "core/object.h"
 #include "cq/counter.h"
 #include "cq/domain_base.h"
-#include "msg/call_checks.h"
-#include "msg/match_entry.h"
+#include "msg/calls.h"
+#include "msg/match.h"
 #include "msg/receive_queue.h"
 #include "tx/tx_context.h"
 

@@ -163,7 +163,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// coll/lanes.h
     [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
-    /// msg/estate.h
+    /// msg/copies.h
     [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
     /// True if more processes run than there are processors, as the last reader that polled in vain was told

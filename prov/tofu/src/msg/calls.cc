@@ -3,8 +3,6 @@
 // queue.
 #include "msg/calls.h"
 
-#include "msg/call_checks.h"
-
 namespace tofu {
 
 namespace {

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The two ends of a ring: a Channel, by which we send to a peer, and a Ring, in which a peer sends to us. Data of
-// Outbound and Inbound; calls nothing.
+// Channels: an endpoint's state for each peer that it sends to, their table, and what the parts of an endpoint's
+// rings have in common. Used by the parts that send and receive packets; calls nothing.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "av/peer_table.h"
+#include "core/containers.h"
+#include "core/lock.h"
 #include "mem/bounce_pool.h"
+#include "msg/rx_area.h"
 #include "msg/wire.h"
 #include "utofu/vcq.h"
 
 namespace tofu::proto {
+
+// The two ends of a ring: a Channel, by which we send to a peer, and a Ring, in which a peer sends to us. Data of
+// Outbound and Inbound.
 
 class Grants;
 class Outbound;
@@ -63,7 +73,7 @@ struct Channel {
     unsigned context = 0;       ///< and the receive context
     utofu_stadd_t area = 0;
 
-    /// A packet without a ring (anon_tx.cc). `under_way`: we ask the gate for a slot, or read the gate or the header.
+    /// A packet without a ring (anon_slots.cc). `under_way`: we ask the gate for a slot, or read the gate or the header.
     struct Anonymous : Inquiry<Channel> {
         utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;   ///< sequence number of the packet in it
@@ -172,6 +182,225 @@ struct Ring {
         return reinterpret_cast<std::uint64_t*>(
             base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size - sizeof(Control));
     }
+};
+
+// What the two directions of an endpoint's rings share: our identity, the area, the clock; and the interface of the
+// protocol above.
+
+/// Our endpoint, as its peers know it.
+struct Local {
+    vcq::Vcq& vcq;       ///< the endpoint posts from it
+    vcq::Vcq& home;      ///< the domain's home VCQ, through which peers reach the area,
+    Lock& home_lock;     ///< and its lock
+    std::uint64_t nonce; ///< of the domain
+    unsigned index;      ///< of the endpoint in the domain
+    EndpointAddress known; ///< the address that peers know
+};
+
+/// The protocol above the rings. None of these is called for a packet in a ring: Inbound::poll hands those on.
+class Protocol {
+  public:
+    /// Makes a channel for one more peer. Null: there are as many as there may be.
+    [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
+    /// The channel has failed: requests to its peer end. `waiter`: that of a packet that has never left, or null.
+    virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
+    /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
+    [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
+    /// Called every few milliseconds.
+    virtual void tick() noexcept = 0;
+
+  protected:
+    ~Protocol() = default;
+};
+
+struct Port {
+    Port(const Local& self, Protocol& protocol) noexcept : self(self), protocol(protocol), bounces(self.vcq) {}
+
+    Local self;
+    Protocol& protocol;
+    BouncePool bounces;
+    Area area;
+    bool open = false;     ///< false: notices that still come change nothing
+    std::uint64_t now = 0; ///< milliseconds, as of the last slow round
+
+    /// Rings a doorbell in the area at `at`, in strong order behind what it announces. If the TNI has no room, the peer
+    /// finds out in one of its slow rounds.
+    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
+    /// Posts the Get of `size` bytes of an inquiry that is not under way. Post::busy also when all bounce blocks are in
+    /// use.
+    template <class Of>
+    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,
+                                std::size_t size) noexcept
+    {
+        inquiry.answer = bounces.alloc(size);
+        if (inquiry.answer.data == nullptr)
+            return vcq::Post::busy;
+        inquiry.under_way = true; // the notice may come within the post
+        const vcq::Post post = self.vcq.get(home, inquiry.answer.stadd, from, size,
+                                            {.when = vcq::When::delivered, .waiter = &inquiry});
+        if (post != vcq::Post::done)
+            end(inquiry);
+        return post;
+    }
+    template <class Of>
+    void end(Inquiry<Of>& inquiry) noexcept
+    {
+        inquiry.under_way = false;
+        bounces.release(inquiry.answer);
+        inquiry.answer = {};
+    }
+};
+
+/// Does the header of an area, as a Get brought it, belong to the domain with that nonce?
+[[nodiscard]] bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept;
+
+// The channels of an endpoint, and the lookup of a channel by address.
+
+/// What the address vector says of an address: where a channel has to lead.
+struct Target {
+    std::uint64_t address; ///< the address itself; all bits set: none
+    const Peer& peer;
+    std::uint64_t place;   ///< in the address vector
+    unsigned context;      ///< receive context (fi_rx_addr)
+};
+
+/// Channels by place of the address vector and receive context (fi_rx_addr), in pages that are allocated at first use.
+class ChannelTable {
+  public:
+    static constexpr std::size_t page_size = 1024; ///< places
+    static constexpr std::size_t most_places = std::size_t{1} << 32;
+
+    /// The contexts of a peer are numbered below 2^`context_bits`; `context_bits` is at most 8.
+    explicit ChannelTable(int context_bits) noexcept : context_bits_(context_bits) {}
+
+    /// The channel entered for a place and a context, or null. A context out of bounds shares the entry of another one,
+    /// so the caller checks that the channel is the right one.
+    [[nodiscard]] Channel* find(std::uint64_t place, unsigned context) const noexcept
+    {
+        const std::size_t page = page_of(place, context);
+        return page < count_ && pages_[page] != nullptr ? pages_[page][place % page_size] : nullptr;
+    }
+    /// False: no memory, nothing has changed.
+    [[nodiscard]] bool enter(std::uint64_t place, unsigned context, Channel& channel) noexcept
+    {
+        const std::size_t page = page_of(place, context);
+        if (place >= most_places || (page >= count_ && !grow(page + 1)))
+            return false;
+        if (pages_[page] == nullptr)
+            pages_[page].reset(new (std::nothrow) Channel*[page_size]());
+        if (pages_[page] == nullptr)
+            return false;
+        pages_[page][place % page_size] = &channel;
+        return true;
+    }
+    void leave(std::uint64_t place, unsigned context) noexcept
+    {
+        if (find(place, context) != nullptr)
+            pages_[page_of(place, context)][place % page_size] = nullptr;
+    }
+    /// Removes all entries of a channel.
+    void leave(const Channel& channel) noexcept
+    {
+        for (std::size_t page = 0; page < count_; page++)
+            if (pages_[page] != nullptr)
+                std::replace(&pages_[page][0], &pages_[page][page_size], const_cast<Channel*>(&channel),
+                             static_cast<Channel*>(nullptr));
+    }
+
+  private:
+    using Page = std::unique_ptr<Channel*[]>;
+    [[nodiscard]] std::size_t page_of(std::uint64_t place, unsigned context) const noexcept
+    {
+        return (place / page_size << context_bits_) + (context & ((1u << context_bits_) - 1));
+    }
+    [[nodiscard, gnu::noinline]] bool grow(std::size_t least) noexcept
+    {
+        const std::size_t count = std::max(least, 2 * count_);
+        std::unique_ptr<Page[]> more(new (std::nothrow) Page[count]);
+        if (more == nullptr)
+            return false;
+        std::move(pages_.get(), pages_.get() + count_, more.get());
+        pages_ = std::move(more);
+        count_ = count;
+        return true;
+    }
+
+    int context_bits_;
+    std::size_t count_ = 0;
+    std::unique_ptr<Page[]> pages_;
+};
+
+class Channels {
+  public:
+    explicit Channels(int context_bits) noexcept : by_address_(context_bits) {}
+    /// The channel that an earlier find() or enter() of this address gave, if the address still leads there. Null: call
+    /// find().
+    [[nodiscard, gnu::always_inline]] Channel* recent(std::uint64_t address) const noexcept
+    {
+        const Found& found = recent_.at(address);
+        if (found.address != address || found.generation != found.peer->generation) [[unlikely]]
+            return nullptr;
+        return found.channel;
+    }
+    /// The channel entered for this target, or null.
+    [[nodiscard]] Channel* find(const Target& target) noexcept
+    {
+        Channel* const found = by_address_.find(target.place, target.context);
+        if (found == nullptr || !found->is_to(target.peer, target.peer.index + target.context)) [[unlikely]]
+            return nullptr;
+        note(target, *found);
+        return found;
+    }
+    /// The channel to this endpoint, whatever address it was entered for, or null.
+    [[nodiscard]] Channel* to(const Peer& peer, unsigned index) const noexcept
+    {
+        const auto found = std::find_if(all_.begin(), all_.end(),
+                                        [&](const Channel* ch) { return ch->is_to(peer, index); });
+        return found != all_.end() ? *found : nullptr;
+    }
+    /// Makes room for one more channel. False: no memory.
+    [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
+    void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
+    /// Lets the target lead to the channel from now on. False: no memory.
+    [[nodiscard]] bool enter(const Target& target, Channel& channel) noexcept
+    {
+        if (!by_address_.enter(target.place, target.context, channel))
+            return false;
+        note(target, channel);
+        return true;
+    }
+    /// Removes the channel from all lookups.
+    void unlink(Channel& channel) noexcept
+    {
+        recent_.forget_if([&](const Found& found) { return found.channel == &channel; });
+        if (channel.aliased)
+            by_address_.leave(channel);
+        else
+            by_address_.leave(channel.place, channel.context);
+        channel.aliased = false;
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+    [[nodiscard]] Channel& operator[](std::size_t number) const noexcept { return *all_[number]; }
+    [[nodiscard]] Channel* const* begin() const noexcept { return all_.begin(); }
+    [[nodiscard]] Channel* const* end() const noexcept { return all_.end(); }
+
+  private:
+    static constexpr Peer nobody{};
+    /// Where an address led, as long as the place of the address vector is what it was.
+    struct Found {
+        std::uint64_t address = FI_ADDR_NOTAVAIL;
+        std::uint32_t generation = ~0u; // not that of nobody
+        const Peer* peer = &nobody;
+        Channel* channel = nullptr;
+    };
+    void note(const Target& target, Channel& channel) noexcept
+    {
+        recent_.note({target.address, target.peer.generation, &target.peer, &channel});
+    }
+
+    Recent<Found> recent_;
+    ChannelTable by_address_;
+    Array<Channel*> all_;
 };
 
 } // namespace tofu::proto

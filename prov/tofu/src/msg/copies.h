@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Copies of messages that were reported as sent and that their receivers fetch. Their blocks are registered with the
-// home VCQ of the domain, so that they can outlive their endpoint (estate.h). Made by the sender with its first copy;
-// calls mem/bounce_pool.h.
+// Copies that receivers fetch: of sends that need not wait for their receiver, also of closed endpoints. Used by the
+// sending half; calls rx_area, vcq.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "core/lock.h"
 #include "mem/bounce_pool.h"
 #include "msg/rx_area.h"
 #include "tx/operation.h"
+#include "utofu/vcq.h"
 
 namespace tofu::proto {
+
+// Copies of messages that were reported as sent and that their receivers fetch. Their blocks are registered with the
+// home VCQ of the domain, so that they can outlive their endpoint (copies.h). Made by the sender with its first copy.
 
 /// A copy, and who fetches it.
 struct Copy {
@@ -72,7 +77,7 @@ class Copies {
         });
     }
 
-    // --- of an endpoint that is closed (estate.h)
+    // --- of an endpoint that is closed (copies.h)
     std::unique_ptr<Copies> next;
     std::optional<Area> area; ///< with the completion words
     unsigned number = 0;      ///< of the endpoint
@@ -87,6 +92,63 @@ class Copies {
     BouncePool short_;
     BouncePool long_;
     Pool<Copy> pool_{shortest_ones + short_ones + long_ones};
+};
+
+} // namespace tofu::proto
+
+// What closed endpoints have left to their receivers: copies of messages that were reported as sent and have not been
+// fetched, and the areas with the completion words that end them. Each stays until its receiver has fetched it, or is
+// gone, or the domain is closed.
+
+namespace tofu {
+class DomainBase;
+}
+
+namespace tofu::proto {
+
+/// Any thread may call; it holds neither the home lock nor an endpoint's.
+class Estate {
+  public:
+    explicit Estate(DomainBase& domain) noexcept;
+    ~Estate();
+    Estate(const Estate&) = delete;
+    Estate& operator=(const Estate&) = delete;
+
+    /// Takes over the copies of a closed endpoint, and its area. The endpoint's number stays in use until they are
+    /// freed.
+    void take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept;
+    [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+    /// Frees what has been fetched, and what belongs to receivers that are gone.
+    void progress() noexcept;
+    /// Frees everything and returns how many messages are lost by that. Called when nobody polls any more, before the
+    /// home VCQ is closed.
+    [[nodiscard]] std::size_t close() noexcept;
+
+  private:
+    /// Reads the header of a receiver's area. Guarded by the home lock.
+    struct Probe : vcq::Waiter {
+        Bounce answer{};
+        utofu_vcq_id_t home = 0;
+        utofu_stadd_t area = 0;
+        std::uint64_t nonce = 0;
+        bool under_way = false;
+        bool gone = false; ///< the last one has shown that the receiver is gone
+    };
+    static void on_probe(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    void watch() noexcept;
+    void bury(const Probe& gone) noexcept;
+    void start_probe() noexcept;
+    [[nodiscard]] std::unique_ptr<Copies> take_ended() noexcept;
+    void drop(std::unique_ptr<Copies> all) noexcept;
+
+    DomainBase& domain_;
+    std::mutex mutex_; ///< taken before the home lock
+    std::unique_ptr<Copies> first_;
+    std::atomic<unsigned> count_{0}; ///< endpoints; a hint without the mutex
+    std::optional<BouncePool> answers_; ///< guarded by the home lock; until close()
+    Probe probe_{};
+    std::uint64_t probed_at_ = 0; ///< milliseconds
+    std::size_t turn_ = 0;        ///< the copy whose receiver is asked next
 };
 
 } // namespace tofu::proto

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. The messenger composes it:
-// rings to peers (msg/rings.h), the sending half (msg/sender.h), the receiving half (receiver.h). Called by the
+// rings to peers (msg/rx_ring.h), the sending half (msg/sender.h), the receiving half (receiver.h). Called by the
 // entries of fi_msg and fi_tagged and by the endpoint's progress, under the context's lock.
 #pragma once
 
 #include <cstdint>
 
-#include "msg/estate.h"
+#include "msg/copies.h"
+#include "msg/receive_queue.h"
 #include "msg/receiver.h"
-#include "msg/rings.h"
+#include "msg/rx_ring.h"
 #include "msg/sender.h"
-#include "msg/srx_owner.h"
 
 namespace tofu::proto {
 

@@ -3,7 +3,13 @@
 #include "msg/receive_queue.h"
 
 #include <algorithm>
+#include <mutex>
+#include <new>
 
+#include <rdma/fi_errno.h>
+
+#include "core/lock.h"
+#include "core/log.h"
 #include "cq/cq.h"
 #include "mem/local_buffer.h"
 #include "tx/ep_handle.h"
@@ -222,6 +228,196 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
     else
         free_entry(*r);
     return 0;
+}
+
+} // namespace tofu::proto
+
+// A receive of the owner becomes one of ours when its message is there. It is allocated before the number of its
+// buffers is known, so it has room for the maximum. A message that the owner has noted waits in our queue as any
+// other, and goes its ordinary way from there.
+
+#if FI_MAJOR_VERSION >= 2 && __has_include(<rdma/providers/fi_peer.h>)
+#include <rdma/providers/fi_peer.h>
+static_assert(sizeof(fi_peer_rx_entry) - offsetof(fi_peer_rx_entry, srx) == sizeof(tofu::peer::EntryFields) &&
+              offsetof(fi_peer_rx_entry, srx) == (FI_MINOR_VERSION < 3 ? 2 * sizeof(void*) : 0) &&
+              offsetof(fi_peer_rx_entry, iov) - offsetof(fi_peer_rx_entry, srx) == offsetof(tofu::peer::EntryFields, iov));
+static_assert(sizeof(fi_peer_match_attr) == sizeof(tofu::peer::Match) &&
+              offsetof(fi_peer_match_attr, msg_size) == offsetof(tofu::peer::Match, size));
+static_assert(sizeof(fid_peer_srx) == sizeof(tofu::peer::Srx) && sizeof(fid_peer_cq) == sizeof(tofu::peer::Cq) &&
+              sizeof(fid_peer_cntr) == sizeof(tofu::peer::Cntr));
+static_assert(sizeof(fi_ops_srx_owner) == sizeof(tofu::peer::SrxOwnerOps) &&
+              offsetof(fi_ops_srx_owner, free_entry) == offsetof(tofu::peer::SrxOwnerOps, free_entry) &&
+              sizeof(fi_ops_srx_peer) == sizeof(tofu::peer::SrxPeerOps));
+#endif
+
+namespace tofu::proto {
+
+peer::SrxPeerOps SrxOwner::peer_ops = {sizeof(peer_ops), start, start, discard, discard};
+
+SrxOwner::SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept : srx_(srx), queue_(queue), lock_(lock)
+{
+    srx.peer = &peer_ops;
+}
+
+/// Copies the owner's entry into our receive, without its descriptors: lnx passes those that another provider made of
+/// the same memory.
+void SrxOwner::fill(RecvRequest& r) noexcept
+{
+    const peer::EntryFields& entry = peer::fields_of(tail_of(r).entry);
+    r.context = entry.context;
+    r.flags = entry.flags & FI_COMPLETION;
+    for (std::size_t i = 0; i < limits::iov_limit; i++)
+        ::new (r.buffers() + i) RecvRequest::Buffer{i < entry.count ? entry.iov[i] : iovec{}, nullptr};
+    r.count = limits::iov_limit;
+    (void)total_length(entry.iov, std::min(entry.count, limits::iov_limit), r.length); // the owner has checked it
+}
+
+SrxOwner::Answer SrxOwner::ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept
+{
+    void* const memory = queue_.pool().alloc(receive_size);
+    if (memory == nullptr)
+        return Answer::later;
+    auto* const r = ::new (memory) RecvRequest;
+    r->tagged = offer.tagged;
+    peer::Match match{offer.source, offer.length, offer.tagged ? offer.tag : 0};
+    peer::Entry* entry = nullptr;
+    const int ret = (offer.tagged ? srx_.owner->get_tag : srx_.owner->get_msg)(&srx_, &match, &entry);
+    if ((ret != 0 && ret != -FI_ENOENT) || entry == nullptr) {
+        queue_.pool().release(memory, receive_size);
+        return ret == -FI_ENOMEM || ret == -FI_EAGAIN ? Answer::later : Answer::refused;
+    }
+    ::new (&tail_of(*r)) Tail{entry, &peer, false};
+    receive = r;
+    if (ret == 0) {
+        fill(*r);
+        return Answer::receive;
+    }
+    peer::EntryFields& fields = peer::fields_of(entry);
+    fields.size = offer.length;
+    fields.data = offer.data;
+    fields.flags |= offer.has_data ? FI_REMOTE_CQ_DATA : 0;
+    return Answer::none;
+}
+
+void SrxOwner::hold(RecvRequest& r, std::uint64_t source, std::uint64_t tag) noexcept
+{
+    r.source = source;
+    r.tag = tag;
+    queue_.post(r);
+}
+
+bool SrxOwner::note(Unexpected& message, RecvRequest& r) noexcept
+{
+    peer::Entry* const entry = tail_of(r).entry;
+    peer::fields_of(entry).of_peer = &message;
+    message.owned = &r;
+    if ((message.tagged ? srx_.owner->queue_tag : srx_.owner->queue_msg)(entry) == 0)
+        return true;
+    queue_.forget(message);
+    srx_.owner->free_entry(entry);
+    return false;
+}
+
+void SrxOwner::done(RecvRequest& r, CompletionQueue* told) noexcept
+{
+    peer::Entry* const entry = tail_of(r).entry;
+    queue_.pool().release(&r, receive_size);
+    if (told != nullptr)
+        hand_on(*told); // "When the peer finishes processing the message and completes it on its own CQ"
+    if (entry != nullptr)
+        srx_.owner->free_entry(entry);
+}
+
+// --- what the owner calls
+
+int SrxOwner::begin(peer::Entry* entry, bool wanted) noexcept
+{
+    auto* const message = static_cast<Unexpected*>(peer::fields_of(entry).of_peer);
+    if (message == nullptr) {
+        if (wanted)
+            TOFU_WARN(FI_LOG_EP_DATA, "shared receives: a message is asked for whose endpoint is closed: close it behind "
+                                      "its receives\n");
+        return wanted ? -FI_ECANCELED : 0;
+    }
+    SrxOwner& self = *message->peer->rx.shared->owner();
+    std::lock_guard guard(self.lock_);
+    Tail& tail = tail_of(*message->owned);
+    if (wanted)
+        fill(*message->owned);
+    else
+        tail.entry = nullptr; // the owner frees it when we return
+    tail.started = true;
+    self.waiting_ += self.go_on(*message) ? 0 : 1;
+    return 0;
+}
+
+/// Moves a message on, into its receive or to be discarded. False: there is no room now.
+bool SrxOwner::go_on(Unexpected& message) noexcept
+{
+    RecvRequest& r = *message.owned;
+    const bool wanted = tail_of(r).entry != nullptr;
+    if (!(wanted ? message.peer->start(r, message) : message.peer->discard(message)))
+        return false;
+    if (!wanted)
+        queue_.pool().release(&r, receive_size);
+    message.owned = nullptr;
+    queue_.forget(message);
+    return true;
+}
+
+void SrxOwner::resume() noexcept
+{
+    if (waiting_ == 0)
+        return;
+    waiting_ = 0;
+    queue_.visit_kept([this](Unexpected& message) {
+        if (tail_of(*message.owned).started)
+            waiting_ += go_on(message) ? 0 : 1;
+    });
+}
+
+fi_addr_t SrxOwner::source_of(peer::Entry* entry) noexcept
+{
+    auto* const message = static_cast<Unexpected*>(peer::fields_of(entry).of_peer);
+    return message != nullptr ? message->peer->source_of(*message) : FI_ADDR_UNSPEC;
+}
+
+void SrxOwner::addresses_changed() noexcept
+{
+    std::lock_guard guard(lock_);
+    srx_.owner->for_each_unknown(&srx_, source_of);
+}
+
+// --- the end
+
+/// Ends a receive whose message is lost with its endpoint.
+void SrxOwner::cancel(RecvRequest& r) noexcept
+{
+    const RxContext& rx = tail_of(r).peer->rx;
+    r.report_cancelled(rx);
+    done(r, rx.queue_of(r.flags));
+}
+
+void SrxOwner::forsake(Unexpected& message) noexcept
+{
+    RecvRequest& r = *message.owned;
+    const Tail& tail = tail_of(r);
+    if (tail.started) {
+        waiting_--;
+        if (tail.entry != nullptr)
+            return cancel(r);
+    }
+    if (tail.entry != nullptr)
+        peer::fields_of(tail.entry).of_peer = nullptr; // the owner keeps the entry, which leads nowhere now
+    queue_.pool().release(&r, receive_size);
+}
+
+void SrxOwner::leave(const SrxPeer& peer) noexcept
+{
+    while (RecvRequest* const held = queue_.find_posted([&](RecvRequest& r) { return tail_of(r).peer == &peer; })) {
+        queue_.withdraw(*held);
+        cancel(*held);
+    }
 }
 
 } // namespace tofu::proto

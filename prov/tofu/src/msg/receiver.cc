@@ -1,14 +1,262 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets out of the rings of our area, except for the short way (poll.cc). Nothing read from the area is trusted. See
-// receiver.h.
+// See receiver.h.
 #include "msg/receiver.h"
 
 #include <algorithm>
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include <rdma/fi_errno.h>
 
 #include "core/limits.h"
+#include "core/log.h"
+#include "cq/counter.h"
 #include "cq/cq.h"
+#include "mem/local_buffer.h"
+#include "msg/message_engine.h"
+#include "msg/receive_queue.h"
 
 namespace tofu::proto {
+
+Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
+    : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
+      wants_source_((tx.plan().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      reports_unknown_sources_((tx.plan().caps & FI_SOURCE_ERR) != 0),
+      queue_(rx.shared != nullptr
+                 ? *rx.shared
+                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
+      fetches_(tx, port, *this), hold_up_{{[](Deferred& item) noexcept {
+          auto& held = static_cast<HoldUp&>(item);
+          held.waiting = false;
+          (void)held.owner->queue_.catch_up();
+      }}, this}
+{
+}
+
+Delivery::~Delivery()
+{
+    if (own_queue_)
+        queue_.leave(*this);
+}
+
+int Delivery::join_queue() noexcept
+{
+    std::lock_guard guard(tx_.lock());
+    return queue_.join(*this);
+}
+
+void Delivery::cancel_fetches() noexcept
+{
+    if (!own_queue_) // that is destroyed with us, and its receives are discarded
+        fetches_.cancel();
+}
+
+void Delivery::part_from_queue() noexcept
+{
+    if (!own_queue_)
+        queue_.leave(*this);
+}
+
+ssize_t Delivery::cancel(void* context) noexcept
+{
+    return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
+}
+
+void Delivery::find_source(Ring& in) noexcept
+{
+    const std::uint32_t generation = tx_.peers().generation();
+    in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
+    in.generation = generation;
+}
+
+void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
+{
+    if (wants_source_)
+        entry.source = source_of(in);
+    if (reports_unknown_sources_ && entry.source == FI_ADDR_NOTAVAIL)
+        cq.write_error(CqEntry::of_unknown_source(entry, in.known));
+    else
+        cq.write(entry);
+}
+
+// --- finding the receive
+
+bool Delivery::deliver(Message& m) noexcept
+{
+    RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag);
+    if (r != nullptr && r->behind) [[unlikely]] {
+        if (!queue_.catch_up())
+            return false;
+        r = queue_.get_entry(m.tagged, m.in->key, m.tag); // the other one may be full
+    }
+    if (r != nullptr) [[likely]]
+        return give(*r, m);
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        return ask(*owner, m);
+    return keep(m, nullptr);
+}
+
+/// deliver() where another provider owns the receives.
+bool Delivery::ask(SrxOwner& owner, Message& m) noexcept
+{
+    if (tx_.reports().closing)
+        return false; // an owner that closes us may have closed its receives already
+    RecvRequest* r = nullptr;
+    switch (owner.ask(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
+    case SrxOwner::Answer::receive:
+        if (give(*r, m))
+            return true;
+        owner.hold(*r, m.in->key, m.tag);
+        return false;
+    case SrxOwner::Answer::none:
+        if (keep(m, r))
+            return true;
+        owner.done(*r, nullptr);
+        return false;
+    case SrxOwner::Answer::refused: return discard(m);
+    case SrxOwner::Answer::later: break;
+    }
+    return false;
+}
+
+/// Hands a message to a posted receive.
+bool Delivery::give(RecvRequest& r, const Message& m) noexcept
+{
+    TOFU_PROBE(match, r.context);
+    if (m.type == Type::rts) {
+        Fetch* f = fetches_.make(m);
+        if (f == nullptr)
+            return false;
+        f->receive = &r;
+        f->length = r.take(m.length, f->into, f->into_count);
+        for (unsigned i = 0; i < f->into_count; i++)
+            f->desc[i] = r.buffers()[i].desc;
+        f->to_fetch = f->length;
+        r.users++;
+        if (r.posted && r.exhausted())
+            queue_.withdraw(r);
+        fetches_.start(*f);
+        return true;
+    }
+    if (m.ack && !put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
+        return false;
+    iovec into[max_segments];
+    std::uint8_t count = 0;
+    void* const place = r.place();
+    const std::size_t length = r.take(m.length, into, count);
+    scatter(into, count, m.payload, length);
+    r.users++;
+    if (r.posted && r.exhausted())
+        queue_.withdraw(r);
+    received(r, m, place, length, 0, 0);
+    return true;
+}
+
+void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
+                         int prov_errno) noexcept
+{
+    r.users--;
+    const bool over = !r.posted && r.users == 0;
+    Completion entry{.context = r.context,
+                     .flags = kind_of(r.tagged) |
+                              (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
+                              (r.multi && over && !r.cancelled ? FI_MULTI_RECV : 0),
+                     .length = length,
+                     .buffer = buffer,
+                     .data = m.data,
+                     .tag = m.tag};
+    std::size_t overflow = 0;
+    if (err == 0 && length < m.length) {
+        err = FI_ETRUNC;
+        overflow = m.length - length;
+    }
+    CompletionQueue* cq = rx.queue_of(r.flags);
+    Counter* counter = rx.counter_of(r.flags);
+    if (err != 0) [[unlikely]] {
+        if (wants_source_)
+            entry.source = source_of(*m.in);
+        if (cq != nullptr)
+            cq->write_error({entry, err, prov_errno, overflow});
+        if (counter != nullptr)
+            counter->count_error();
+    } else {
+        if (cq != nullptr && (rx.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
+            report(*cq, entry, *m.in);
+        if (counter != nullptr)
+            counter->count();
+    }
+    if (!over)
+        return;
+    if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
+        owner->done(r, cq);
+    else if (r.cancelled) [[unlikely]]
+        queue_.end_cancelled(r, rx);
+    else
+        queue_.free_entry(r);
+}
+
+/// Keeps a message until a receive takes it. `owned`: names it to another provider that owns the receives.
+bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
+{
+    Unexpected* const kept = queue_.alloc_entry(m.kept_size());
+    if (kept == nullptr) [[unlikely]]
+        return false;
+    if (m.type != Type::rts && m.ack && !m.at_match) {
+        // Delivered: the message is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
+        if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
+            queue_.free_entry(*kept);
+            return false;
+        }
+        m.ack = false;
+    }
+    m.pack(*kept);
+    kept->peer = this;
+    m.in->users++;
+    queue_.queue_entry(*kept);
+    if (owned != nullptr && !queue_.owner()->note(*kept, *owned)) [[unlikely]]
+        return true;
+    tx_.vcq().statistics().count(Stat::unexpected);
+    tx_.vcq().statistics().count(Stat::unexpected_bytes, m.length);
+    return true;
+}
+
+// --- kept messages, when the receive queue asks for them
+
+/// Gives a message that was kept to its receive. A multi-receive that found no room for it tries again in a later
+/// round.
+bool Delivery::give_kept(RecvRequest& r, Unexpected& kept) noexcept
+{
+    if (give(r, Message::unpack(kept)))
+        return true;
+    if (r.behind && !std::exchange(hold_up_.waiting, true))
+        fetches_.put_off(hold_up_);
+    return false;
+}
+
+bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
+
+bool Delivery::discard(const Message& m) noexcept
+{
+    if (m.type != Type::rts)
+        return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
+    Fetch* const f = fetches_.make(m);
+    if (f != nullptr)
+        fetches_.start(*f); // has nothing to fetch, so it only writes the completion word
+    return f != nullptr;
+}
+
+void Delivery::forgotten(Unexpected& kept) noexcept
+{
+    Message::kept_of(kept).in->let_go();
+}
+
+fi_addr_t Delivery::source_of(const Unexpected& kept) noexcept
+{
+    return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
+}
+
+// Packets out of the rings of our area, except for the short way (receiver.cc). Nothing read from the area is trusted.
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), tx_(tx), rx_(rx), eager_gets_(port), delivery_(tx, rx, port, *this)
@@ -151,6 +399,189 @@ void Receiver::answer_fences() noexcept
             fence.in->let_go();
     while (fences_.size() > left)
         fences_.pop_back();
+}
+
+// The rounds of progress, and the short way of a message that stands in its ring and asks for no answer: into the
+// single buffer of its receive and into the completion queue, or, without a receive, to the kept messages. All other
+// messages go the long way (receiver.cc, receiver.cc).
+
+namespace {
+constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
+}
+
+/// A message on the short way.
+struct Delivery::Short {
+    bool tagged;
+    bool has_data;
+    bool is_long;
+    std::size_t length;
+    std::uint64_t tag;
+    std::uint64_t data;
+    const std::byte* payload;
+    /// Does the receive have one buffer, and end with this message?
+    [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
+};
+
+/// Copies the payload into the receive's buffer and reports it: one entry, one count. `polled`: a poll has found it.
+template <bool polled>
+[[gnu::always_inline]] inline void Delivery::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
+{
+    void* const buffer = r.buffers()->iov_base;
+    if (m.length == 8)
+        std::memcpy(buffer, m.payload, 8);
+    else if (m.length != 0)
+        std::memcpy(buffer, m.payload, m.length);
+    if (rx.binding.reports(r.flags)) [[likely]] {
+        CompletionQueue& cq = *rx.binding.cq;
+        const std::uint64_t flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
+        const Completion entry{r.context, flags, m.length, buffer, m.data, m.tag, source};
+        polled ? cq.hand_over(entry) : cq.write(entry);
+    }
+    if (Counter* counter = rx.counters.recv)
+        counter->count();
+    TOFU_PROBE(match, r.context);
+}
+
+[[gnu::always_inline]] inline bool Delivery::deliver_short(Ring& in, const Short& m) noexcept
+{
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+    if (wants_source_) {
+        source = source_of(in);
+        if (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
+            return false;
+    }
+    Matcher& matcher = queue_.matcher(m.tagged);
+    Posted** const at = matcher.match_few(in.key, m.tag);
+    if (at == nullptr) [[unlikely]]
+        return deliver_otherwise(in, {m.tagged, m.has_data, m.is_long, m.length, m.tag, m.data, m.payload}, source);
+    auto& receive = static_cast<RecvRequest&>(**at);
+    if (!m.fits(receive)) [[unlikely]]
+        return false;
+    finish_short<true>(receive, m, source);
+    matcher.drop_few(at);
+    queue_.free_single(receive);
+    return true;
+}
+
+/// deliver_short() where many receives are posted, or none that takes the message.
+[[gnu::noinline]] bool Delivery::deliver_otherwise(Ring& in, const Short& m, fi_addr_t source) noexcept
+{
+    if (RecvRequest* const r = queue_.get_entry(m.tagged, in.key, m.tag); r != nullptr) {
+        if (!m.fits(*r))
+            return false;
+        finish_short<true>(*r, m, source);
+        queue_.withdraw(*r);
+        queue_.free_single(*r);
+        return true;
+    }
+    if (m.is_long || queue_.owner() != nullptr)
+        return false;
+    Message kept{{.in = &in, .type = Type::eager}, m.tagged, m.has_data, m.tag, m.data, m.length, m.payload};
+    return keep(kept, nullptr);
+}
+
+namespace {
+/// The bits of a control word that say whether a packet is an eager message, with or without tag and data.
+constexpr std::uint64_t shape = std::bit_cast<std::uint64_t>(
+    Control{0xff, static_cast<std::uint8_t>(~(flag_tag | flag_data)), 0, 0});
+constexpr std::uint64_t shape_of(Type type) noexcept
+{
+    return std::bit_cast<std::uint64_t>(Control{static_cast<std::uint8_t>(type), 0, 0, 0});
+}
+} // namespace
+
+/// Takes one message all the way; its control word is at `end`. Every decision rests on `control`, which was read once.
+[[gnu::always_inline]] inline std::uint32_t Receiver::take_short(Ring& in, const std::uint64_t* end,
+                                                                 std::uint64_t control) noexcept
+{
+    if (!in.begun) [[unlikely]]
+        return 0;
+    const auto c = std::bit_cast<Control>(control);
+    if ((control & shape) != shape_of(Type::eager)) [[unlikely]]
+        return (control & shape) == shape_of(Type::long_eager) ? take_long(in, end, c) : 0;
+    const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
+    const bool has_data = (c.flags & flag_data) != 0;
+    const bool tagged = (c.flags & flag_tag) != 0;
+    const std::uint64_t data = has_data ? *--end : 0;
+    const std::uint64_t tag = tagged ? *--end : 0;
+    const std::byte* const payload_end = reinterpret_cast<const std::byte*>(end);
+    const std::size_t size = (std::size_t{c.length} + 7) & ~std::size_t{7};
+    if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
+        return 0;
+    const std::byte* const payload = payload_end - size;
+    const bool taken = tagged ? delivery_.deliver_short(in, {true, has_data, false, c.length, tag, data, payload})
+                              : delivery_.deliver_short(in, {false, has_data, false, c.length, 0, data, payload});
+    return taken ? 1 : 0;
+}
+
+/// As take_short(), for a message whose payload stands in the slots behind.
+[[gnu::noinline]] std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Control& c) noexcept
+{
+    const Geometry& g = geometry();
+    if (c.length == 0 || c.length > g.eager_limit()) [[unlikely]]
+        return 0;
+    const LongSlots where = long_slots(in.next_seq, c.length, g.ring_slots);
+    const std::byte* const payload = in.base + std::size_t{where.first} * slot_size;
+    for (std::size_t at = 0; at < c.length && at < prefetched; at += processor_line)
+        __builtin_prefetch(payload + at); // comes while we look for the receive
+    const bool has_data = (c.flags & flag_data) != 0;
+    const bool tagged = (c.flags & flag_tag) != 0;
+    const std::uint64_t data = has_data ? *--end : 0;
+    const std::uint64_t tag = tagged ? *--end : 0;
+    if (!delivery_.deliver_short(in, {tagged, has_data, true, c.length, tag, data, payload}))
+        return 0;
+    blank(in, where.total);
+    return where.total;
+}
+
+/// Keeps a message that came before its receive, if the short way can.
+bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
+{
+    const Kept of_it = Message::kept_of(kept);
+    const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
+    const Short m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
+    if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
+        (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
+        return give_kept(r, kept);
+    finish_short<false>(r, m, source);
+    queue_.free_entry(r);
+    return true;
+}
+
+void Receiver::take_packets(std::size_t ring) noexcept
+{
+    take_arrived<Receiver>(ring);
+}
+
+// --- rounds of progress
+
+void Delivery::progress(bool everywhere) noexcept
+{
+    if (!everywhere) {
+        tx_.progress();
+        return;
+    }
+    receiver_.arrivals.take();
+    receiver_.poll<Receiver>();
+}
+
+void Messenger::progress() noexcept
+{
+    if (rings_.behind() || receiver_.behind()) [[unlikely]]
+        rings_.catch_up();
+    receiver_.poll<Receiver>();
+    if (SendRequests& requests = sender_.requests(); requests.awaits_any())
+        requests.poll();
+    if (Fetches& fetches = delivery().fetches(); fetches.waits()) [[unlikely]]
+        fetches.resume();
+}
+
+void Messenger::progress_fully() noexcept
+{
+    constexpr std::uint32_t rounds_per_look = 4; // at the clock; readers look 16 times as often (ProgressSet)
+    progress();
+    if (++rounds_ % rounds_per_look == 0)
+        rings_.slow_round();
 }
 
 } // namespace tofu::proto

@@ -1,20 +1,102 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol: takes packets out of rings (msg/rx_ring.h) and acts on them. delivery.h
-// brings messages to their receives. Nothing in a packet is trusted. Under the endpoint's lock.
-//
-//   poll.cc  the short way of a message;  receiver.cc  all other packets;  eager_by_get.h  payloads of anonymous
-//   packets
+// The way of a message from its ring to its receive: it is matched or kept, copied or fetched, acknowledged, reported.
+// Called by the receiver, by fetches, and by the receive queue for kept messages; calls match, vcq (completion words),
+// cq and cntr. Under the endpoint's lock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
-#include "msg/delivery.h"
-#include "msg/eager_by_get.h"
-#include "msg/packet.h"
-#include "msg/rings.h"
+#include "msg/receive_queue.h"
+#include "msg/rendezvous.h"
+#include "msg/rx_ring.h"
+#include "msg/wire.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {
+
+class Receiver;
+
+class Delivery final : private SrxPeer {
+  public:
+    /// `receiver` makes progress when the application peeks.
+    Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept;
+    ~Delivery();
+
+    /// Called after Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
+    [[nodiscard]] int join_queue() noexcept;
+    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::leave(), when no Get
+    /// writes into their buffers any more.
+    void cancel_fetches() noexcept;
+    /// Drops the messages that came through here. Called after Rings::leave(), and after cancel_fetches() if it can be.
+    void part_from_queue() noexcept;
+    /// The queue to which receives for this endpoint are posted.
+    [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
+    /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
+    [[nodiscard]] ssize_t cancel(void* context) noexcept;
+    [[nodiscard]] Fetches& fetches() noexcept { return fetches_; }
+
+    /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
+    [[nodiscard]] bool deliver(Message& message) noexcept;
+    /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
+    struct Short;
+    [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
+    [[nodiscard]] bool deliver_otherwise(Ring& in, const Short& message, fi_addr_t source) noexcept;
+    /// Reports a message that has ended to its receive: one entry, one count.
+    void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length, int err,
+                  int prov_errno) noexcept;
+    /// Writes the entry of a message that has succeeded, and finds its source for that.
+    void report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
+    /// Does a message of this sender wait here for its receive?
+    [[nodiscard]] bool holds(const Ring& in) const noexcept
+    {
+        return queue_.holds(*this, [&](const Unexpected& kept) { return Message::kept_of(kept).in->same_sender(in); });
+    }
+
+  private:
+    // of SrxPeer
+    bool start(RecvRequest& receive, Unexpected& message) noexcept override;
+    bool discard(Unexpected& message) noexcept override;
+    void forgotten(Unexpected& message) noexcept override;
+    fi_addr_t source_of(const Unexpected& message) noexcept override;
+    void progress(bool everywhere) noexcept override;
+
+    /// The address of the sender, found again when the address vector has changed.
+    [[nodiscard, gnu::always_inline]] fi_addr_t source_of(Ring& in) noexcept
+    {
+        if (in.generation != tx_.peers().generation()) [[unlikely]]
+            find_source(in);
+        return in.address;
+    }
+    [[gnu::noinline]] void find_source(Ring& in) noexcept;
+    template <bool polled>
+    void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
+    [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
+    [[nodiscard]] bool discard(const Message& message) noexcept;
+    [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
+    [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
+    [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
+
+    TxContext& tx_;
+    Receiver& receiver_;
+    bool wants_source_;    ///< FI_SOURCE
+    bool reports_unknown_sources_; ///< FI_SOURCE_ERR
+    std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
+    ReceiveQueue& queue_;
+    Fetches fetches_;
+    /// A message of ours holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
+    struct HoldUp : Deferred {
+        Delivery* owner;
+        bool waiting = false;
+    } hold_up_;
+};
+
+// The receiving half of the message protocol: takes packets out of rings (msg/rx_ring.h) and acts on them. receiver.h
+// brings messages to their receives. Nothing in a packet is trusted. Under the endpoint's lock.
+//
+//   receiver.cc  the short way of a message;  receiver.cc  all other packets;  rendezvous.h  payloads of anonymous
+//   packets
 
 /// A fence of a sender; it is answered when no message of that sender waits for a receive.
 struct Fence {

@@ -1,22 +1,79 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then the
-// completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the sender's.
-// Part of delivery, which is told of each end; calls vcq and the context's local registrations.
+// Messages whose bytes the receiver fetches: a message as the protocol has it, the Gets of a rendezvous and of
+// eager-by-get. Part of the receiving half; calls vcq, mem, the receive queue.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <sys/uio.h>
 
+#include "mem/bounce_pool.h"
 #include "mem/local_buffer.h"
-#include "msg/message.h"
-#include "msg/port.h"
+#include "msg/channel.h"
+#include "msg/receive_queue.h"
+#include "msg/rx_ring.h"
+#include "msg/wire.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {
+
+// A message that has come, between its packet and its receive.
+
+/// Writes a completion word: tells the sender how the send that waits for it has ended, 0 or FI_E*. False: no room now.
+[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
+                                  int status) noexcept
+{
+    const CompletionWord word = completion_word(fin.seq, static_cast<std::uint32_t>(status));
+    return vcq.put_inline(home, &word, area + completion_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
+}
+
+/// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
+struct Kept {
+    Ring* in = nullptr;   ///< describes the sender
+    Ack fin{};
+    Type type = Type::none;
+    bool ack = false;     ///< a completion word is due when the message has been taken,
+    bool at_match = false;///< and not before it has been matched
+    std::uint8_t segment_count = 0;
+};
+
+/// A message on its way to a receive, wherever its payload is.
+struct Message : Kept {
+    bool tagged = false;
+    bool has_data = false;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::size_t length = 0;
+    const std::byte* payload = nullptr; ///< eager
+    std::uint64_t vcq = 0;              ///< rts
+    Segment segments[max_segments] = {};
+
+    /// Bytes that are kept while it waits for its receive: a Kept, then its payload or the body of its RTS.
+    [[nodiscard]] std::size_t kept_size() const noexcept
+    {
+        return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
+    }
+    void pack(Unexpected& to) const noexcept;
+    /// Reads the Kept back. payload_of(): the payload of an eager message.
+    [[nodiscard]] static Kept kept_of(const Unexpected& from) noexcept
+    {
+        Kept kept;
+        std::memcpy(&kept, from.body(), sizeof kept);
+        return kept;
+    }
+    [[nodiscard]] static const std::byte* payload_of(const Unexpected& from) noexcept
+    {
+        return from.body() + sizeof(Kept);
+    }
+    [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
+};
+
+// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then the
+// completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the sender's.
 
 class Fetches;
 class Delivery;
@@ -86,6 +143,66 @@ class Fetches {
     const std::size_t max_piece_; ///< bytes of one Get
     Pool<Fetch> pool_{4096};
     Agenda waiting_; ///< fetches that found no room
+};
+
+// Payloads of messages that came as anonymous packets and stand in blocks of their senders (Type::eager_by_get). The
+// payload is fetched before the message is matched, so that the message is matched and reported in order, like one
+// whose payload stands in its slot. Until then the anonymous packet stays in its slot, and so do later anonymous
+// packets of its sender.
+
+/// Where such a payload is, and the completion word that its sender waits for.
+struct EagerPayload {
+    utofu_vcq_id_t home = 0; ///< the sender's home VCQ
+    utofu_stadd_t area = 0;  ///< the sender's area
+    Ack fin{};
+    std::uint64_t vcq = 0;   ///< the segments belong to it
+    unsigned count = 0;
+    std::size_t length = 0;  ///< of all segments, at most max_eager
+    Segment segments[max_segments] = {};
+};
+
+class EagerGets {
+  public:
+    explicit EagerGets(Port& port) noexcept : port_(port) {}
+
+    enum class Stage : std::uint8_t {
+        getting, ///< -> asking: the Gets of the segments have ended
+        asking,  ///< reads the completion word. -> here; -> lost: the sender no longer waits, or the bytes can't be read
+        here,    ///< the payload is here, until release()
+        lost     ///< the payload never comes; the packet is ignored
+    };
+    /// Begins to fetch a payload that is new, and returns how far it is. `round`: number of the round in which all
+    /// anonymous packets are offered. Sets `bytes` for a payload that is here.
+    [[nodiscard]] Stage look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
+    /// The message has been taken.
+    void release(const EagerPayload& payload) noexcept;
+
+  private:
+    struct Transfer : vcq::Waiter {
+        EagerPayload what{};
+        Stage stage = Stage::getting;
+        bool live = false;
+        std::uint32_t round = 0; ///< the round in which it was last asked for
+        unsigned next = 0;       ///< the segment that is fetched next
+        unsigned pending = 0;
+        bool asks = false;       ///< the Get under way is that of the completion word
+        int code = UTOFU_SUCCESS, asked = UTOFU_SUCCESS;
+        std::size_t offset = 0;
+        Bounce bytes{};
+        Bounce word{};
+    };
+    [[nodiscard]] Transfer* find(const EagerPayload& payload) noexcept;
+    [[nodiscard]] Transfer* make(const EagerPayload& payload, std::uint32_t round) noexcept;
+    void get(Transfer& transfer) noexcept;
+    void judge(Transfer& transfer) noexcept;
+    [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
+    void release(Transfer& transfer) noexcept;
+    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
+
+    Port& port_;
+    Pool<Transfer> transfers_{at_once};
 };
 
 } // namespace tofu::proto

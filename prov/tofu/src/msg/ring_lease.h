@@ -1,17 +1,89 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back, so that other
-// senders have their turn and the channel can serve another peer. The cases are numbered in ring_lease.cc. Part of
-// Outbound; calls vcq.
+// The rings of our area: granted to senders that ask for one, asked back where there are too few, and freed when their
+// senders have left or died; and the reports that tell senders how far we have read. The cases are numbered in
+// ring_lease.cc. Part of Inbound; calls vcq.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
-#include "msg/anon_tx.h"
-#include "msg/channels.h"
-#include "msg/port.h"
+#include "core/containers.h"
+#include "msg/anon_slots.h"
+#include "msg/channel.h"
 
 namespace tofu::proto {
+
+class Grants {
+  public:
+    /// The place where the next packet of a ring will appear.
+    struct Poll {
+        std::uint64_t* word; ///< control word of the next slot
+        std::uint32_t seq;
+        std::uint32_t ring;
+        /// acquire: pairs with the sender's Put, whose last 8 bytes are written last
+        [[nodiscard]] std::uint64_t read() const noexcept
+        {
+            return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
+        }
+        [[nodiscard]] bool arrived(std::uint64_t control) const noexcept
+        {
+            return static_cast<std::uint32_t>(control >> 32) == seq;
+        }
+    };
+    explicit Grants(Port& port) noexcept : port_(port) {}
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int open(const Geometry& geometry) noexcept;
+    /// One for each granted ring.
+    [[nodiscard]] Array<Poll>& polls() noexcept { return polls_; }
+    [[nodiscard]] const Array<Poll>& polls() const noexcept { return polls_; }
+    [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
+
+    /// Answers an anonymous sender that asks for a ring: grants one or denies it. False: no room in the queue of the
+    /// TNI.
+    [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
+    /// Answers a BYE. False: no room in the queue of the TNI.
+    [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
+    /// Tells the sender how many slots we have taken. Where the TNI has no room, report_late() tries again.
+    void report(Ring& ring) noexcept;
+    [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
+    void report_late() noexcept;
+    /// Frees a ring whose sender has left or died.
+    void close(Ring& ring) noexcept;
+    /// Frees the rings whose senders have died and whose packets have all been taken.
+    void close_gone() noexcept;
+    /// Asks some rings back, if one had to be denied.
+    void ask_back() noexcept;
+    /// Asks all rings back and grants none from now on: the endpoint closes.
+    void revoke() noexcept;
+    /// True if no sender can write into a ring any more: each has released its ring or is dead.
+    [[nodiscard]] bool settled() const noexcept { return polls_.size() == gone_; }
+    /// Probes whether senders are alive, one per call.
+    void watch() noexcept;
+    /// Probes the senders with this home VCQ, to which a post has failed.
+    void peer_failed(utofu_vcq_id_t home) noexcept;
+
+  private:
+    void start_probe(Ring& ring) noexcept;
+    void set_gone(Ring& ring) noexcept;
+    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+
+    Port& port_;
+    Geometry geometry_{};
+    std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
+    Array<Poll> polls_;
+    unsigned gone_ = 0; ///< rings whose senders are dead
+    bool reports_due_ = false;
+    bool wanted_ = false;           ///< a ring had to be denied
+    bool revoked_ = false;          ///< revoke() was called
+    std::size_t ask_hand_ = 0;      ///< index of the ring that ask_back() looks at next
+    std::size_t next_watched_ = 0;
+    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
+};
+
+// The rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back, so that other
+// senders have their turn and the channel can serve another peer. The cases are numbered in ring_lease.cc.
 
 class RingLeases {
   public:

@@ -2,11 +2,15 @@
 // See rx_ring.h.
 #include "msg/rx_ring.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
+#include <rdma/fi_errno.h>
+
 #include "core/log.h"
+#include "core/system.h"
 
 namespace tofu::proto {
 
@@ -67,6 +71,135 @@ void Inbound::catch_up() noexcept
         arrivals.take();
     if (grants.reports_due())
         grants.report_late();
+}
+
+// Opening and closing the rings of an endpoint, and what rounds of progress do only now and then.
+
+namespace {
+
+constexpr std::size_t credit_blocks_per_tick = 64; // credit blocks looked at without a doorbell, which may be missing
+constexpr std::uint64_t tick_ms = 4;
+constexpr std::uint64_t watch_ms = 100;
+constexpr unsigned watched_at_once = 64;
+
+} // namespace
+
+Rings::~Rings()
+{
+    port.open = false;
+}
+
+int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
+{
+    const Local& self = port.self;
+    const utofu_onesided_caps& caps = self.home.backend().caps();
+    if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
+        caps.cache_line_size > slot_size || // a slot's neighbours would be padding (vcq::whole_line)
+        caps.num_reserved_stags <= endpoint_stag(self.index)) {
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes, cache lines longer than 256 "
+                                  "bytes, or no reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
+                  self.index, endpoint_stag(self.index));
+        return -FI_ENOSYS;
+    }
+    const Geometry geometry{static_cast<std::uint32_t>(ring_count), static_cast<std::uint32_t>(ring_slots),
+                            static_cast<std::uint32_t>(anon_slot_count)};
+    if (!geometry.valid())
+        return -FI_EINVAL;
+    if (int ret = in.open(geometry); ret != 0)
+        return ret;
+    port.now = milliseconds();
+    if (int ret = port.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
+        return ret;
+    if (!in.arrivals.open(geometry))
+        return -FI_ENOMEM;
+    port.open = true;
+    return 0;
+}
+
+bool Rings::settle() noexcept
+{
+    if (!port.open)
+        return settled_ = true;
+    const std::uint64_t now = milliseconds();
+    out.leases.give_all_back();
+    out.leases.poll_credit_blocks(out.channels.size());
+    if (now != last_settle_) {
+        last_settle_ = now;
+        out.watch(watched_at_once);
+        in.grants.revoke();
+    }
+    return settled_ = out.leases.settled() && in.grants.settled();
+}
+
+void Rings::leave() noexcept
+{
+    if (port.open)
+        out.leave();
+    port.open = false;
+}
+
+bool Rings::close_area() noexcept
+{
+    if (!port.area.is_open())
+        return true;
+    port.area.hide();
+    // From here on the gate hands out no slot.
+    const std::size_t unfilled = in.arrivals.unfilled();
+    port.self.vcq.statistics().count(Stat::anonymous_lost, unfilled);
+    port.area.close();
+    return settled_ && unfilled == 0;
+}
+
+void Rings::catch_up() noexcept
+{
+    // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
+    const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
+    if (rung(doorbells, Doorbell::status))
+        out.leases.poll_credit_blocks(out.channels.size());
+    if (rung(doorbells, Doorbell::anonymous))
+        in.arrivals.take();
+    out.flush_all();
+    in.catch_up();
+}
+
+void Rings::slow_round() noexcept
+{
+    port.now = milliseconds();
+    if (port.now - last_tick_ < tick_ms)
+        return;
+    last_tick_ = port.now;
+    in.grants.close_gone();
+    port.protocol.tick();
+    in.arrivals.take();
+    out.leases.poll_credit_blocks(credit_blocks_per_tick);
+    in.grants.ask_back();
+    if (port.now - last_watch_ < watch_ms)
+        return;
+    last_watch_ = port.now;
+    out.watch(watched_at_once);
+    in.grants.watch();
+}
+
+void Rings::peer_failed(utofu_vcq_id_t home) noexcept
+{
+    if (!port.open || home == 0)
+        return;
+    out.peer_failed(home);
+    in.grants.peer_failed(home);
+}
+
+bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
+{
+    AreaHeader header;
+    std::memcpy(&header, answer.data, sizeof header);
+    return header.magic == area_magic && header.nonce == nonce;
+}
+
+void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
+{
+    constexpr std::uint16_t rings = 1;
+    static_assert(sizeof rings == doorbell_size);
+    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

@@ -3,14 +3,220 @@
 #include "msg/send_queue.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "core/limits.h"
+#include "core/log.h"
 #include "cq/counter.h"
+#include "cq/domain_base.h"
 #include "msg/sender.h"
 
 namespace tofu::proto {
+
+namespace {
+/// A number that differs between the senders of this process, even if they have the same home VCQ and endpoint number.
+std::uint32_t serial(std::uint64_t nonce) noexcept
+{
+    static std::atomic<std::uint32_t> made{0};
+    return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
+}
+} // namespace
+
+SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
+    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.plan().attr.size, completion_count)),
+      first_seq_(serial(rings.port.self.nonce))
+{
+}
+
+SendRequests::~SendRequests()
+{
+    for (SendRequest* r : awaited_)
+        for (unsigned i = 0; i < r->ref_count; i++)
+            tx_.rails().memory(r->rail).release(r->refs[i]);
+}
+
+SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
+{
+    SendRequest* r = pool_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    if (!r->numbered) {
+        if (!awaited_.reserve(made_ + 1)) {
+            pool_.release(r);
+            return nullptr;
+        }
+        r->numbered = true;
+        r->fin = made_++;
+        r->seq = first_seq_;
+    }
+    r->seq++;
+    begin(*r, ch, call);
+    return r;
+}
+
+void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noexcept
+{
+    r.notify = on_delivered;
+    r.owner = this;
+    r.to = &ch;
+    r.ref_count = 0;
+    r.rail = 0;
+    r.block = nullptr;
+    r.copy = nullptr;
+    r.awaits_completion = r.completion_has_come = false;
+    r.report_to(tx_.reports(), call.entry_flags(), call.context,
+                !call.silent && tx_.reports().binding.reports(call.flags));
+    r.err = 0;
+    r.prov_errno = 0;
+}
+
+SendRequest* SendRequests::make_late(Channel& ch, const SendCall& call) noexcept
+{
+    SendRequest* const r = late_.alloc();
+    if (r == nullptr)
+        return nullptr;
+    begin(*r, ch, call);
+    r->late = true;
+    ch.outstanding++;
+    return r;
+}
+
+Copy* SendRequests::make_copy(std::size_t size) noexcept
+{
+    if (copies_ == nullptr) {
+        const Local& self = rings_.port.self;
+        copies_.reset(new (std::nothrow) Copies(self.home, self.home_lock));
+    }
+    return copies_ != nullptr ? copies_->alloc(size) : nullptr;
+}
+
+std::unique_ptr<Copies> SendRequests::leave_copies() noexcept
+{
+    if (copies_ == nullptr || copies_->in_use() == 0)
+        return nullptr;
+    for (const SendRequest* r : awaited_)
+        if (r->copy == nullptr)
+            (void)rings_.port.area.fin(r->fin).exchange(0, std::memory_order_relaxed);
+    // The stores come before anything that the application writes into those buffers next (end()).
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return std::move(copies_);
+}
+
+void SendRequests::await_completion(SendRequest& r) noexcept
+{
+    r.awaits_completion = true;
+    r.to->outstanding++;
+    r.place = static_cast<std::uint32_t>(awaited_.size());
+    awaited_.push_reserved(&r);
+    tx_.vcq().set_busy();
+}
+
+void SendRequests::drop(SendRequest& r) noexcept
+{
+    release(r);
+    (r.late ? late_ : pool_).release(&r);
+}
+
+/// Releases what the request holds.
+void SendRequests::release(SendRequest& r) noexcept
+{
+    for (unsigned i = 0; i < r.ref_count; i++)
+        tx_.rails().memory(r.rail).release(r.refs[i]);
+    tx_.rails().give(Rails::By::peer, r.rail);
+    if (r.block != nullptr)
+        buffers_.release(*std::exchange(r.block, nullptr));
+    if (r.copy != nullptr)
+        copies_->release(*std::exchange(r.copy, nullptr));
+}
+
+void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
+{
+    if (r.awaits_completion) {
+        SendRequest* last = awaited_.back();
+        awaited_[r.place] = last;
+        last->place = r.place;
+        awaited_.pop_back();
+    }
+    if (err != 0 && !r.late) { // the receiver must not use what it fetches from now on
+        (void)rings_.port.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
+        // The exchange comes before anything that is written into the block or the user's buffer next: a receiver that
+        // Gets such bytes then finds the word changed.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    r.to->outstanding--;
+    r.err = err;
+    r.prov_errno = prov_errno;
+    complete(r);
+    release(r);
+    // A peer that lives may still write the completion word, and would destroy that of a later request.
+    if (r.awaits_completion && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.completion_has_come)
+        retired_++;
+    else
+        (r.late ? late_ : pool_).release(&r);
+}
+
+void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
+{
+    if (waiter != nullptr)
+        end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
+    // A peer that has closed its endpoint answered before it closed: its completion words count.
+    for (std::size_t i = awaited_.size(); i-- > 0;)
+        if (i < awaited_.size() && awaited_[i]->to == &ch && !take_completion(*awaited_[i]))
+            end(*awaited_[i], ch.err, ch.prov_errno);
+}
+
+void SendRequests::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+{
+    auto& r = *static_cast<SendRequest*>(static_cast<Request*>(waiter));
+    SendRequests& m = *r.owner;
+    if (r.block != nullptr)
+        m.buffers_.release(*r.block);
+    r.block = nullptr;
+    if (!m.rings_.port.open)
+        return;
+    Channel& ch = *r.to;
+    if (notice.code != UTOFU_SUCCESS)
+        m.rings_.out.fail(ch, fi_error_of(notice.code), notice.code);
+    m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
+}
+
+/// Ends the request if its completion word has come. False: the word has not come.
+bool SendRequests::take_completion(SendRequest& r) noexcept
+{
+    // acquire: pairs with the peer's Put of the word; its Gets ended before
+    const CompletionWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
+    const auto status = static_cast<std::uint32_t>(word);
+    if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == completion_pending)
+        return false;
+    r.completion_has_come = true;
+    if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
+        (void)seen(rings_.port.area.completion_address(r.fin), sizeof word);
+    end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
+    return true;
+}
+
+void SendRequests::poll() noexcept
+{
+    constexpr std::size_t in_a_round = 32;
+    std::size_t n = awaited_.size();
+    if (n > in_a_round) {
+        n = in_a_round;
+    } else {
+        next_ = 0;
+    }
+    for (std::size_t i = 0; i < n; i++) {
+        if (next_ >= awaited_.size())
+            next_ = 0;
+        if (awaited_.empty())
+            return;
+        if (!take_completion(*awaited_[next_])) // else another request has its place now
+            next_++;
+    }
+}
 
 Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
     : tx_(tx), sender_(sender), waiting_(tx.pending(), this, steps),

@@ -3,21 +3,24 @@
 // RMA writes. Fills slots of channels (msg/tx_ring.h) and reports to the context's queue and counter. Under the
 // context's lock.
 //
-//   fast_path.h, eager.cc  packets into a ring;  tracked.cc  sends that wait for the peer send_buffers.h  blocks of
-//   packets;  send_requests.h  requests that wait for the peer;  send_queue.h  sends that wait for room
+//   sender.h, sender.cc  packets into a ring;  sender.cc  sends that wait for the peer send_queue.h  blocks of
+//   packets;  send_queue.h  requests that wait for the peer;  send_queue.h  sends that wait for room
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include <rdma/fi_domain.h>
 
-#include "msg/packet.h"
-#include "msg/rings.h"
-#include "msg/send_buffers.h"
+#include "core/limits.h"
+#include "cq/counter.h"
+#include "cq/cq.h"
+#include "mem/local_buffer.h"
+#include "msg/rx_ring.h"
 #include "msg/send_queue.h"
-#include "msg/send_requests.h"
+#include "msg/wire.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {
@@ -35,7 +38,7 @@ class Sender final : public Engine {
     /// Sends a message in the way that its length and flags ask for. 0, or a refusal without effect (-FI_EAGAIN: make
     /// progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    /// Sends one buffer in one piggyback Put, if that can be done at once (fast_path.h). False: nothing has happened.
+    /// Sends one buffer in one piggyback Put, if that can be done at once (sender.h). False: nothing has happened.
     [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// Sends one buffer in one Put of a slot, if that can be done at once. False: nothing has happened.
     [[nodiscard]] bool send_slot(const SendCall& call, const void* data, std::size_t length) noexcept;
@@ -55,7 +58,7 @@ class Sender final : public Engine {
         rings_.leave();
     }
     /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
-    /// every message that was reported as sent. What they have not fetched can stay with the domain (estate.h).
+    /// every message that was reported as sent. What they have not fetched can stay with the domain (copies.h).
     [[nodiscard]] bool all_has_left() const noexcept override
     {
         return !out_.deferred() && !out_.anon_tx.asks() && requests_.all_fetched();
@@ -74,7 +77,7 @@ class Sender final : public Engine {
 
   private:
     static constexpr ssize_t reported_later = 1; ///< of put_packet(): a request reports the send
-    // fast_path.h, eager.cc
+    // sender.h, sender.cc
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
     [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
@@ -89,7 +92,7 @@ class Sender final : public Engine {
                                    SendRequest* delivered) noexcept;
     [[nodiscard]] int put_words(Channel& to, Type type, std::uint8_t flags, std::uint64_t first,
                                 std::optional<std::uint64_t> second = {}) noexcept;
-    // tracked.cc
+    // sender.cc
     [[nodiscard]] ssize_t send_tracked(Channel& to, const SendCall& call, std::uint64_t level) noexcept;
     [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_rts(Channel& to, const SendCall& call, SendRequest& request,
@@ -104,5 +107,135 @@ class Sender final : public Engine {
     SendRequests requests_;
     Backlog backlog_;
 };
+
+// What all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent to lately,
+// and is complete when the call returns.
+
+/// Completion levels at which a send is not over when its packet is posted.
+inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+
+/// Writes the fields between the payload and the head: data, tag, ack.
+inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* ack, std::uint8_t flags) noexcept
+{
+    if (flags & flag_data)
+        packet.put64(call.data);
+    if (flags & flag_tag)
+        packet.put64(call.tag);
+    if (ack != nullptr)
+        packet.put(*ack);
+}
+
+/// Writes the head, with which a packet ends; without a ring the sender's envelope stands behind it.
+inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type type, std::uint8_t flags,
+                       std::size_t length) noexcept
+{
+    packet.control(type, flags, length, to.seq());
+    if (to.state != ChannelState::open) [[unlikely]]
+        packet.put(out.leases.envelope(to));
+}
+
+/// The last `n` bytes of a payload, 1 to 7, as a word that is filled up with zeros.
+[[nodiscard]] inline std::uint64_t load_tail(const std::byte* from, std::size_t n) noexcept
+{
+    if (n >= 4) {
+        std::uint32_t first, last; // the two overlap
+        std::memcpy(&first, from, sizeof first);
+        std::memcpy(&last, from + n - sizeof last, sizeof last);
+        return first | std::uint64_t{last} << (8 * (n - sizeof last));
+    }
+    std::uint64_t word = std::to_integer<std::uint64_t>(from[0]);
+    if (n >= 2)
+        word |= std::to_integer<std::uint64_t>(from[1]) << 8 |
+                std::to_integer<std::uint64_t>(from[n - 1]) << (8 * (n - 1));
+    return word;
+}
+
+/// Reports a send whose bytes are on their way and whose buffer is the user's again (FI_INJECT_COMPLETE).
+[[gnu::always_inline]] inline void report_sent(const TxContext& context, const SendCall& call) noexcept
+{
+    const Reports& reports = context.reports();
+    if (!call.silent && reports.binding.reports(call.flags))
+        reports.binding.cq->write({.context = call.context, .flags = call.entry_flags()});
+    if (Counter* counter = reports.counters.send)
+        counter->count();
+}
+
+/// The channel to the peer, if it was used lately and one packet may go out now and complete the send. Else null.
+[[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
+{
+    if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
+        return nullptr;
+    auto* const to = out_.channels.recent(call.dest);
+    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
+        backlog_.waiting().may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
+        return nullptr;
+    return to;
+}
+
+[[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data,
+                                                      std::size_t length) noexcept
+{
+    if (length > inline_limit - overhead(call.packet_flags) || is_nowhere(data, length))
+        return false;
+    Channel* const ch = open_channel(call);
+    if (ch == nullptr) [[unlikely]]
+        return false;
+    alignas(8) std::byte image[inline_limit]; // the end of a slot
+    PacketWriter packet(image + inline_limit);
+    packet.control(Type::eager, call.packet_flags, length, ch->next_seq);
+    write_fields(packet, call, nullptr, call.packet_flags);
+    std::byte* const to = packet.reserve(length);
+    const auto* const from = static_cast<const std::byte*>(data);
+    const std::size_t words = length & ~std::size_t{7};
+    for (std::size_t at = 0; at != words; at += 8)
+        std::memcpy(to + at, from + at, 8);
+    if (length != words) {
+        const std::uint64_t word = load_tail(from + words, length - words);
+        std::memcpy(to + words, &word, sizeof word);
+    }
+    const vcq::Post post = vcq_.put_inline(
+        ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+        vcq::Silent{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
+    if (post != vcq::Post::done) [[unlikely]]
+        return false;
+    vcq_.statistics().count(Stat::send_short);
+    ch->next_seq++;
+    report_sent(tx_, call);
+    return true;
+}
+
+/// Builds the packet in a registered block and puts it by one Put.
+[[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
+                                                      std::size_t length) noexcept
+{
+    constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
+    const bool injected = call.silent || (call.flags & FI_INJECT) != 0;
+    if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_nowhere(data, length))
+        return false;
+    Channel* const ch = open_channel(call);
+    PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;
+    if (block == nullptr) [[unlikely]]
+        return false;
+    PacketWriter packet(block->block.data + slot_size);
+    packet.control(Type::eager, call.packet_flags, length, ch->next_seq);
+    write_fields(packet, call, nullptr, call.packet_flags);
+    if (length != 0) {
+        std::byte* const to = packet.reserve(length);
+        std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // the padding shows nothing of our memory
+        std::memcpy(to, data, length);
+    }
+    const vcq::Post post = vcq_.put(
+        ch->peer.home, block->block.stadd + slot_size - packet.size(),
+        ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+        vcq::How{.when = vcq::When::sent, .strong_order = true, .waiter = block});
+    if (post != vcq::Post::done) [[unlikely]] {
+        buffers_.release(*block);
+        return false;
+    }
+    vcq_.statistics().count(Stat::send_slot);
+    ch->next_seq++;
+    report_sent(tx_, call);
+    return true;
+}
 
 } // namespace tofu::proto

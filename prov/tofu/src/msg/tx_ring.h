@@ -3,7 +3,7 @@
 // lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). Under the
 // endpoint's lock; calls vcq.
 //
-//   channels.h  the channels;  anon_tx.h  packets without a ring;  ring_lease.h  how rings are obtained and given back
+//   channel.h  the channels;  anon_slots.h  packets without a ring;  ring_lease.h  how rings are obtained and given back
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,8 @@
 #include <rdma/fi_errno.h>
 #include <sys/types.h>
 
-#include "msg/anon_tx.h"
-#include "msg/channels.h"
-#include "msg/port.h"
+#include "msg/anon_slots.h"
+#include "msg/channel.h"
 #include "msg/ring_lease.h"
 
 namespace tofu::proto {

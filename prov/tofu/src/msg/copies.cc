@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See estate.h.
-#include "msg/estate.h"
+// See copies.h.
+#include "msg/copies.h"
 
 #include <utility>
 
 #include "core/system.h"
 #include "cq/domain_base.h"
-#include "msg/port.h"
+#include "msg/channel.h"
 
 namespace tofu::proto {
 
