@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The one symbol libfabric looks for, and the provider's description. Called by libfabric when it loads the
 // module; calls param and, before it is unloaded, msg/rx_area. Everything else begins with getinfo.
-#include "api/provider.h"
-
 #include <cstring>
 #include <new>
 
@@ -21,6 +19,9 @@
 #include "msg/rx_area.h"
 
 namespace tofu {
+
+/// fi_fabric(3). 0, -FI_EINVAL, -FI_ENOMEM.
+static int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept;
 
 fi_provider provider = {
     .version = FI_VERSION(1, 0),

@@ -2,7 +2,7 @@
 // How the node is made: its NUMA nodes (core memory groups of an A64FX) with their processors, and what follows for
 // memory, TNIs and threads of this process. hwloc tells it, once and without devices, when first needed; nothing is
 // asked on a node with one NUMA node, or with FI_TOFU_NUMA=off. Called by mem/bounce_pool, utofu/tni_allocator, progress; calls
-// core/hwloc and the kernel.
+// hwloc, a launcher's library and the kernel.
 #pragma once
 
 #include <cstddef>
