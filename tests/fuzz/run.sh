@@ -21,8 +21,8 @@ tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc to
  tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
 provider="keys packet visit words"
 all="$simulator $provider"
-provider_sources="mem/mr_directory mem/bounce_pool tx/remote_memory msg/wire msg/wire core/system utofu/vcq utofu/tni_allocator
- utofu/vcq utofu/vcq utofu/vcq utofu/vcq"
+provider_sources="mem/mr_directory mem/bounce_pool tx/remote_memory msg/wire core/system utofu/vcq utofu/tni_allocator
+ utofu/vcq"
 
 compile() # SOURCE OBJECT [FLAGS]
 {

@@ -122,7 +122,8 @@ bool advance(State& state, Seen& seen, Call&& call)
     return true;
 }
 
-/// Ringer i announces for a member of its own and raises it; waiter w reads its own member alone, or all where it is alone.
+/// Ringer i announces for a member of its own and raises it; waiter w reads its own member alone, or all where it is
+/// alone.
 Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
 {
     State first{};

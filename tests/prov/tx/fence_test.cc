@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_FENCE: the five conditions of tx/tx_context.h, each alone, over a network inside the process that carries out posts
-// when the test says so. The engine is the test's.
+// FI_FENCE: the five conditions of tx/tx_context.h, each alone, over a network inside the process that carries out
+// posts when the test says so. The engine is the test's.
 #include <cstdint>
 #include <optional>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq_read and fi_cntr_read from the call down to the VCQ, in one file so that one compilation sees all of it: they
-// are the calls that programs make most. Called through the tables of cq.cc and counter.cc; calls the VCQ and the engines.
+// are the calls that programs make most. Called through the tables of cq.cc and counter.cc; calls the VCQ and the
+// engines.
 #include <rdma/fi_errno.h>
 
 #include "api/endpoint.h"
@@ -80,8 +81,8 @@ ssize_t CompletionQueue::read_notices(Endpoint& endpoint, void* buffer, std::siz
     return close_read();
 }
 
-/// The result of a read that found the queue empty. What stands in the queue now begins with an error, if the reader has
-/// nothing.
+/// The result of a read that found the queue empty. What stands in the queue now begins with an error, if the reader
+/// has nothing.
 [[gnu::always_inline]] inline ssize_t CompletionQueue::close_read() noexcept
 {
     const std::size_t taken = end_read();

@@ -303,8 +303,8 @@ fid_nic* make_empty() noexcept
     return nullptr;
 }
 
-/// The node's coordinates, x.y.z.a.b.c; null where they can't be told, or asking makes a process part of the simulator's
-/// job, which somebody who only looks around shall not become.
+/// The node's coordinates, x.y.z.a.b.c; null where they can't be told, or asking makes a process part of the
+/// simulator's job, which somebody who only looks around shall not become.
 char* address_of_node(const vcq::Backend& backend) noexcept
 {
     std::uint8_t c[6] = {};

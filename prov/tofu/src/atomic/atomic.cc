@@ -124,7 +124,8 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
     }
 }
 
-/// May the next word go now, as far as order across the VCQs and regions of a peer is concerned, where that was promised?
+/// May the next word go now, as far as order across the VCQs and regions of a peer is concerned, where that was
+/// promised?
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
     return !op.strong || ops.access.may_go_to(op.peer.home, op.next(), op.target[op.at_target].address + op.in_target);

@@ -158,8 +158,8 @@ struct WordOp : vcq::Waiter, Deferred, RemoteWord {
     std::uint64_t desired;      ///< leader: what it swaps in
 };
 
-/// The elements of an operation as ARMWs in a batch (armw_batch.cc). If the operation fetches, each ARMW has a notice; else
-/// the last one only.
+/// The elements of an operation as ARMWs in a batch (armw_batch.cc). If the operation fetches, each ARMW has a notice;
+/// else the last one only.
 struct Batch : vcq::Waiter {
     /// Hears of failures of the ARMWs that have no notice.
     struct Lost : vcq::Waiter {

@@ -70,9 +70,9 @@ class Doors {
     /// or peers would hit whatever is registered under its tag later; so do the gates, since packets may still come to
     /// them.
     void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
-    /// Counts the joins of a list of members by one endpoint, so that each of the list's groups has a number: how many joins
-    /// there were before. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed and
-    /// opened again under the same number continues it. False: no memory.
+    /// Counts the joins of a list of members by one endpoint, so that each of the list's groups has a number: how many
+    /// joins there were before. The count belongs to the endpoint's address, as peers know it: an endpoint that is
+    /// closed and opened again under the same number continues it. False: no memory.
     [[nodiscard]] bool begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept;
     /// As if the last begin_join() had not been.
     void take_back_join(std::uint64_t list, unsigned endpoint) noexcept;

@@ -133,8 +133,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
   public:
     explicit CompletionQueue(DomainBase& domain) noexcept;
     ~CompletionQueue();
-    /// fi_cq_open(3). 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM, or an error
-    /// of the wait object.
+    /// fi_cq_open(3). 0, -FI_EINVAL, -FI_ENOSYS (a format or a wait object that is not offered), -FI_ENOMEM, or an
+    /// error of the wait object.
     [[nodiscard]] int set_up(const fi_cq_attr* attr) noexcept;
 
     /// Writes an entry. Never fails: beyond its size the queue grows (slow path). Without memory for that, an error

@@ -40,8 +40,8 @@ class Pollable {
 /// What a waiter polls between two sleeps, and sleeps on.
 class ProgressSource {
   public:
-    /// One bounded round. If another thread is polling and `patient` is false, leaves out what that thread polls. True if
-    /// a poll found a notice.
+    /// One bounded round. If another thread is polling and `patient` is false, leaves out what that thread polls. True
+    /// if a poll found a notice.
     virtual bool run(bool patient) noexcept = 0;
     /// Writes the handles of the VCQs whose arrivals matter, at most `most`, and returns how many.
     [[nodiscard]] virtual std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
@@ -50,8 +50,8 @@ class ProgressSource {
     ~ProgressSource() = default;
 };
 
-/// Writes the handles of an endpoint's VCQs, at most `most`, and returns how many. The caller keeps the endpoint from being
-/// closed.
+/// Writes the handles of an endpoint's VCQs, at most `most`, and returns how many. The caller keeps the endpoint from
+/// being closed.
 [[nodiscard]] std::size_t vcqs_of(const Pollable& endpoint, utofu_vcq_hdl_t* handles, std::size_t most) noexcept;
 
 /// The endpoints that report to one queue or counter. An endpoint adds itself when it is enabled and removes itself
@@ -92,8 +92,8 @@ class ProgressSet final : public ProgressSource {
     /// out the home VCQ, whose notices make no entries. Every full_round-th look is a run(), so that no endpoint
     /// starves.
     void look(const CompletionQueue& queue) noexcept;
-    /// Those of the home VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of which may
-    /// begin or end it.
+    /// Those of the home VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of which
+    /// may begin or end it.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits

@@ -133,8 +133,8 @@ void WakeSignal::raise() noexcept
             (void)repeat();
             return;
         }
-        // A call of ours that makes the event, fi_av_insert say, while its thread holds the mutex: then all who sleep have
-        // given the mutex up, and hear the broadcast.
+        // A call of ours that makes the event, fi_av_insert say, while its thread holds the mutex: then all who sleep
+        // have given the mutex up, and hear the broadcast.
         const bool locked = pthread_mutex_lock(&mutex_) == 0; // else EDEADLK
         pthread_cond_broadcast(&condition_);
         if (locked)

@@ -6,9 +6,9 @@
 // A thread that finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is
 // readable, or a thread is about to write to it, or a thread is about to look for events. Hence
 //   1. an event is visible before raise() is called for it;
-//   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered by
-//      the look for events that follows; one that writes comes after the clearing. In the other order the read would take
-//      the write of a raise() that has set the flag, and nobody would write again;
+//   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered
+//      by the look for events that follows; one that writes comes after the clearing. In the other order the read would
+//      take the write of a raise() that has set the flag, and nobody would write again;
 //   3. of several objects that share a descriptor, clear() is called once, before the first is looked at, and all are
 //      looked at: a second clear() would take the wake-up of one that was looked at already;
 //   4. where something was found, raise() is called again: another thread may sleep on the same descriptor for it.
@@ -81,8 +81,8 @@ class Deadline {
 };
 
 /// The sleep of one reader between two looks; a new one for every wait. The looks must be patient
-/// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later ones
-/// end the sleep.
+/// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later
+/// ones end the sleep.
 class Sleeper {
   public:
     /// `functions` null: only pauses. `yields`: FI_WAIT_YIELD, which gives up the time slice and never sleeps.

@@ -323,8 +323,8 @@ bool is_the_program(const void* base) noexcept
     return reinterpret_cast<std::uint64_t>(base) == (getauxval(AT_PHDR) & ~(page_size() - 1));
 }
 
-/// The runtime of a sanitizer, where the program has one: its allocator calls the kernel itself, and nobody hears of what
-/// it unmaps. Null: none.
+/// The runtime of a sanitizer, where the program has one: its allocator calls the kernel itself, and nobody hears of
+/// what it unmaps. Null: none.
 const char* unmaps_by_itself() noexcept
 {
     for (const char* runtime : {"__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"})
@@ -360,8 +360,8 @@ bool leaves_pages(int advice) noexcept
 
 MemoryHooks* MemoryHooks::get() noexcept
 {
-    // Never freed: a hook may be under way in any thread when the provider's last object goes, and libucm may know of it
-    // where the start has failed.
+    // Never freed: a hook may be under way in any thread when the provider's last object goes, and libucm may know of
+    // it where the start has failed.
     static MemoryHooks* const only = new (std::nothrow) MemoryHooks;
     static const bool started = only != nullptr && only->start();
     return started ? only : nullptr;

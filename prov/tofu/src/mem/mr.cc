@@ -77,7 +77,8 @@ int RegionTable::reach(MemoryRegion& region) noexcept
         if (int ret = register_alone(region); ret != 0)
             return ret;
         region.reachable_ = true;
-        // The library may have given it the STADD of a region that was closed, and of which peers have cached the entry.
+        // The library may have given it the STADD of a region that was closed, and of which peers have cached the
+        // entry.
         if (withdrawn_) {
             withdrawn_ = false;
             key_readers_.revoke();

@@ -303,8 +303,8 @@ std::uint64_t& KeyReaders::word(std::size_t offset) const noexcept
 
 void KeyReaders::revoke() noexcept
 {
-    // Partner: the CSWAP of a reader, which comes before its Get. Either this scan finds the reader, or its Get finds the
-    // entries of closed regions withdrawn.
+    // Partner: the CSWAP of a reader, which comes before its Get. Either this scan finds the reader, or its Get finds
+    // the entries of closed regions withdrawn.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (unsigned slot = 0; slot < directory::max_readers; slot++) {
         const std::size_t offset = directory::readers_offset + slot * sizeof(utofu_vcq_id_t);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The memory of a domain that peers read and write, under the reserved STag `directory_stag` of each of its homes: the
 // directory of regions, the lock words of wide atomics, contacts, annexes. Its layout, and how a reader checks it. Used
-// by the owner (own_directory, annexes) and by peers (tx/remote_memory.cc, tx/remote_memory.cc, atomic/wide.cc, message,
-// ring); calls nothing.
+// by the owner (own_directory, annexes) and by peers (tx/remote_memory.cc, tx/remote_memory.cc, atomic/wide.cc,
+// message, ring); calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -96,13 +96,14 @@ struct DoorsLine {
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
 /// After these, under the same STag: the home VCQs of the domains that cache keys of this one, each in one of
-/// `reader_probes` slots, 0 in an empty slot (mr_directory.h). A reader that finds no slot looks each key up in each call.
+/// `reader_probes` slots, 0 in an empty slot (mr_directory.h). A reader that finds no slot looks each key up in each
+/// call.
 inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
 inline constexpr unsigned max_readers = 4096;
 inline constexpr unsigned reader_probes = 16;
 inline constexpr std::size_t readers_bytes = max_readers * sizeof(utofu_vcq_id_t);
-/// After these, under the same STag: the epochs of the keys that this domain caches. A domain that revokes its keys adds
-/// 1 at each of its readers.
+/// After these, under the same STag: the epochs of the keys that this domain caches. A domain that revokes its keys
+/// adds 1 at each of its readers.
 inline constexpr std::size_t epochs_offset = readers_offset + readers_bytes;
 inline constexpr unsigned epochs = 32;
 /// The bytes of all of it.
@@ -288,7 +289,8 @@ class EventCounters {
     /// Does any endpoint count everything?
     [[nodiscard]] bool any() const noexcept { return everything_.any(); }
 
-    /// Counts an event of a region that is bound to no endpoint: once at each counter, though several endpoints have it.
+    /// Counts an event of a region that is bound to no endpoint: once at each counter, though several endpoints have
+    /// it.
     void count(bool read) const noexcept
     {
         counting_[read].each([&](unsigned number) { of_[number].counters->count_remote(read); });

@@ -18,8 +18,8 @@
 
 namespace tofu::proto {
 
-/// Flags that a call may have (fi_msg(3), fi_tagged(3)). Beside those of the operation, programs pass flags that name its
-/// kind and hints, which change nothing. All others ask for what is not offered: multicast, memory that endures.
+/// Flags that a call may have (fi_msg(3), fi_tagged(3)). Beside those of the operation, programs pass flags that name
+/// its kind and hints, which change nothing. All others ask for what is not offered: multicast, memory that endures.
 inline constexpr std::uint64_t harmless_flags =
     FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT | FI_INJECT_COMPLETE |
     FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_REMOTE_CQ_DATA | FI_TRIGGER | FI_AFFINITY |

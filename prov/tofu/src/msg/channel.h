@@ -73,7 +73,8 @@ struct Channel {
     unsigned context = 0;       ///< and the receive context
     utofu_stadd_t area = 0;
 
-    /// A packet without a ring (anon_slots.cc). `under_way`: we ask the gate for a slot, or read the gate or the header.
+    /// A packet without a ring (anon_slots.cc). `under_way`: we ask the gate for a slot, or read the gate or the
+    /// header.
     struct Anonymous : Inquiry<Channel> {
         utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;   ///< sequence number of the packet in it

@@ -3,7 +3,8 @@
 // lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). Under the
 // endpoint's lock; calls vcq.
 //
-//   channel.h  the channels;  anon_slots.h  packets without a ring;  ring_lease.h  how rings are obtained and given back
+//   channel.h  the channels;  anon_slots.h  packets without a ring;  ring_lease.h  how rings are obtained and given
+//   back
 #pragma once
 
 #include <cstddef>

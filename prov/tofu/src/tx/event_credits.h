@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Flow control of RMA events (FI_RMA_EVENT). Each event is a notice in the target's MRQ, and an MRQ that overflows ends
 // the target's process (guide, chapter 7). So a domain keeps a pool of credits, one for each notice that it has room
-// for; an initiator takes some by ARMW and pays one for each event. Used through remote_memory.h by rma and atomic; calls vcq.
-// Layout and argument: docs/wire-protocol.md, "Receive queues".
+// for; an initiator takes some by ARMW and pays one for each event. Used through remote_memory.h by rma and atomic;
+// calls vcq. Layout and argument: docs/wire-protocol.md, "Receive queues".
 #pragma once
 
 #include <cstddef>
@@ -63,8 +63,8 @@ class EventCredits {
     [[nodiscard]] bool empty() const noexcept { return accounts_.empty(); }
 
     ~EventCredits();
-    /// Pays for so many events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked for,
-    /// or the pool is empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
+    /// Pays for so many events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked
+    /// for, or the pool is empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
     [[nodiscard]] int pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept;
     /// Posts an event that has been paid for and carries nothing: a read or a write of the region at `at`. A read needs
     /// that bytes can be read there.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and annexes. Also
 // orders reads behind writes, where that was promised: with strong order a Get waits for earlier Gets and a Put for
-// earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders what goes to one region
-// behind what went to another, where keys may be stale: a communication that is refused is repeated later, and until
-// that is known nothing to another region may take effect. Used by rma and atomic, each for its own operations, under the
-// context's lock; calls vcq.
+// earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders what goes to one
+// region behind what went to another, where keys may be stale: a communication that is refused is repeated later, and
+// until that is known nothing to another region may take effect. Used by rma and atomic, each for its own operations,
+// under the context's lock; calls vcq.
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
-// all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never met
-// an annex skip all this, unless keys of the user's choice may be stale.
+// all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never
+// met an annex skip all this, unless keys of the user's choice may be stale.
 #pragma once
 
 #include <bit>
@@ -183,8 +183,8 @@ class RemoteKeys {
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is in
-    /// its table, or `not_listed`.
+    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is
+    /// in its table, or `not_listed`.
     SpareNodeMap<std::map, Name, utofu_vcq_id_t> homes_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
@@ -443,8 +443,8 @@ class RemoteAccess {
         }
         return ret == 0 || refuses_call(ret) ? ret : -FI_EINVAL;
     }
-    /// Makes target[0] of an operation without bytes the peer's word for events that belong to no region. False: it can't
-    /// be reached.
+    /// Makes target[0] of an operation without bytes the peer's word for events that belong to no region. False: it
+    /// can't be reached.
     [[nodiscard]] bool find_event_word(RemoteSide& side) noexcept
     {
         utofu_stadd_t area = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Chooses the TNI of a VCQ by what the processes of the node hold already. Each VCQ holds a place: the lowest free
-// one; or, where the node has several NUMA nodes (core memory groups) and the process is bound to some of them, a place
-// that only a process bound to those processors tries first (core/node_map, Seat). So TNIs go round the groups in each run.
+// Chooses the TNI of a VCQ by what the processes of the node hold already. Each VCQ holds a place: the lowest free one;
+// or, where the node has several NUMA nodes (core memory groups) and the process is bound to some of them, a place that
+// only a process bound to those processors tries first (core/node_map, Seat). So TNIs go round the groups in each run.
 // Places of VCQs that peers send to count upward over the TNIs, places of VCQs to post from downward, so that each kind
 // alone, and both together, are spread evenly. The kernel arbitrates by locks on bytes of a file, and takes back what a
 // killed process held. Without such a file the launcher's number of the process on its node decides; it knows nothing
 // of other jobs. The library chooses the CQ on the TNI; two processes must not have the same one (guide 4.1.2), so each
-// CQ is locked as well. With FI_TOFU_PPN a process keeps to TNIs of its own. Called by vcq.cc; calls node, the
-// kernel, the parameters and the backend.
+// CQ is locked as well. With FI_TOFU_PPN a process keeps to TNIs of its own. Called by vcq.cc; calls node, the kernel,
+// the parameters and the backend.
 #pragma once
 
 #include <cstddef>

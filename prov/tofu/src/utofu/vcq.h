@@ -351,8 +351,8 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 }
 
 /// The values by which the notices of a post are recognised:
-///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for an
-///    unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
+///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for
+///    an unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
 ///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw` or `event`. No waiter
 ///    lies in the first bytes of memory, so these can't be confused.
 struct Mark {
