@@ -101,7 +101,7 @@ struct KeyReader {
 /// The keys of peers that one context knows; used under its lock. A key of the provider's choice is resolved by an
 /// addition; other keys are read from the peer's directory by a Get from the context's VCQ and remembered in a bounded
 /// table. Before the first key of a peer is cached, the reader is entered into the peer's table of readers
-/// (memory/key_readers.h); a key that the peer has revoked since is looked up anew.
+/// (mem/mr_directory.h); a key that the peer has revoked since is looked up anew.
 class RemoteKeys {
   public:
     RemoteKeys(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept;
