@@ -105,7 +105,7 @@ class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> 
 };
 
 /// A queue of receives from which several endpoints match. The application posts receives to it as to an endpoint.
-class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EndpointFace> {
+class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpHandle> {
   public:
     explicit SharedReceive(DomainBase& domain) noexcept;
     /// fi_srx_context(3). With FI_PEER in op_flags `context` names another provider's receives (fi_peer(3)), and the

@@ -114,7 +114,7 @@ Endpoint::Endpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_EP)
     cm = &endpoint_cm_ops;
     refuse_all(*this, ops_of_disabled);
     endpoint = this;
-    EndpointFace::tx = &tx_;
+    EpHandle::tx = &tx_;
     reads_descs = domain.model().valid_descs;
 }
 

@@ -75,7 +75,7 @@ struct EndpointPlan {
 /// A round of progress polls the VCQ, resumes what is pending, and calls each engine that has something to do. The VCQ
 /// is closed before the engines are destroyed, so that none of their waiters is called afterwards. The users of an
 /// endpoint (core/object.h) are its aliases.
-class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>, public Pollable {
+class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, public Pollable {
   public:
     explicit Endpoint(DomainBase& domain) noexcept;
     ~Endpoint();
@@ -84,7 +84,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EndpointFace>
     /// Opens what the plan asks for, with a VCQ unless that is to be shared. 0 or -FI_E*.
     [[nodiscard]] int set_up(const EndpointPlan* plan) noexcept;
     /// The endpoint of a fid; of an alias, the endpoint that it is an alias of.
-    static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e)->endpoint; }
+    static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EpHandle*>(e)->endpoint; }
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }

@@ -20,30 +20,30 @@ namespace tofu {
 
 namespace {
 
-EndpointFace& face_of(struct fid* f) noexcept { return EndpointFace::of(reinterpret_cast<fid_ep*>(f)); }
+EpHandle& handle_of(struct fid* f) noexcept { return EpHandle::of(reinterpret_cast<fid_ep*>(f)); }
 
 constexpr std::uint64_t both_sides = FI_TRANSMIT | FI_RECV;
 
 /// FI_GETOPSFLAG and FI_SETOPSFLAG: the word says by FI_TRANSMIT or FI_RECV which side is meant (fi_endpoint(3)).
-std::uint64_t* side_of(EndpointFace& face, std::uint64_t flags) noexcept
+std::uint64_t* side_of(EpHandle& handle, std::uint64_t flags) noexcept
 {
     switch (flags & both_sides) {
-    case FI_TRANSMIT: return &face.tx_flags;
-    case FI_RECV: return &face.rx_flags;
+    case FI_TRANSMIT: return &handle.tx_flags;
+    case FI_RECV: return &handle.rx_flags;
     default: return nullptr;
     }
 }
 
 /// Sets the default flags of the side that the word names. 0, -FI_EINVAL, or -FI_EBADFLAGS for a flag that calls could
 /// only ignore.
-int set_side(EndpointFace& face, std::uint64_t word) noexcept
+int set_side(EpHandle& handle, std::uint64_t word) noexcept
 {
-    std::uint64_t* const side = side_of(face, word);
+    std::uint64_t* const side = side_of(handle, word);
     if (side == nullptr)
         return -FI_EINVAL;
     const std::uint64_t flags = word & ~both_sides;
-    const std::uint64_t offered = (side == &face.tx_flags ? limits::tx_op_flags : limits::rx_op_flags) |
-                                  (face.tx->plan().caps & FI_TRIGGER);
+    const std::uint64_t offered = (side == &handle.tx_flags ? limits::tx_op_flags : limits::rx_op_flags) |
+                                  (handle.tx->plan().caps & FI_TRIGGER);
     if ((flags & ~offered) != 0)
         return -FI_EBADFLAGS;
     *side = flags;
@@ -52,53 +52,53 @@ int set_side(EndpointFace& face, std::uint64_t word) noexcept
 
 // --- fi_ops
 
-int add_alias(EndpointFace& of, struct fid** made, std::uint64_t flags) noexcept
+int add_alias(EpHandle& of, struct fid** made, std::uint64_t flags) noexcept
 {
     if (made == nullptr)
         return -FI_EINVAL;
     if (!of.endpoint->enabled())
         return -FI_EOPBADSTATE;
-    auto* face = new (std::nothrow) EndpointFace(of);
-    if (face == nullptr)
+    auto* handle = new (std::nothrow) EpHandle(of);
+    if (handle == nullptr)
         return -FI_ENOMEM;
-    face->fid.ops = &alias_fid_ops;
-    if (int ret = set_side(*face, flags); ret != 0) {
-        delete face;
+    handle->fid.ops = &alias_fid_ops;
+    if (int ret = set_side(*handle, flags); ret != 0) {
+        delete handle;
         return ret;
     }
     of.endpoint->hold();
-    *made = &face->fid;
+    *made = &handle->fid;
     return 0;
 }
 
 int close_alias(struct fid* f) noexcept
 {
-    EndpointFace& face = face_of(f);
-    face.endpoint->release();
-    delete &face;
+    EpHandle& handle = handle_of(f);
+    handle.endpoint->release();
+    delete &handle;
     return 0;
 }
 
 int control(struct fid* f, int command, void* argument) noexcept
 {
-    EndpointFace& face = face_of(f);
+    EpHandle& handle = handle_of(f);
     switch (command) {
     case FI_ENABLE:
-        return &face == face.endpoint ? face.endpoint->enable() : -FI_EINVAL;
+        return &handle == handle.endpoint ? handle.endpoint->enable() : -FI_EINVAL;
     case FI_ALIAS: {
         auto* wanted = static_cast<struct fi_alias*>(argument);
-        return wanted == nullptr ? -FI_EINVAL : add_alias(face, wanted->fid, wanted->flags);
+        return wanted == nullptr ? -FI_EINVAL : add_alias(handle, wanted->fid, wanted->flags);
     }
     case FI_GETOPSFLAG: {
         auto* word = static_cast<std::uint64_t*>(argument);
-        std::uint64_t* side = word != nullptr ? side_of(face, *word) : nullptr;
+        std::uint64_t* side = word != nullptr ? side_of(handle, *word) : nullptr;
         if (side == nullptr)
             return -FI_EINVAL;
         *word = *side;
         return 0;
     }
     case FI_SETOPSFLAG:
-        return argument != nullptr ? set_side(face, *static_cast<std::uint64_t*>(argument)) : -FI_EINVAL;
+        return argument != nullptr ? set_side(handle, *static_cast<std::uint64_t*>(argument)) : -FI_EINVAL;
     default: // FI_GETWAIT belongs to queues and counters, FI_BACKLOG to passive endpoints
         return -FI_ENOSYS;
     }

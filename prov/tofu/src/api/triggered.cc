@@ -53,14 +53,14 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
     if (ep == nullptr || (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) &&
                           !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
         return -FI_EINVAL;
-    const EndpointFace& face = EndpointFace::of(ep);
-    if (&face.tx->domain() != &domain)
+    const EpHandle& handle = EpHandle::of(ep);
+    if (&handle.tx->domain() != &domain)
         return -FI_EDOMAIN;
-    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
+    if ((handle.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
-    work.tx = face.tx;
-    std::lock_guard guard(face.tx->lock()); // without it we might see what post_elsewhere() puts there
-    const int ret = keep(work, face);
+    work.tx = handle.tx;
+    std::lock_guard guard(handle.tx->lock()); // without it we might see what post_elsewhere() puts there
+    const int ret = keep(work, handle);
     work.told = work.counter;
     return ret;
 }
@@ -206,9 +206,9 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
     return ret;
 }
 
-ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept
+ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept
 {
-    if ((face.tx->plan().caps & FI_TRIGGER) == 0)
+    if ((handle.tx->plan().caps & FI_TRIGGER) == 0)
         return -FI_EBADFLAGS;
     const auto* const when = static_cast<const fi_triggered_context*>(context);
     if (when == nullptr)
@@ -217,7 +217,7 @@ ssize_t WorkQueue::post_later(EndpointFace& face, const trigger::Call& call, con
         return -FI_ENOSYS;
     return add(when->trigger.threshold.cntr, when->trigger.threshold.threshold, [&](Work& work) {
         work.call = call;
-        return join(domain_, work, &face);
+        return join(domain_, work, &handle);
     });
 }
 
@@ -451,9 +451,9 @@ void copy(List& list, std::size_t count, T* to) noexcept
 
 /// The array of descs of a request of the application's. Those of calls have been looked at by their entries.
 template <class Array>
-Array descs_of(const Work& w, const EndpointFace& face, Array descs) noexcept
+Array descs_of(const Work& w, const EpHandle& handle, Array descs) noexcept
 {
-    return w.request != nullptr ? face.descs(descs) : descs;
+    return w.request != nullptr ? handle.descs(descs) : descs;
 }
 
 /// Copies the bytes of a call with FI_INJECT; they become one segment without a descriptor. False: no memory.
@@ -491,9 +491,9 @@ bool wants_entry(const Call& call) noexcept
     return (call.flags & FI_COMPLETION) != 0;
 }
 
-int take_in(Work&, const EndpointFace&, CounterCall&) noexcept { return -FI_EINVAL; } // belongs to no endpoint
+int take_in(Work&, const EpHandle&, CounterCall&) noexcept { return -FI_EINVAL; } // belongs to no endpoint
 
-int take_in(Work& w, const EndpointFace& face, SendCall& call) noexcept
+int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
@@ -502,7 +502,7 @@ int take_in(Work& w, const EndpointFace& face, SendCall& call) noexcept
     if (int ret = proto::check(call); ret != 0)
         return ret;
     copy(call.iov, call.count, w.local);
-    copy(call.desc = descs_of(w, face, call.desc), call.count, w.desc);
+    copy(call.desc = descs_of(w, handle, call.desc), call.count, w.desc);
     w.report_to(tx.reports(), call.entry_flags(), call.context, wants_entry(call));
     w.completion.tag = call.tag;
     if (w.request == nullptr)
@@ -512,9 +512,9 @@ int take_in(Work& w, const EndpointFace& face, SendCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
+int take_in(Work& w, const EpHandle& handle, RecvCall& call) noexcept
 {
-    const RxContext* const rx = face.receives != nullptr ? face.receives->context() : nullptr;
+    const RxContext* const rx = handle.receives != nullptr ? handle.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
         (w.tx->plan().caps & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
         return -FI_EOPNOTSUPP;
@@ -523,8 +523,8 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     if ((call.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0)
         return -FI_EBADFLAGS;
     copy(call.iov, call.count, w.local);
-    copy(call.desc = descs_of(w, face, call.desc), call.count, w.desc);
-    w.receives = face.receives;
+    copy(call.desc = descs_of(w, handle, call.desc), call.count, w.desc);
+    w.receives = handle.receives;
     w.cq = rx->binding.cq;
     w.counter = rx->counters.recv.get();
     w.wants_entry = wants_entry(call);
@@ -542,7 +542,7 @@ int take_in(Work& w, const EndpointFace& face, RecvCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EndpointFace& face, RmaCall& call) noexcept
+int take_in(Work& w, const EpHandle& handle, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
@@ -553,7 +553,7 @@ int take_in(Work& w, const EndpointFace& face, RmaCall& call) noexcept
     if (int ret = check(call, *w.tx, length); ret != 0)
         return ret;
     copy(call.msg.msg_iov, call.msg.iov_count, w.local);
-    copy(call.msg.desc = descs_of(w, face, call.msg.desc), call.msg.iov_count, w.desc);
+    copy(call.msg.desc = descs_of(w, handle, call.msg.desc), call.msg.iov_count, w.desc);
     copy(call.msg.rma_iov, call.msg.rma_iov_count, w.remote);
     w.report_to(tx.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), call.msg.context, wants_entry(call));
     if (w.request == nullptr && (call.flags & FI_INJECT) != 0 && !copy_bytes(w, call.msg.iov_count, length))
@@ -563,7 +563,7 @@ int take_in(Work& w, const EndpointFace& face, RmaCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EndpointFace&, AtomicCall& call) noexcept
+int take_in(Work& w, const EpHandle&, AtomicCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::atomic] == nullptr)
@@ -588,9 +588,9 @@ int take_in(Work& w, const EndpointFace&, AtomicCall& call) noexcept
 
 } // namespace
 
-int keep(Work& w, const EndpointFace& face) noexcept
+int keep(Work& w, const EpHandle& handle) noexcept
 {
-    return std::visit([&](auto& call) { return take_in(w, face, call); }, w.call);
+    return std::visit([&](auto& call) { return take_in(w, handle, call); }, w.call);
 }
 
 } // namespace tofu

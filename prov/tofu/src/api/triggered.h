@@ -78,7 +78,7 @@ struct Work : Request {
 };
 
 /// Checks a call and copies its lists (triggered.cc). 0, or the refusal that its engine would give.
-[[nodiscard]] int keep(Work& work, const EndpointFace& face) noexcept;
+[[nodiscard]] int keep(Work& work, const EpHandle& handle) noexcept;
 
 /// The operations of a domain that wait. Any thread may call it; everything but the constructor takes
 /// DeferredWork::lock, which is taken before endpoints' locks.
@@ -95,22 +95,22 @@ class WorkQueue final : public Later {
     [[nodiscard]] CompletionQueue* internal_cq() const noexcept override { return internal_cq_.get(); }
     ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
     void forget(const TxContext& tx, bool quiet) noexcept override;
-    ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept override { return defer(face, call); }
-    ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept override { return defer(face, call); }
-    ssize_t take(EndpointFace& face, const RmaCall& call) noexcept override { return defer(face, call); }
-    ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept override { return defer(face, call); }
+    ssize_t take(EpHandle& handle, const proto::SendCall& call) noexcept override { return defer(handle, call); }
+    ssize_t take(EpHandle& handle, const proto::RecvCall& call) noexcept override { return defer(handle, call); }
+    ssize_t take(EpHandle& handle, const RmaCall& call) noexcept override { return defer(handle, call); }
+    ssize_t take(EpHandle& handle, const AtomicCall& call) noexcept override { return defer(handle, call); }
     /// Polls all endpoints of the domain, starts what is due, reports what has ended. Called in each round of a domain
     /// that has work.
     void progress() noexcept;
 
   private:
     template <class Call>
-    ssize_t defer(EndpointFace& face, Call call) noexcept
+    ssize_t defer(EpHandle& handle, Call call) noexcept
     {
         call.flags &= ~FI_TRIGGER;
-        return post_later(face, call, trigger::context_of(call));
+        return post_later(handle, call, trigger::context_of(call));
     }
-    ssize_t post_later(EndpointFace& face, const trigger::Call& call, const void* context) noexcept;
+    ssize_t post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept;
     template <class Fill>
     [[nodiscard]] int add(fid_cntr* trigger, std::uint64_t threshold, Fill&& fill) noexcept;
     int cancel(const fi_deferred_work& request) noexcept;

@@ -425,10 +425,10 @@ using List = AtomicEngine::List;
 
 ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
-    EndpointFace& face = EndpointFace::of(fid);
-    TxContext& tx = *face.tx;
+    EpHandle& handle = EpHandle::of(fid);
+    TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().deferred().later->take(face, call);
+        return tx.domain().deferred().later->take(handle, call);
     return tx.take([&] { return AtomicEngine::of(tx).submit(call); });
 }
 
@@ -447,7 +447,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
-    TxContext& tx = *EndpointFace::of(fid).tx;
+    TxContext& tx = *EpHandle::of(fid).tx;
     std::unique_lock<Lock> guard(tx.lock());
     AtomicEngine& engine = AtomicEngine::of(tx);
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
@@ -473,7 +473,7 @@ ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, ui
               uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
-                      EndpointFace::of(ep).tx_flags, false});
+                      EpHandle::of(ep).tx_flags, false});
 }
 
 ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
@@ -488,7 +488,7 @@ ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result
                   void* context) noexcept
 {
     return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
-                      EndpointFace::of(ep).tx_flags, false});
+                      EpHandle::of(ep).tx_flags, false});
 }
 
 ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
@@ -496,7 +496,7 @@ ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* 
                   fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
-                      context, EndpointFace::of(ep).tx_flags, false});
+                      context, EpHandle::of(ep).tx_flags, false});
 }
 
 /// The calls of lists: one piece at the peer, as long as they are.
@@ -507,7 +507,7 @@ ssize_t lists(fid_ep* ep, Family family, fi_msg_atomic msg, uint64_t addr, uint6
     const fi_rma_ioc remote{addr, total < 0 ? 0 : static_cast<size_t>(total), key};
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
-    return submit(ep, {family, msg, compare, result, EndpointFace::of(ep).tx_flags, false});
+    return submit(ep, {family, msg, compare, result, EpHandle::of(ep).tx_flags, false});
 }
 
 ssize_t writev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,

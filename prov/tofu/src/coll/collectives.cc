@@ -332,7 +332,7 @@ namespace {
 
 ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
 {
-    TxContext& tx = *EndpointFace::of(fid).tx;
+    TxContext& tx = *EpHandle::of(fid).tx;
     return tx.take([&] { return Collectives::of(tx).submit(call); });
 }
 
@@ -345,7 +345,7 @@ ssize_t barrier2(fid_ep* ep, fi_addr_t group, uint64_t flags, void* context) noe
 }
 ssize_t barrier(fid_ep* ep, fi_addr_t group, void* context) noexcept
 {
-    return barrier2(ep, group, EndpointFace::of(ep).tx_flags & ~FI_INJECT, context);
+    return barrier2(ep, group, EpHandle::of(ep).tx_flags & ~FI_INJECT, context);
 }
 ssize_t broadcast(fid_ep* ep, void* buf, size_t count, void*, fi_addr_t group, fi_addr_t root, fi_datatype type,
                   uint64_t flags, void* context) noexcept

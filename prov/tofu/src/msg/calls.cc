@@ -20,14 +20,14 @@ struct MessageCalls {
                         void* context) noexcept
     {
         const RecvCall call{.source = source, .tag = one(tag...), .ignore = one(ignore...),
-                            .flags = EndpointFace::of(ep).rx_flags, .context = context, .tagged = tagged};
+                            .flags = EpHandle::of(ep).rx_flags, .context = context, .tagged = tagged};
         return enter_recv(ep, call, buf, len, desc);
     }
     static ssize_t recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t source, Tag... tag,
                          Tag... ignore, void* context) noexcept
     {
         return enter_recv(ep, {.iov = iov, .desc = desc, .count = count, .source = source, .tag = one(tag...),
-                               .ignore = one(ignore...), .flags = EndpointFace::of(ep).rx_flags, .context = context,
+                               .ignore = one(ignore...), .flags = EpHandle::of(ep).rx_flags, .context = context,
                                .tagged = tagged});
     }
     static ssize_t recvmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
@@ -37,7 +37,7 @@ struct MessageCalls {
     static ssize_t send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest, Tag... tag,
                         void* context) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .flags = EndpointFace::of(ep).tx_flags,
+        const SendCall call{.dest = dest, .tag = one(tag...), .flags = EpHandle::of(ep).tx_flags,
                             .context = context, .packet_flags = tag_flag};
         return enter_send(ep, call, buf, len, desc);
     }
@@ -45,7 +45,7 @@ struct MessageCalls {
                          void* context) noexcept
     {
         return enter_send(ep, {.iov = iov, .desc = desc, .count = count, .dest = dest, .tag = one(tag...),
-                               .flags = EndpointFace::of(ep).tx_flags, .context = context, .packet_flags = tag_flag});
+                               .flags = EpHandle::of(ep).tx_flags, .context = context, .packet_flags = tag_flag});
     }
     static ssize_t sendmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
     {
@@ -59,7 +59,7 @@ struct MessageCalls {
     static ssize_t senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t dest,
                             Tag... tag, void* context) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .data = data, .flags = EndpointFace::of(ep).tx_flags,
+        const SendCall call{.dest = dest, .tag = one(tag...), .data = data, .flags = EpHandle::of(ep).tx_flags,
                             .context = context, .packet_flags = tag_flag | flag_data};
         return enter_send(ep, call, buf, len, desc);
     }

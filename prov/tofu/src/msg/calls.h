@@ -64,8 +64,8 @@ template <class Message>
 template <class Call>
 [[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
 {
-    EndpointFace& face = EndpointFace::of(fid);
-    return face.tx != nullptr ? face.tx->domain().deferred().later->take(face, call) : -FI_EBADFLAGS;
+    EpHandle& handle = EpHandle::of(fid);
+    return handle.tx != nullptr ? handle.tx->domain().deferred().later->take(handle, call) : -FI_EBADFLAGS;
 }
 template <class Call>
 [[gnu::noinline]] ssize_t take_later(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept
@@ -102,7 +102,7 @@ template <class Call>
 [[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf,
                                                  std::size_t length, void* desc) noexcept
 {
-    TxContext& tx = *EndpointFace::of(fid).tx;
+    TxContext& tx = *EpHandle::of(fid).tx;
     ssize_t ret = 0;
     {
         std::lock_guard guard(tx.lock());
@@ -142,12 +142,12 @@ inline int check(const RecvCall& call) noexcept
 
 inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 {
-    call.desc = EndpointFace::of(fid).descs(call.desc);
+    call.desc = EpHandle::of(fid).descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
         return ret;
-    TxContext& tx = *EndpointFace::of(fid).tx;
+    TxContext& tx = *EpHandle::of(fid).tx;
     std::lock_guard guard(tx.lock());
     return Sender::of(tx).send(call);
 }
@@ -156,25 +156,25 @@ inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 [[gnu::always_inline]] inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call, void* buf,
                                                  std::size_t length, void* desc) noexcept
 {
-    EndpointFace& face = EndpointFace::of(fid);
+    EpHandle& handle = EpHandle::of(fid);
     ssize_t ret = 0;
     {
-        std::lock_guard guard(*face.receive_lock);
-        ret = face.receives->recv_one(call, buf, length, desc);
+        std::lock_guard guard(*handle.receive_lock);
+        ret = handle.receives->recv_one(call, buf, length, desc);
     }
     return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
 }
 
 inline ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
 {
-    EndpointFace& face = EndpointFace::of(fid);
-    call.desc = face.descs(call.desc);
+    EpHandle& handle = EpHandle::of(fid);
+    call.desc = handle.descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return take_later(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
         return ret;
-    std::lock_guard guard(*face.receive_lock);
-    return face.receives->recv(call);
+    std::lock_guard guard(*handle.receive_lock);
+    return handle.receives->recv(call);
 }
 
 } // namespace tofu::proto

@@ -377,10 +377,10 @@ namespace {
 
 ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
 {
-    EndpointFace& face = EndpointFace::of(ep);
-    TxContext& tx = *face.tx;
+    EpHandle& handle = EpHandle::of(ep);
+    TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().deferred().later->take(face, call);
+        return tx.domain().deferred().later->take(handle, call);
     return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
 }
 
@@ -397,7 +397,7 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     const fi_rma_iov remote{address, length, key};
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
-    const std::uint64_t defaults = EndpointFace::of(ep).tx_flags & (known_rma_flags(read) | FI_TRIGGER);
+    const std::uint64_t defaults = EpHandle::of(ep).tx_flags & (known_rma_flags(read) | FI_TRIGGER);
     return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
 }
 
@@ -414,11 +414,11 @@ template <bool read>
 [[gnu::always_inline]] inline ssize_t quick(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
                                             std::uint64_t address, std::uint64_t key, void* context) noexcept
 {
-    TxContext& tx = *EndpointFace::of(ep).tx;
+    TxContext& tx = *EpHandle::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
         RmaEngine& engine = RmaEngine::of(tx);
-        const std::uint64_t flags = EndpointFace::of(ep).tx_flags;
+        const std::uint64_t flags = EpHandle::of(ep).tx_flags;
         ssize_t ret = engine.go_quickly<read, false>(buf, length, desc, to, address, key, context, flags);
         if (ret != RmaEngine::not_quick) [[likely]]
             return ret;
@@ -437,7 +437,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
     if (flags & ~(known_rma_flags(read) | FI_TRIGGER))
         return -FI_EBADFLAGS;
     RmaCall call{*msg, flags, read, false};
-    call.msg.desc = EndpointFace::of(ep).descs(call.msg.desc);
+    call.msg.desc = EpHandle::of(ep).descs(call.msg.desc);
     return submit(ep, call);
 }
 
@@ -452,7 +452,7 @@ ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from,
 ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
                    uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, true, {iov, EndpointFace::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
+    return plain(ep, true, {iov, EpHandle::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
@@ -469,7 +469,7 @@ ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_
 ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
                     uint64_t addr, uint64_t key, void* context) noexcept
 {
-    return plain(ep, false, {iov, EndpointFace::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
+    return plain(ep, false, {iov, EpHandle::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
 }
 
 ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
@@ -480,7 +480,7 @@ ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcep
 ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
                           uint64_t key) noexcept
 {
-    TxContext& tx = *EndpointFace::of(ep).tx;
+    TxContext& tx = *EpHandle::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
         const ssize_t ret = RmaEngine::of(tx).inject_quickly(buf, len, to, addr, key);

@@ -14,7 +14,7 @@ namespace tofu {
 // held; the call is made when its counter has reached its threshold.
 
 struct AtomicCall;
-struct EndpointFace;
+struct EpHandle;
 struct RmaCall;
 namespace proto {
 struct RecvCall;
@@ -27,10 +27,10 @@ class TxContext;
 class Later {
   public:
     /// Accepts a call. 0, or a refusal: -FI_EBADFLAGS for an endpoint without FI_TRIGGER.
-    virtual ssize_t take(EndpointFace& face, const proto::SendCall& call) noexcept = 0;
-    virtual ssize_t take(EndpointFace& face, const proto::RecvCall& call) noexcept = 0;
-    virtual ssize_t take(EndpointFace& face, const RmaCall& call) noexcept = 0;
-    virtual ssize_t take(EndpointFace& face, const AtomicCall& call) noexcept = 0;
+    virtual ssize_t take(EpHandle& handle, const proto::SendCall& call) noexcept = 0;
+    virtual ssize_t take(EpHandle& handle, const proto::RecvCall& call) noexcept = 0;
+    virtual ssize_t take(EpHandle& handle, const RmaCall& call) noexcept = 0;
+    virtual ssize_t take(EpHandle& handle, const AtomicCall& call) noexcept = 0;
 
     // --- for endpoints with FI_TRIGGER
     /// Called by fi_enable. 0 or -FI_ENOMEM.
@@ -61,7 +61,7 @@ namespace proto {
 class ReceiveQueue;
 }
 
-struct EndpointFace : fid_ep {
+struct EpHandle : fid_ep {
     TxContext* tx = nullptr;                 ///< where operations are posted; null: a shared receive context
     proto::ReceiveQueue* receives = nullptr; ///< where fi_recv posts
     Lock* receive_lock = nullptr;            ///< of `receives`
@@ -74,7 +74,7 @@ struct EndpointFace : fid_ep {
     [[nodiscard]] void* const* descs(void* const* array) const noexcept { return reads_descs ? array : nullptr; }
     [[nodiscard]] void** descs(void** array) const noexcept { return reads_descs ? array : nullptr; }
 
-    static EndpointFace& of(fid_ep* e) noexcept { return *static_cast<EndpointFace*>(e); }
+    static EpHandle& of(fid_ep* e) noexcept { return *static_cast<EpHandle*>(e); }
 };
 
 } // namespace tofu
