@@ -128,7 +128,7 @@ TEST_F(FenceTest, WaitsForWhatIsPendingTowardsThePeerAlone)
 {
     Pending::Stream stream(tx->pending(), nullptr, {});
     PendingOp op;
-    stream.push(op, Pending::line_of(*peers->find(to)), Lack::peer);
+    stream.push(op, Pending::line_of(*peers->find(to)), BlockReason::peer);
     EXPECT_FALSE(passed());
     EXPECT_TRUE(tx->fence().passed(other, 0));
 }

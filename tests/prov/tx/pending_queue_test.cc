@@ -15,7 +15,7 @@
 
 namespace {
 
-using tofu::Lack;
+using tofu::BlockReason;
 using tofu::Peer;
 using tofu::Pending;
 using tofu::PendingOp;
@@ -28,10 +28,10 @@ struct Op : PendingOp {
 struct Engine {
     explicit Engine(Pending& pending) : stream(pending, this, steps) {}
 
-    void push(unsigned number, std::uint64_t key, Lack lack = Lack::peer)
+    void push(unsigned number, std::uint64_t key, BlockReason reason = BlockReason::peer)
     {
         ops[number].number = number;
-        stream.push(ops[number], key, lack);
+        stream.push(ops[number], key, reason);
     }
     void call(unsigned number, std::uint64_t key)
     {
@@ -42,7 +42,7 @@ struct Engine {
     static const Pending::Stream::Steps steps;
 
     std::map<unsigned, Op> ops;
-    std::function<Lack(std::uint64_t key)> lack = [](std::uint64_t) { return Lack::nothing; };
+    std::function<BlockReason(std::uint64_t key)> reason = [](std::uint64_t) { return BlockReason::nothing; };
     std::function<void(Op&)> behind = [](Op&) {};
     std::vector<unsigned> gone;
     std::vector<unsigned> cancelled;
@@ -50,7 +50,7 @@ struct Engine {
 };
 
 constexpr Pending::Stream::Steps Engine::steps{
-    [](void* engine, PendingOp& op) noexcept { return Engine::of(engine).lack(op.line.key); },
+    [](void* engine, PendingOp& op) noexcept { return Engine::of(engine).reason(op.line.key); },
     [](void* engine, PendingOp& op) noexcept {
         Engine::of(engine).gone.push_back(static_cast<Op&>(op).number);
         Engine::of(engine).behind(static_cast<Op&>(op));
@@ -63,7 +63,7 @@ struct PendingTest : testing::Test {
     /// What leaves in as many rounds as it takes to come by all buckets, while nothing goes to these.
     Numbers resume(const std::set<std::uint64_t>& blocked = {})
     {
-        engine.lack = [&](std::uint64_t key) { return blocked.contains(key) ? Lack::peer : Lack::nothing; };
+        engine.reason = [&](std::uint64_t key) { return blocked.contains(key) ? BlockReason::peer : BlockReason::nothing; };
         engine.gone.clear();
         for (int round = 0; round < 4; round++)
             pending.resume();
@@ -111,7 +111,7 @@ TEST_F(PendingTest, Case2And3ALineKeepsItsOrderAndHoldsUpItselfAlone)
 TEST_F(PendingTest, Case3AStreamHoldsUpNoOther)
 {
     Engine other{pending};
-    engine.push(0, 5, Lack::room);
+    engine.push(0, 5, BlockReason::room);
     EXPECT_FALSE(other.stream.may_hold(5));
     other.push(1, 5);
     EXPECT_EQ(resume({5}), Numbers{});
@@ -148,14 +148,14 @@ TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
 TEST_F(PendingTest, Case4WhoWaitsForRoomHoldsUpTheStreamUntilItHasIt)
 {
     engine.push(0, 5);
-    engine.push(1, 6, Lack::room);
+    engine.push(1, 6, BlockReason::room);
     engine.push(2, 7);
     EXPECT_TRUE(stream.holds(1234));
     EXPECT_FALSE(stream.has_line(1234));
     unsigned asked = 0;
-    engine.lack = [&](std::uint64_t key) {
+    engine.reason = [&](std::uint64_t key) {
         asked += key == 6;
-        return key == 6 ? Lack::room : Lack::peer;
+        return key == 6 ? BlockReason::room : BlockReason::peer;
     };
     for (int round = 0; round < 10; round++)
         pending.resume();
@@ -172,9 +172,9 @@ TEST_F(PendingTest, Case5ARoundIsBoundedAndTheNextGoesOnBehindIt)
     for (unsigned n = 0; n < peers; n++)
         engine.push(n, n);
     std::map<std::uint64_t, unsigned> asked;
-    engine.lack = [&](std::uint64_t key) {
+    engine.reason = [&](std::uint64_t key) {
         asked[key]++;
-        return Lack::peer;
+        return BlockReason::peer;
     };
     pending.resume();
     EXPECT_LT(asked.size(), peers);
@@ -192,7 +192,7 @@ TEST_F(PendingTest, Case6AnOperationThatHasToWaitAgainGoesBackToItsPlace)
     bool again = true;
     engine.behind = [&](Op& op) {
         if (std::exchange(again, false))
-            engine.stream.push(op, op.line.key, Lack::peer);
+            engine.stream.push(op, op.line.key, BlockReason::peer);
     };
     EXPECT_EQ(resume(), (Numbers{0, 0, 1}));
     EXPECT_TRUE(pending.empty());
@@ -216,10 +216,10 @@ TEST_F(PendingTest, Case6AnEarlierOneMayGetInLineBeforeTheOneThatGoesOn)
     engine.push(1, 5);
     engine.push(2, 5);
     unsigned asked = 0;
-    engine.lack = [&](std::uint64_t) {
+    engine.reason = [&](std::uint64_t) {
         if (asked++ == 0)
             engine.push(0, 5);
-        return Lack::nothing;
+        return BlockReason::nothing;
     };
     for (int round = 0; round < 4; round++)
         pending.resume();
@@ -244,14 +244,14 @@ TEST_F(PendingTest, Case6EachLineKeepsTheOrderOfItsCalls)
             std::set<unsigned>& line = waiting[op.line.key];
             EXPECT_EQ(*line.begin(), op.number);
             if (random() % 3 == 0) {
-                engine.stream.push(op, op.line.key, Lack::peer);
+                engine.stream.push(op, op.line.key, BlockReason::peer);
                 return;
             }
             line.erase(op.number);
             if (!numbers.empty() && random() % 2 == 0)
                 next(numbers, keys, waiting);
         };
-        engine.lack = [&](std::uint64_t) { return random() % 3 == 0 ? Lack::peer : Lack::nothing; };
+        engine.reason = [&](std::uint64_t) { return random() % 3 == 0 ? BlockReason::peer : BlockReason::nothing; };
         while (!numbers.empty()) {
             next(numbers, keys, waiting);
             if (random() % 4 == 0)
@@ -269,7 +269,7 @@ TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)
     const Peer first{.home = 5, .nonce = 1, .index = 0, .further = 0, .counts_events = false, .generation = 0};
     Peer second = first;
     second.index = 1; // another endpoint there
-    engine.push(0, 77, Lack::room);
+    engine.push(0, 77, BlockReason::room);
     EXPECT_FALSE(pending.waits_for(first));
     other.push(1, Pending::line_of(first));
     EXPECT_TRUE(pending.waits_for(first));
@@ -282,7 +282,7 @@ TEST_F(PendingTest, Case8WhatIsCancelledKeepsTheOrderOfItsLineAndNothingIsBegun)
 {
     Engine other{pending};
     for (unsigned n = 0; n < 300; n++)
-        engine.push(n, n % 100, n == 7 ? Lack::room : Lack::peer);
+        engine.push(n, n % 100, n == 7 ? BlockReason::room : BlockReason::peer);
     other.push(0, 3);
     engine.stream.cancel();
     EXPECT_EQ(engine.gone, Numbers{});

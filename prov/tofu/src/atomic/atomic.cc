@@ -25,18 +25,18 @@ void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
     op.in_spans = op.method == Method::loop && op.total * op.size >= SpanRunner::least && !inject;
 }
 
-/// Takes the next steps of an operation that had to wait. Returns what it lacks now.
-Lack AtomicRunner::go_on(AtomicOp& op) noexcept
+/// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
+BlockReason AtomicRunner::go_on(AtomicOp& op) noexcept
 {
     switch (op.step) {
     case AtomicOp::Step::resolving: {
         const int rc = ops.access.resolve(op);
         if (refuses_call(rc))
-            return Lack::peer;
+            return BlockReason::peer;
         if (rc != 0) {
             op.err = rc == misaligned ? FI_EINVAL : -rc;
             op.step = AtomicOp::Step::ended;
-            return Lack::nothing;
+            return BlockReason::nothing;
         }
         prepare(op, false);
         [[fallthrough]];
@@ -45,7 +45,7 @@ Lack AtomicRunner::go_on(AtomicOp& op) noexcept
     case AtomicOp::Step::notifying: return ops.notify_target(op);
     case AtomicOp::Step::ended: break;
     }
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 void AtomicRunner::through(AtomicOp& op) noexcept
@@ -75,11 +75,11 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
         if (op->by_directory) // it may have to begin again
             keep_injected(*op);
     }
-    const Lack lack = ops.waiting().holds(op->line.key) ? Lack::peer : start(*op);
-    if (lack == Lack::nothing) [[likely]]
+    const BlockReason reason = ops.waiting().holds(op->line.key) ? BlockReason::peer : start(*op);
+    if (reason == BlockReason::nothing) [[likely]]
         ops.end_one(*op, UTOFU_SUCCESS);
     else
-        ops.waiting().push(*op, op->line.key, lack);
+        ops.waiting().push(*op, op->line.key, reason);
     if (!inject)
         return;
     if (op->started < op->total && !op->copy)
@@ -94,7 +94,7 @@ void AtomicRunner::wait_for_key(AtomicOp& op, bool inject) noexcept
         keep_injected(op);
     op.retried = true;
     op.step = AtomicOp::Step::resolving;
-    ops.waiting().push(op, op.line.key, Lack::peer);
+    ops.waiting().push(op, op.line.key, BlockReason::peer);
 }
 
 /// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
@@ -131,23 +131,23 @@ bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
     return !op.strong || ops.access.may_go_to(op.peer.home, op.next(), op.target[op.at_target].address + op.in_target);
 }
 
-/// Starts as much of an operation as can be started now. Returns what it lacks for the rest.
-Lack AtomicRunner::start(AtomicOp& op) noexcept
+/// Starts as much of an operation as can be started now. Returns why it is blocked for the rest.
+BlockReason AtomicRunner::start(AtomicOp& op) noexcept
 {
     if (op.words == 0 && ordered && ops.loops_at(op.peer.home))
-        return Lack::peer;
+        return BlockReason::peer;
     if (op.in_batch) {
         if (op.started != op.total && !may_go_on(op))
-            return Lack::peer;
-        return batches.start(op) ? Lack::nothing : Lack::room;
+            return BlockReason::peer;
+        return batches.start(op) ? BlockReason::nothing : BlockReason::room;
     }
     while (op.started < op.total) {
         if (!may_go_on(op) || (SpanRunner::is_next(op) && spans.meets_another(op)))
-            return Lack::peer;
+            return BlockReason::peer;
         if (!start_next(op))
-            return Lack::room;
+            return BlockReason::room;
     }
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// Starts one word, or many that loop. False when nothing more can be posted now; the operation stays as it was.

@@ -51,9 +51,9 @@ class AtomicRunner {
     void prepare(AtomicOp& op, bool inject) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
-    [[nodiscard]] Lack start(AtomicOp& op) noexcept;
+    [[nodiscard]] BlockReason start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_next(AtomicOp& op) noexcept;
-    [[nodiscard]] Lack go_on(AtomicOp& op) noexcept;
+    [[nodiscard]] BlockReason go_on(AtomicOp& op) noexcept;
     void through(AtomicOp& op) noexcept;
     void cancel(AtomicOp& op) noexcept;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See ops.h. An operation that has ended notifies a target that counts events. One of which pieces were refused because of
-// a stale key begins again with these; all others complete.
+// See ops.h. An operation that has ended notifies a target that counts events. One of which pieces were refused because
+// of a stale key begins again with these; all others complete.
 #include "atomic/ops.h"
 
 #include <rdma/fi_errno.h>
@@ -136,19 +136,19 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
 
 /// post_event() for an operation whose target has not been told, after events for its further regions. Returns what it
 /// lacks.
-Lack AtomicOps::notify_target(AtomicOp& op) noexcept
+BlockReason AtomicOps::notify_target(AtomicOp& op) noexcept
 {
     const Post further = op.has_further() ? access.tell_further(op) : Post::done;
     switch (further == Post::busy ? further : post_event(op)) {
     case Post::done: op.event_left(); break;
     case Post::busy:
         if (!agenda.closed())
-            return Lack::room;
+            return BlockReason::room;
         abandon(op, FI_ECANCELED, 0);
         break;
     case Post::error: abandon(op, vcq.last_error()); break;
     }
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// Called when all words have ended: ends the operation, after it has told its target if need be.
@@ -170,8 +170,8 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     }
     if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
         op.step = AtomicOp::Step::notifying;
-        if (const Lack lack = notify_target(op); lack != Lack::nothing) {
-            waiting_.push(op, op.line.key, lack);
+        if (const BlockReason reason = notify_target(op); reason != BlockReason::nothing) {
+            waiting_.push(op, op.line.key, reason);
             return;
         }
     }
@@ -203,7 +203,7 @@ void AtomicOps::begin_again(AtomicOp& op) noexcept
     op.skip_done();
     op.words = 0;
     op.step = AtomicOp::Step::resolving;
-    waiting_.push(op, op.line.key, Lack::peer);
+    waiting_.push(op, op.line.key, BlockReason::peer);
 }
 
 void AtomicOps::event_done(vcq::Waiter* self, const Notice& notice) noexcept

@@ -271,7 +271,7 @@ class AtomicOps {
 
     // --- for the runner
     /// Pending::Stream::Steps::go_on for an operation that notifies its target.
-    [[nodiscard]] Lack notify_target(AtomicOp& op) noexcept;
+    [[nodiscard]] BlockReason notify_target(AtomicOp& op) noexcept;
     void finish(AtomicOp& op) noexcept;
     void begin_again(AtomicOp& op) noexcept;
     void end(AtomicOp& op) noexcept;

@@ -253,7 +253,7 @@ bool Backlog::takes(const SendCall& call) const noexcept
     }
     ch.outstanding++; // keeps the channel from being given to another peer meanwhile
     tx_.vcq().statistics().count(Stat::send_waited);
-    waiting_.push(*made, line, Lack::peer);
+    waiting_.push(*made, line, BlockReason::peer);
     return 0;
 }
 
@@ -263,10 +263,10 @@ constexpr Pending::Stream::Steps Backlog::steps{
     [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->give_back(static_cast<PendingSend&>(op)); },
 };
 
-Lack Backlog::go_on(PendingSend& send) noexcept
+BlockReason Backlog::go_on(PendingSend& send) noexcept
 {
     send.ret = sender_.try_send(send.call, true);
-    return send.ret == -FI_EAGAIN ? Lack::peer : Lack::nothing;
+    return send.ret == -FI_EAGAIN ? BlockReason::peer : BlockReason::nothing;
 }
 
 void Backlog::through(PendingSend& send) noexcept

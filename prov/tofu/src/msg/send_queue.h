@@ -204,7 +204,7 @@ class Backlog {
 
   private:
     static const Pending::Stream::Steps steps;
-    [[nodiscard]] Lack go_on(PendingSend& send) noexcept;
+    [[nodiscard]] BlockReason go_on(PendingSend& send) noexcept;
     void through(PendingSend& send) noexcept;
     void give_back(PendingSend& send) noexcept;
 

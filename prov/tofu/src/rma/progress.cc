@@ -33,8 +33,8 @@ ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 
 // --- posting
 
-/// Posts as much as goes now. Lack::nothing: all is posted, or an error ended the posting.
-Lack RmaRunner::post_some(RmaOp& op) noexcept
+/// Posts as much as goes now. BlockReason::nothing: all is posted, or an error ended the posting.
+BlockReason RmaRunner::post_some(RmaOp& op) noexcept
 {
     if (op.empty_event) [[unlikely]]
         return post_empty(op);
@@ -52,14 +52,14 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
             continue;
         }
         if (at == 0 && segment != 0)
-            if (const Lack lack = enter(op, segment); lack != Lack::nothing || op.posted == op.total)
-                return lack;
+            if (const BlockReason reason = enter(op, segment); reason != BlockReason::nothing || op.posted == op.total)
+                return reason;
         if (access_.is_ordering() && !in_turn(op, segment)) [[unlikely]]
-            return Lack::peer;
+            return BlockReason::peer;
         std::size_t length = 0;
         const vcq::Post post = post_piece(op, segment, at, length);
         if (post == vcq::Post::busy)
-            return Lack::room;
+            return BlockReason::room;
         if (post == vcq::Post::error) [[unlikely]] {
             note(op, tx_.rails().vcq(op.rail).last_error());
             op.posted = op.total;
@@ -70,24 +70,24 @@ Lack RmaRunner::post_some(RmaOp& op) noexcept
         if (at + length == op.target[segment].length)
             op.complete |= static_cast<std::uint8_t>(1u << segment);
     }
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// May the next segment be begun? Its event comes after all bytes of the operation, so the last one waits until none of
 /// the earlier ones can be refused any more. Where one has been refused, and this one may not go before it, the posting
 /// ends here: both are repeated in their order.
-Lack RmaRunner::enter(RmaOp& op, unsigned segment) noexcept
+BlockReason RmaRunner::enter(RmaOp& op, unsigned segment) noexcept
 {
     const bool carries_event = op.remote_notice && segment + 1u == op.targets;
     for (unsigned before = 0; carries_event && before < segment; before++) {
         const bool other_fate = op.by_directory ? !op.in_one_region(before, segment)
                                                 : op.target[before].at.vcq != op.target[segment].at.vcq;
         if (other_fate && op.pending != 0)
-            return Lack::peer;
+            return BlockReason::peer;
     }
     if (op.refused != 0 && (carries_event || access_.orders_regions()))
         op.posted = op.total;
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// May the next piece go now, as far as order across the VCQs and regions of a peer is concerned, where it was
@@ -163,16 +163,16 @@ int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
     return 0;
 }
 
-Lack RmaRunner::post_empty(RmaOp& op) noexcept
+BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
 {
     const Target& at = op.target[0].at;
     if (access_.is_ordering() && op.strong_order &&
         !(op.names_no_region ? access_.may_go_home(op.peer.home)
                              : access_.may_go_to(op.peer.home, at, op.target[0].address, op.read)))
-        return Lack::peer;
+        return BlockReason::peer;
     const vcq::Signaled how{&op.last, vcq::delivered_flags(op.strong_order, true)};
     switch (access_.post_empty(op, op.read, how)) {
-    case vcq::Post::busy: return Lack::room;
+    case vcq::Post::busy: return BlockReason::room;
     case vcq::Post::error: note(op, tx_.vcq().last_error()); break;
     case vcq::Post::done:
         op.event_left();
@@ -180,7 +180,7 @@ Lack RmaRunner::post_empty(RmaOp& op) noexcept
         break;
     }
     op.empty_event = false;
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// Where there is no such region the event goes to the peer's own word.
@@ -193,7 +193,7 @@ void RmaRunner::on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
         op.pending--;
         op.names_no_region = op.empty_event = true;
         if (!op.queued)
-            runner.enqueue(op, Lack::peer);
+            runner.enqueue(op, BlockReason::peer);
         return;
     }
     on_notice(&op, notice);
@@ -250,14 +250,14 @@ void RmaRunner::cancel(RmaOp& op) noexcept
     through(op);
 }
 
-/// Takes the next steps of an operation that had to wait. Returns what it lacks now.
-Lack RmaRunner::go_on(RmaOp& op) noexcept
+/// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
+BlockReason RmaRunner::go_on(RmaOp& op) noexcept
 {
     switch (op.step) {
     case RmaOp::Step::resolving: {
         const int ret = access_.resolve(op);
         if (refuses_call(ret))
-            return Lack::peer;
+            return BlockReason::peer;
         if (ret != 0) {
             op.err = -ret;
             op.posted = op.total;
@@ -273,7 +273,7 @@ Lack RmaRunner::go_on(RmaOp& op) noexcept
     case RmaOp::Step::ended:
         break;
     }
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
@@ -296,15 +296,15 @@ void RmaRunner::send_data_at_once(RmaOp& op) noexcept
 }
 
 /// Sends the CQ data to the target if the sender has room for it.
-Lack RmaRunner::notify_peer(RmaOp& op) noexcept
+BlockReason RmaRunner::notify_peer(RmaOp& op) noexcept
 {
     const ssize_t ret = send_data(tx_, access_, op);
     if (ret == -FI_EAGAIN)
-        return Lack::peer;
+        return BlockReason::peer;
     if (ret != 0)
         op.err = static_cast<int>(-ret);
     op.step = RmaOp::Step::ended;
-    return Lack::nothing;
+    return BlockReason::nothing;
 }
 
 /// Called when every byte is posted and every notice has come.
@@ -321,8 +321,8 @@ void RmaRunner::finish(RmaOp& op) noexcept
     buffers_.give_back(op);
     if (op.err == 0 && (op.remote_data || op.has_further())) {
         op.step = RmaOp::Step::telling;
-        if (const Lack lack = conclude(op); lack != Lack::nothing) {
-            enqueue(op, lack);
+        if (const BlockReason reason = conclude(op); reason != BlockReason::nothing) {
+            enqueue(op, reason);
             return;
         }
     }
@@ -330,14 +330,14 @@ void RmaRunner::finish(RmaOp& op) noexcept
 }
 
 /// What the peer learns of an operation that has taken effect: events for further regions, then CQ data.
-Lack RmaRunner::conclude(RmaOp& op) noexcept
+BlockReason RmaRunner::conclude(RmaOp& op) noexcept
 {
     if (op.step == RmaOp::Step::telling) {
         if (op.has_further() && access_.tell_further(op) == vcq::Post::busy)
-            return Lack::room;
+            return BlockReason::room;
         op.step = op.remote_data ? RmaOp::Step::notifying : RmaOp::Step::ended;
     }
-    return op.step == RmaOp::Step::notifying ? notify_peer(op) : Lack::nothing;
+    return op.step == RmaOp::Step::notifying ? notify_peer(op) : BlockReason::nothing;
 }
 
 /// Does again what was refused, once, and what was not begun because of that; not what has taken effect, an event that
@@ -353,7 +353,7 @@ void RmaRunner::repeat(RmaOp& op) noexcept
         op.remote_notice = false;
     op.posted = 0;
     op.step = RmaOp::Step::resolving;
-    enqueue(op, Lack::peer);
+    enqueue(op, BlockReason::peer);
 }
 
 void RmaRunner::end(RmaOp& op) noexcept
@@ -382,7 +382,7 @@ ssize_t RmaRunner::wait_for_key(RmaOp& op, const RmaCall& call) noexcept
     }
     op.retried = true;
     op.step = RmaOp::Step::resolving;
-    enqueue(op, Lack::peer);
+    enqueue(op, BlockReason::peer);
     return 0;
 }
 
@@ -394,10 +394,10 @@ void RmaRunner::drop(RmaOp& op) noexcept
     ops_.renew(&op);
 }
 
-void RmaRunner::enqueue(RmaOp& op, Lack lack) noexcept
+void RmaRunner::enqueue(RmaOp& op, BlockReason reason) noexcept
 {
     op.queued = true;
-    waiting_.push(op, Pending::line_of(op.peer), lack);
+    waiting_.push(op, Pending::line_of(op.peer), reason);
 }
 
 } // namespace tofu

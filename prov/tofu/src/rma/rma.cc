@@ -237,21 +237,21 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
 ssize_t RmaRunner::launch(RmaOp& op) noexcept
 {
     const auto try_to_post = [&] {
-        return waiting_.holds(Pending::line_of(op.peer)) ? Lack::peer : post_some(op);
+        return waiting_.holds(Pending::line_of(op.peer)) ? BlockReason::peer : post_some(op);
     };
-    Lack lack = try_to_post();
-    if (lack != Lack::nothing && op.posted == 0) [[unlikely]] {
+    BlockReason reason = try_to_post();
+    if (reason != BlockReason::nothing && op.posted == 0) [[unlikely]] {
         tx_.progress();
-        lack = try_to_post();
-        if (lack != Lack::nothing && op.posted == 0) {
+        reason = try_to_post();
+        if (reason != BlockReason::nothing && op.posted == 0) {
             drop(op);
             return -FI_EAGAIN;
         }
     }
-    if (lack == Lack::nothing && op.remote_data && op.data_at_once)
+    if (reason == BlockReason::nothing && op.remote_data && op.data_at_once)
         send_data_at_once(op);
-    if (lack != Lack::nothing)
-        enqueue(op, lack);
+    if (reason != BlockReason::nothing)
+        enqueue(op, reason);
     else if (op.pending == 0)
         finish(op);
     return 0;

@@ -36,7 +36,7 @@ Pending::Stream::~Stream()
     queue_.size_ -= size_;
 }
 
-void Pending::Stream::push(PendingOp& op, std::uint64_t key, Lack lack) noexcept
+void Pending::Stream::push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept
 {
     op.line = {nullptr, nullptr, &op, key};
     size_++;
@@ -48,7 +48,7 @@ void Pending::Stream::push(PendingOp& op, std::uint64_t key, Lack lack) noexcept
         *line = &op;
         used_ |= std::uint64_t{1} << bucket_of(key);
     }
-    close(full_ || lack == Lack::room);
+    close(full_ || reason == BlockReason::room);
 }
 
 /// What points to the first of the line, or would.
@@ -120,9 +120,9 @@ bool Pending::Stream::walk(unsigned bucket) noexcept
     for (PendingOp** line = &first_[bucket]; *line != nullptr && !overtaken_;) {
         PendingOp& op = **line;
         switch (steps_.go_on(engine_, op)) {
-        case Lack::room: return false;
-        case Lack::peer: line = &op.line.next_line; break;
-        case Lack::nothing:
+        case BlockReason::room: return false;
+        case BlockReason::peer: line = &op.line.next_line; break;
+        case BlockReason::nothing:
             if (overtaken_) [[unlikely]]
                 take_from_within(op);
             else

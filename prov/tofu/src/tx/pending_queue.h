@@ -124,7 +124,7 @@ struct Turns {
 // Lines are kept in a hash table of 64 buckets, by their keys.
 
 /// What an operation lacks to go on.
-enum class Lack : std::uint8_t {
+enum class BlockReason : std::uint8_t {
     nothing,
     peer, ///< something that depends on its peer
     room  ///< room in a queue that all peers share
@@ -167,11 +167,11 @@ class Pending {
 /// The lines of one engine.
 class Pending::Stream {
   public:
-    /// What the engine does with the first operation of a line. go_on: takes its next steps and says what it lacks.
+    /// What the engine does with the first operation of a line. go_on: takes its next steps and says why it is blocked.
     /// through: the operation lacks nothing and has left the line; it may get in line again. cancelled: instead of
     /// both, ends it.
     struct Steps {
-        Lack (*go_on)(void* engine, PendingOp& op) noexcept;
+        BlockReason (*go_on)(void* engine, PendingOp& op) noexcept;
         void (*through)(void* engine, PendingOp& op) noexcept;
         void (*cancelled)(void* engine, PendingOp& op) noexcept;
     };
@@ -209,7 +209,7 @@ class Pending::Stream {
     /// The number of a new call.
     [[nodiscard]] std::uint64_t next_call() noexcept { return ++calls_; }
     /// Puts an operation into its line, behind those that were called before it; `lack` is what it misses.
-    void push(PendingOp& op, std::uint64_t key, Lack lack) noexcept;
+    void push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept;
     /// One bounded round (case 5).
     void resume() noexcept;
     /// Cancels all operations that wait.
