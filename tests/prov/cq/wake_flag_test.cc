@@ -25,7 +25,7 @@ struct Ringer {
     Seen seen;
     std::uint8_t rings_left;
 };
-struct Waiter {
+struct CompletionHandler {
     Seen seen;
     Phase phase;
 };
@@ -34,7 +34,7 @@ struct State {
     std::uint8_t line; ///< readable where it is not 0
     std::uint8_t unread[members];
     Ringer ringer[ringers];
-    Waiter waiter[waiters];
+    CompletionHandler waiter[waiters];
 };
 
 /// Stands for all that is shared: lets an actor take one step beyond what it has seen, and ends its call there.
@@ -130,7 +130,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
     for (unsigned i = 0; i < ringers; i++)
         first.ringer[i].rings_left = rings[i];
     for (unsigned w = 0; w < waiters; w++)
-        first.waiter[w].phase = w < sleepers ? trying : absent;
+        first.handler[w].phase = w < sleepers ? trying : absent;
     const auto steps = [&](const State& now, auto emit) {
         for (unsigned i = 0; i < ringers; i++) {
             if (now.ringer[i].rings_left == 0)
@@ -148,8 +148,8 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
         }
         for (unsigned w = 0; w < sleepers; w++) {
             State next = now;
-            Waiter& waiter = next.waiter[w];
-            switch (now.waiter[w].phase) {
+            CompletionHandler& waiter = next.handler[w];
+            switch (now.handler[w].phase) {
             case trying: {
                 bool some = false;
                 if (advance(next, waiter.seen, [&](Step& step) { some = try_wait(way, step); }))
@@ -179,7 +179,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
             if (r.rings_left != 0)
                 return false;
         for (unsigned w = 0; w < sleepers; w++)
-            if (s.waiter[w].phase != asleep)
+            if (s.handler[w].phase != asleep)
                 return false;
         return s.unread[0] == 0 && s.unread[1] == 0;
     };

@@ -78,7 +78,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         port->area.close();
     }
     Channel* make_channel() noexcept override { return nullptr; }
-    void channel_failed(Channel&, vcq::Waiter*) noexcept override {}
+    void channel_failed(Channel&, vcq::CompletionHandler*) noexcept override {}
     bool take_anonymous(Ring& anonymous) noexcept override
     {
         std::uint64_t body = 0;

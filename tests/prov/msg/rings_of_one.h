@@ -44,7 +44,7 @@ struct Above final : Protocol {
     };
     explicit Above(const Local& self) : rings(self, *this, 0, in), in(*this) {}
     Channel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
-    void channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept override
+    void channel_failed(Channel& ch, vcq::CompletionHandler* waiter) noexcept override
     {
         failures.push_back(ch.err);
         lost = waiter;
@@ -64,7 +64,7 @@ struct Above final : Protocol {
     Rings rings;
     In in;
     std::vector<int> failures;
-    vcq::Waiter* lost = nullptr;
+    vcq::CompletionHandler* lost = nullptr;
     std::vector<std::uint64_t> taken;
     Ring* last = nullptr;
     unsigned room = 1000;

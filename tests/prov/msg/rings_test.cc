@@ -88,7 +88,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
     packet.control(Type::eager, 0, 0, ch.next_seq);
-    vcq::Waiter waiter{};
+    vcq::CompletionHandler waiter{};
     rings->out.defer(ch, packet, &waiter);
     ch.next_seq++;
     net().refused = ch.slot(ch.deferred.seq) + slot_size - packet.size();

@@ -38,11 +38,11 @@ struct Scripted final : Engine {
     void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
 };
 
-struct Done : vcq::Waiter {
+struct Done : vcq::CompletionHandler {
     unsigned told = 0;
     Done()
     {
-        notify = [](Waiter* self, const vcq::Notice&) noexcept { static_cast<Done*>(self)->told++; };
+        notify = [](CompletionHandler* self, const vcq::Notice&) noexcept { static_cast<Done*>(self)->told++; };
     }
 };
 
@@ -113,7 +113,7 @@ TEST_F(FenceTest, NothingIsUnderWay)
 TEST_F(FenceTest, WaitsForNoticesWhoeverThePeerIs)
 {
     Done done;
-    ASSERT_EQ(tx->vcq().get(other_home, target, target, 8, vcq::How{.when = vcq::When::delivered, .waiter = &done}),
+    ASSERT_EQ(tx->vcq().get(other_home, target, target, 8, vcq::How{.when = vcq::When::delivered, .handler = &done}),
               vcq::Post::done);
     EXPECT_FALSE(passed());
     EXPECT_EQ(rounds, rounds_of_a_call);

@@ -119,11 +119,11 @@ Functions functions()
     return f;
 }
 
-struct Told : Waiter {
+struct Told : CompletionHandler {
     std::vector<Notice> notices;
     Told()
     {
-        notify = [](Waiter* self, const Notice& notice) noexcept {
+        notify = [](CompletionHandler* self, const Notice& notice) noexcept {
             static_cast<Told*>(self)->notices.push_back(notice);
         };
     }
@@ -419,12 +419,12 @@ TEST_F(VcqTest, AFailingPollEndsTheRound)
 
 TEST_F(VcqTest, AWaiterMayPostAgain)
 {
-    struct Chain : Waiter {
+    struct Chain : CompletionHandler {
         Vcq* vcq;
         int left = 300;
     } chain;
     chain.vcq = &vcq;
-    chain.notify = [](Waiter* self, const Notice&) noexcept {
+    chain.notify = [](CompletionHandler* self, const Notice&) noexcept {
         auto& c = *static_cast<Chain*>(self);
         if (--c.left > 0) {
             EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {When::delivered, false, false, &c}), Post::done);

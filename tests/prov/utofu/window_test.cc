@@ -14,11 +14,11 @@ using namespace tofu::vcq;
 constexpr unsigned places = Window::size - 1;
 constexpr int lost = -7;
 
-struct Told : Waiter {
+struct Told : CompletionHandler {
     std::vector<int> codes;
     Told()
     {
-        notify = [](Waiter* self, const Notice& notice) noexcept {
+        notify = [](CompletionHandler* self, const Notice& notice) noexcept {
             static_cast<Told*>(self)->codes.push_back(notice.code);
         };
     }
@@ -115,7 +115,7 @@ TEST_F(WindowTest, ThePlaceOfWhatWasGivenUpIsForItsLateNotice)
     grow_old();
     EXPECT_TRUE(window.grow_older());
     EXPECT_TRUE(window.give_up(lost, false, Window::lost_age));
-    Waiter* const nobody = window.arrived(place);
+    CompletionHandler* const nobody = window.arrived(place);
     ASSERT_NE(nobody, nullptr);
     nobody->notify(nobody, Notice{0, 0});
     EXPECT_EQ(who.codes, std::vector<int>{lost});

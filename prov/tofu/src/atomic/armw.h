@@ -68,7 +68,7 @@ inline constexpr auto natives = [] {
 /// The end of a short operation. `size`: bytes of the fetched value, 0 for the base family. `entry`: a success is
 /// reported.
 template <unsigned size, bool entry>
-void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
+void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept
 {
     QuickOp& op = *static_cast<QuickOp*>(self);
     TxContext& tx = *op.context;
@@ -85,7 +85,7 @@ void native_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept
         counter->count();
 }
 
-[[gnu::always_inline]] inline vcq::Waiter::Function native_end(bool base, std::size_t size, bool entry) noexcept
+[[gnu::always_inline]] inline vcq::CompletionHandler::Function native_end(bool base, std::size_t size, bool entry) noexcept
 {
     if (base)
         return entry ? &native_done<0, true> : &native_done<0, false>;

@@ -5,8 +5,8 @@
 // the n-th notice has the n-th value. An operation that does not fetch asks for the notice of the last ARMW only. That
 // ARMW has the strong order flag, so it takes effect after all others (guide 6.1.3.1), and its notice comes after that.
 // Failures are reported without being asked for, to a place of their own, before the last notice. A batch that meets a
-// full TOQ stays open, and progress() continues it. Where keys may be stale a batch stays within one region, whose elements
-// are refused together or not at all, since failures do not say which elements they concern.
+// full TOQ stays open, and progress() continues it. Where keys may be stale a batch stays within one region, whose
+// elements are refused together or not at all, since failures do not say which elements they concern.
 #include "atomic/atomic.h"
 
 #include <algorithm>
@@ -221,7 +221,7 @@ void BatchRunner::leave(Batch& batch) noexcept
 }
 
 /// The notice of the next element if the operation fetches, else of the last.
-void BatchRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
+void BatchRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch*>(self);
     AtomicOp& op = *batch.op;
@@ -243,7 +243,7 @@ void BatchRunner::on_notice(vcq::Waiter* self, const Notice& notice) noexcept
         op.runner->batches.end(batch);
 }
 
-void BatchRunner::on_lost(vcq::Waiter* self, const Notice& notice) noexcept
+void BatchRunner::on_lost(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
     Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
     batch.failed++;
@@ -255,7 +255,7 @@ void BatchRunner::on_lost(vcq::Waiter* self, const Notice& notice) noexcept
 void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    ops_.vcq.window().close(batch.place, op.fetches ? static_cast<vcq::Waiter*>(&batch) : &batch.lost);
+    ops_.vcq.window().close(batch.place, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     if (op.changed == 0 && ops_.is_to_be_repeated(op, op.prov_errno)) [[unlikely]] { // as a whole

@@ -24,7 +24,7 @@ AtomicOp* AtomicOps::alloc() noexcept
     AtomicOp* const op = ops_.alloc();
     if (op) [[likely]] {
         op->runner = &runner_;
-        op->notify = &event_done; // as a waiter the operation itself only hears of its event
+        op->notify = &event_done; // as a completion handler the operation itself only hears of its event
     }
     return op;
 }
@@ -206,7 +206,7 @@ void AtomicOps::begin_again(AtomicOp& op) noexcept
     waiting_.push(op, op.line.key, BlockReason::peer);
 }
 
-void AtomicOps::event_done(vcq::Waiter* self, const Notice& notice) noexcept
+void AtomicOps::event_done(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
     AtomicOp* const op = static_cast<AtomicOp*>(self);
     if (op->event == AtomicEvent::read)

@@ -139,7 +139,7 @@ struct RemoteWord {
 };
 
 /// A word operation under way at one word of the target: up to eight elements of one operation.
-struct WordOp : vcq::Waiter, Deferred, RemoteWord {
+struct WordOp : vcq::CompletionHandler, Deferred, RemoteWord {
     AtomicOp* op;
     WordOp* next = nullptr;     ///< in the chain of a slot
     std::size_t first;          ///< number of the first element
@@ -160,9 +160,9 @@ struct WordOp : vcq::Waiter, Deferred, RemoteWord {
 
 /// The elements of an operation as ARMWs in a batch (armw_batch.cc). If the operation fetches, each ARMW has a notice;
 /// else the last one only.
-struct Batch : vcq::Waiter {
+struct Batch : vcq::CompletionHandler {
     /// Hears of failures of the ARMWs that have no notice.
-    struct Lost : vcq::Waiter {
+    struct Lost : vcq::CompletionHandler {
         Batch* batch;
     };
     AtomicOp* op;
@@ -176,7 +176,7 @@ struct Batch : vcq::Waiter {
 };
 
 /// Neighbouring words of one operation whose loops are under way together (cswap_loop.cc).
-struct Span : vcq::Waiter, Deferred {
+struct Span : vcq::CompletionHandler, Deferred {
     static constexpr std::size_t most = 128; ///< words
     std::uint32_t arrived = 0;
     std::uint32_t words;      ///< notices that will come in all
@@ -278,7 +278,7 @@ class AtomicOps {
 
   private:
     void refuse(AtomicOp& op, unsigned piece, int code) noexcept;
-    static void event_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void event_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
@@ -308,9 +308,9 @@ class WordRunner {
                                   const std::byte* words, utofu_stadd_t base) noexcept;
 
   private:
-    static void word_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void loop_done(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void got_word(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void word_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void loop_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void got_word(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     static void go_on(Deferred& word) noexcept;
 
     [[nodiscard]] WordOp* make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at,
@@ -353,8 +353,8 @@ class BatchRunner {
     void leave(Batch& batch) noexcept;
 
   private:
-    static void on_notice(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void on_lost(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void on_lost(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool open(AtomicOp& op) noexcept;
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
@@ -384,8 +384,8 @@ class SpanRunner {
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
 
   private:
-    static void on_get(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void on_notice(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void on_get(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     static void go_on(Deferred& span) noexcept;
     void post(Span& span) noexcept;
     void all_arrived(Span& span) noexcept;

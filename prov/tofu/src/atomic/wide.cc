@@ -143,7 +143,7 @@ bool WideRunner::post_put(WideOp& f) noexcept
     return true;
 }
 
-void WideRunner::lock_answer(vcq::Waiter* self, const Notice& notice) noexcept
+void WideRunner::lock_answer(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide;
@@ -188,7 +188,7 @@ void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
     go_on(f);
 }
 
-void WideRunner::data_answer(vcq::Waiter* self, const Notice& notice) noexcept
+void WideRunner::data_answer(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide;

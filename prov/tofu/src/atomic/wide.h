@@ -45,7 +45,7 @@ struct WideOp : Deferred {
         locking, ///< CSWAP and Get in the air -> putting | waiting (somebody holds it, or the Get found no room)
         putting  ///< Put and the freeing CSWAP in the air or to be posted -> waiting (lease ran out)
     };
-    struct Part : vcq::Waiter {
+    struct Part : vcq::CompletionHandler {
         WideOp* op;
     };
 
@@ -95,8 +95,8 @@ class WideRunner {
   private:
     static constexpr unsigned slot_count = 128;
 
-    static void lock_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
-    static void data_answer(vcq::Waiter* self, const vcq::Notice& notice) noexcept;
+    static void lock_answer(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void data_answer(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     void go_on(WideOp& f) noexcept;
     [[nodiscard]] bool took(WideOp& f, vcq::Post posted) noexcept;
     void post_lock(WideOp& f) noexcept;

@@ -63,7 +63,7 @@ class Collectives final : public tofu::Engine {
     [[nodiscard]] bool all_has_left() const noexcept override;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
     void close() noexcept override {}
-    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have waiters
+    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have completion handlers
 
   private:
     void work() noexcept;

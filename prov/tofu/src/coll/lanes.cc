@@ -213,22 +213,22 @@ vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
     return post;
 }
 
-vcq::Post Lanes::get(Lane& lane, vcq::Waiter& waiter, utofu_stadd_t from, std::size_t size) noexcept
+vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept
 {
     // Nothing is sent yet: what is read lands in the first slot.
     return posted(lane, tx_.vcq().get(lane.peer.home, memory_.staged_stadd(lane.number, 0), from, size,
-                                      {.when = vcq::When::delivered, .waiter = &waiter}));
+                                      {.when = vcq::When::delivered, .handler = &handler}));
 }
 
 vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept
 {
     return posted(lane, tx_.vcq().put_inline(lane.peer.home, from, lane.remote + offset, size,
-                                             {.when = vcq::When::delivered, .strong_order = true, .waiter = &lane}));
+                                             {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
 }
 
-void Lanes::on_put(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Lanes::on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Lane& lane = *static_cast<Lane*>(waiter);
+    Lane& lane = *static_cast<Lane*>(handler);
     Lanes& lanes = *lane.lanes;
     lanes.in_flight_--;
     // Of a group that is closed the slab may have gone before the last notice (Endpoint::bury).
@@ -327,7 +327,7 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
         view.read(at, slot.payload, size);
         const vcq::Post post =
             posted(lane, tx_.vcq().put(lane.peer.home, memory_.staged_stadd(lane.number, message), lane.remote + offset, size,
-                                       {.when = vcq::When::delivered, .strong_order = true, .waiter = &lane}));
+                                       {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
         if (post != vcq::Post::done)
             return post;
         lane.half = true;
@@ -429,9 +429,9 @@ void Search::look(Look& look) noexcept
         unknown_--;
 }
 
-void Search::on_read(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Search::on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Look& look = *static_cast<Look*>(waiter);
+    Look& look = *static_cast<Look*>(handler);
     look.reading = false;
     const std::byte* const at = look.search->lanes_.got(*look.lane);
     if (notice.code == UTOFU_SUCCESS)

@@ -225,7 +225,7 @@ class LaneMemory {
 
 class Lanes;
 
-struct Lane : vcq::Waiter {
+struct Lane : vcq::CompletionHandler {
     enum class Step : std::uint8_t {
         unknown, ///< -> known: the peer's slab was found (lanes.h); -> lost
         known,
@@ -270,7 +270,7 @@ class Lanes {
     void to_next() noexcept { now_++; }
 
     // --- finding the peer
-    [[nodiscard]] vcq::Post get(Lane& lane, vcq::Waiter& waiter, utofu_stadd_t from, std::size_t size) noexcept;
+    [[nodiscard]] vcq::Post get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept;
     /// A get() has ended: where its bytes are, unless it has failed.
     [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
     {
@@ -306,7 +306,7 @@ class Lanes {
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] bool pay(Lane& lane) noexcept;
-    static void on_put(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
     LaneMemory& memory_;
@@ -341,7 +341,7 @@ class Search {
 
   private:
     /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
-    struct Look : vcq::Waiter {
+    struct Look : vcq::CompletionHandler {
         Search* search = nullptr;
         Lane* lane = nullptr;
         bool reading = false;
@@ -353,7 +353,7 @@ class Search {
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
     void lose(Look& look, int err, int prov_errno) noexcept;
-    static void on_read(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
     Lanes& lanes_;

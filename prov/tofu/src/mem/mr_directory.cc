@@ -356,16 +356,16 @@ void KeyReaders::post(Revocation& revocation) noexcept
     vcq::Post posted = vcq::Post::error;
     if (home.query_stadd(revocation.reader, directory_stag, area) == 0)
         posted = home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
-                           {.when = vcq::When::delivered, .waiter = &revocation});
+                           {.when = vcq::When::delivered, .handler = &revocation});
     if (posted == vcq::Post::busy)
         revocation.state = Revocation::State::to_post;
     else if (posted == vcq::Post::error)
         revocation.state = Revocation::State::ended;
 }
 
-void KeyReaders::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void KeyReaders::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& revocation = *static_cast<Revocation*>(waiter);
+    auto& revocation = *static_cast<Revocation*>(handler);
     revocation.code = notice.code;
     revocation.state = Revocation::State::ended;
 }

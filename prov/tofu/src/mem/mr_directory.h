@@ -364,7 +364,7 @@ class KeyReaders {
 
   private:
     /// The ARMW to one reader.
-    struct Revocation : vcq::Waiter {
+    struct Revocation : vcq::CompletionHandler {
         enum class State : std::uint8_t { unused, to_post, under_way, ended };
         State state = State::unused;
         bool again = false; ///< its slot has been cleared since the first attempt
@@ -380,7 +380,7 @@ class KeyReaders {
     void post(Revocation& revocation) noexcept;
     void end(Revocation& revocation) noexcept;
     void enter(utofu_vcq_id_t reader) noexcept;
-    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     DomainBase& domain_;
     Revocation revocations_[most_at_once];

@@ -164,7 +164,7 @@ int AnonTx::step(Channel& ch) noexcept
         v.under_way = true; // the notice may come within the post
         asking_++;
         post = port_.self.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, gate_step, ch.area + gate_offset,
-                                   {.when = vcq::When::delivered, .strong_order = true, .waiter = &v});
+                                   {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
         if (post != vcq::Post::done) {
             v.under_way = false;
             asking_--;
@@ -175,9 +175,9 @@ int AnonTx::step(Channel& ch) noexcept
     return v.slot != 0 ? 0 : -FI_EAGAIN;
 }
 
-void AnonTx::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void AnonTx::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Channel& ch = *static_cast<Inquiry<Channel>*>(waiter)->of;
+    Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
     AnonTx& anon_tx = ch.owner->anon_tx;
     Channel::Anonymous& v = ch.anonymous;
     std::uint64_t word = notice.value;

@@ -150,7 +150,7 @@ class AnonTx {
     /// True if some gate has been asked for a slot and has not answered.
     [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }
     /// The notice of a channel's ARMW or Get (Channel::Anonymous).
-    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
   private:
     void on_gate(Channel& ch, std::uint64_t word) noexcept;

@@ -31,7 +31,7 @@ class Outbound;
 
 /// A read of a peer's memory that answers a question. Each object has one under way at most.
 template <class Of>
-struct Inquiry : vcq::Waiter {
+struct Inquiry : vcq::CompletionHandler {
     Of* of = nullptr;
     Bounce answer{}; ///< where the Get writes
     bool under_way = false;
@@ -103,7 +103,7 @@ struct Channel {
     struct Deferred {
         std::uint8_t size = 0; ///< 0: there is none
         std::uint32_t seq = 0;
-        vcq::Waiter* waiter = nullptr;
+        vcq::CompletionHandler* handler = nullptr;
         alignas(8) std::byte image[32];
     } deferred{};
 
@@ -203,8 +203,9 @@ class Protocol {
   public:
     /// Makes a channel for one more peer. Null: there are as many as there may be.
     [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
-    /// The channel has failed: requests to its peer end. `waiter`: that of a packet that has never left, or null.
-    virtual void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept = 0;
+    /// The channel has failed: requests to its peer end. `completion handler`: that of a packet that has never left, or
+    /// null.
+    virtual void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept = 0;
     /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
     [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
     /// Called every few milliseconds.
@@ -238,7 +239,7 @@ struct Port {
             return vcq::Post::busy;
         inquiry.under_way = true; // the notice may come within the post
         const vcq::Post post = self.vcq.get(home, inquiry.answer.stadd, from, size,
-                                            {.when = vcq::When::delivered, .waiter = &inquiry});
+                                            {.when = vcq::When::delivered, .handler = &inquiry});
         if (post != vcq::Post::done)
             end(inquiry);
         return post;

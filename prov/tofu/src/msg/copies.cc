@@ -161,16 +161,16 @@ void Estate::start_probe() noexcept
     probe_.nonce = next->nonce;
     probe_.under_way = true; // the notice may come within the post
     const vcq::Post post = domain_.home().get(next->home, probe_.answer.stadd, next->area, sizeof(AreaHeader),
-                                              {.when = vcq::When::delivered, .waiter = &probe_});
+                                              {.when = vcq::When::delivered, .handler = &probe_});
     if (post == vcq::Post::done)
         return;
     probe_.under_way = false;
     probe_.gone = post == vcq::Post::error;
 }
 
-void Estate::on_probe(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Estate::on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& probe = *static_cast<Probe*>(waiter);
+    auto& probe = *static_cast<Probe*>(handler);
     probe.under_way = false;
     probe.gone = notice.code != UTOFU_SUCCESS || !same_process(probe.answer, probe.nonce);
 }

@@ -126,7 +126,7 @@ class Estate {
 
   private:
     /// Reads the header of a receiver's area. Guarded by the home lock.
-    struct Probe : vcq::Waiter {
+    struct Probe : vcq::CompletionHandler {
         Bounce answer{};
         utofu_vcq_id_t home = 0;
         utofu_stadd_t area = 0;
@@ -134,7 +134,7 @@ class Estate {
         bool under_way = false;
         bool gone = false; ///< the last one has shown that the receiver is gone
     };
-    static void on_probe(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     void watch() noexcept;
     void bury(const Probe& gone) noexcept;
     void start_probe() noexcept;

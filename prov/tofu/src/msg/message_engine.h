@@ -57,9 +57,9 @@ class Messenger final : private Protocol {
 
   private:
     Channel* make_channel() noexcept override { return channels_.alloc(); }
-    void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept override
+    void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept override
     {
-        sender_.requests().channel_failed(channel, waiter);
+        sender_.requests().channel_failed(channel, handler);
     }
     bool take_anonymous(Ring& anonymous) noexcept override
     {

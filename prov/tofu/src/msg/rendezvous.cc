@@ -124,7 +124,7 @@ bool Fetches::get_piece(Fetch& f) noexcept
     vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
     const vcq::Post post =
         vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
-                 from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .waiter = &f});
+                 from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .handler = &f});
     if (post == vcq::Post::busy)
         return false;
     if (post == vcq::Post::error) {
@@ -144,9 +144,9 @@ bool Fetches::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void Fetches::on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Fetches::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& f = *static_cast<Fetch*>(waiter);
+    auto& f = *static_cast<Fetch*>(handler);
     Fetches& m = *f.owner;
     if (f.ending) {
         f.pending--;
@@ -175,7 +175,7 @@ void Fetches::finish(Fetch& f) noexcept
     f.pending++; // the notice may come within the post
     const vcq::Post post = vcq_.cswap(8, in.known.home, completion_word(fin.seq, completion_pending),
                                       completion_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(fin.fin),
-                                      {.when = vcq::When::delivered, .waiter = &f});
+                                      {.when = vcq::When::delivered, .handler = &f});
     if (post == vcq::Post::done)
         return; // `f` may be gone
     f.pending--;
@@ -333,7 +333,7 @@ void EagerGets::judge(Transfer& transfer) noexcept
 bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept
 {
     transfer.pending++; // the notice may come within the post
-    const vcq::Post post = port_.self.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .waiter = &transfer});
+    const vcq::Post post = port_.self.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .handler = &transfer});
     if (post == vcq::Post::done)
         return true;
     if (post == vcq::Post::error)
@@ -343,9 +343,9 @@ bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, 
     return post == vcq::Post::error;
 }
 
-void EagerGets::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void EagerGets::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& transfer = *static_cast<Transfer*>(waiter);
+    auto& transfer = *static_cast<Transfer*>(handler);
     transfer.pending--;
     int& code = transfer.asks ? transfer.asked : transfer.code;
     if (code == UTOFU_SUCCESS)

@@ -78,7 +78,7 @@ struct Message : Kept {
 class Fetches;
 class Delivery;
 
-struct Fetch : vcq::Waiter, Deferred {
+struct Fetch : vcq::CompletionHandler, Deferred {
     Fetches* owner = nullptr;
     RecvRequest* receive = nullptr;
     Message message{};
@@ -134,7 +134,7 @@ class Fetches {
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
     static void go_on(Deferred& fetch) noexcept;
-    static void on_fetched(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_; ///< its VCQ posts the Gets, with its local registrations
     Port& port_;
@@ -178,7 +178,7 @@ class EagerGets {
     void release(const EagerPayload& payload) noexcept;
 
   private:
-    struct Transfer : vcq::Waiter {
+    struct Transfer : vcq::CompletionHandler {
         EagerPayload what{};
         Stage stage = Stage::getting;
         bool live = false;
@@ -197,7 +197,7 @@ class EagerGets {
     void judge(Transfer& transfer) noexcept;
     [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
     void release(Transfer& transfer) noexcept;
-    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
 

@@ -217,9 +217,9 @@ void Grants::set_gone(Ring& ring) noexcept
     gone_ += !std::exchange(ring.gone, true);
 }
 
-void Grants::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Ring& ring = *static_cast<Inquiry<Ring>*>(waiter)->of;
+    Ring& ring = *static_cast<Inquiry<Ring>*>(handler)->of;
     Grants& grants = *ring.owner;
     const bool gone = grants.port_.open && !ring.closing && shows_death(ring, notice);
     grants.port_.end(ring.life);

@@ -67,7 +67,7 @@ class Grants {
   private:
     void start_probe(Ring& ring) noexcept;
     void set_gone(Ring& ring) noexcept;
-    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     Port& port_;
     Geometry geometry_{};

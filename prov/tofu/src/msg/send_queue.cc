@@ -159,19 +159,19 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         (r.late ? late_ : pool_).release(&r);
 }
 
-void SendRequests::channel_failed(Channel& ch, vcq::Waiter* waiter) noexcept
+void SendRequests::channel_failed(Channel& ch, vcq::CompletionHandler* handler) noexcept
 {
-    if (waiter != nullptr)
-        end(*static_cast<SendRequest*>(static_cast<Request*>(waiter)), ch.err, ch.prov_errno);
+    if (handler != nullptr)
+        end(*static_cast<SendRequest*>(static_cast<Request*>(handler)), ch.err, ch.prov_errno);
     // A peer that has closed its endpoint answered before it closed: its completion words count.
     for (std::size_t i = awaited_.size(); i-- > 0;)
         if (i < awaited_.size() && awaited_[i]->to == &ch && !take_completion(*awaited_[i]))
             end(*awaited_[i], ch.err, ch.prov_errno);
 }
 
-void SendRequests::on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& r = *static_cast<SendRequest*>(static_cast<Request*>(waiter));
+    auto& r = *static_cast<SendRequest*>(static_cast<Request*>(handler));
     SendRequests& m = *r.owner;
     if (r.block != nullptr)
         m.buffers_.release(*r.block);

@@ -25,7 +25,7 @@ namespace tofu::proto {
 
 class PacketBuffers;
 
-struct PacketBuffer : vcq::Waiter {
+struct PacketBuffer : vcq::CompletionHandler {
     PacketBuffers* owner = nullptr;
     Bounce block{};       ///< kept from its first use on
     std::size_t size = 0; ///< asked for then
@@ -34,8 +34,8 @@ struct PacketBuffer : vcq::Waiter {
 class PacketBuffers {
   public:
     explicit PacketBuffers(BouncePool& bounces) noexcept : bounces_(bounces) {}
-    /// A block that is itself the waiter of the Put that reads it, and is released by the notice. Null: none is free
-    /// now.
+    /// A block that is itself the completion handler of the Put that reads it, and is released by the notice. Null:
+    /// none is free now.
     [[nodiscard]] PacketBuffer* alloc(std::size_t size) noexcept
     {
         PacketBuffer* buffer = pool_for(size).alloc();
@@ -63,9 +63,9 @@ class PacketBuffers {
         buffer.owner = this;
         return &buffer;
     }
-    static void on_sent(vcq::Waiter* waiter, const vcq::Notice&) noexcept
+    static void on_sent(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
     {
-        auto& buffer = *static_cast<PacketBuffer*>(waiter); // the MRQ tells the channel of a failure
+        auto& buffer = *static_cast<PacketBuffer*>(handler); // the MRQ tells the channel of a failure
         buffer.owner->release(buffer);
     }
 
@@ -155,15 +155,16 @@ class SendRequests {
     void poll() noexcept;
     /// True if no completion word of a request that has ended can still come.
     [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
-    /// Ends all requests of the channel with its error. `waiter`: that of a packet that has not gone out, or null.
-    void channel_failed(Channel& channel, vcq::Waiter* waiter) noexcept;
+    /// Ends all requests of the channel with its error. `completion handler`: that of a packet that has not gone out,
+    /// or null.
+    void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept;
 
   private:
     [[nodiscard]] bool take_completion(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
     void begin(SendRequest& request, Channel& to, const SendCall& call) noexcept;
-    static void on_delivered(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_delivered(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
     Rings& rings_;

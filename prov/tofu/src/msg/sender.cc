@@ -156,11 +156,11 @@ vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffe
                                SendRequest* delivered) noexcept
 {
     const std::size_t size = packet.size();
-    vcq::How how{.when = vcq::When::sent, .strong_order = true, .waiter = &block};
+    vcq::How how{.when = vcq::When::sent, .strong_order = true, .handler = &block};
     if (delivered != nullptr) {
         delivered->block = &block;
         how.when = vcq::When::delivered;
-        how.waiter = delivered;
+        how.handler = delivered;
     }
     const vcq::Post post = vcq_.put(ch.peer.home, block.block.stadd + slot_size - size,
                                     ch.slot_end() - size, size, how);
@@ -190,7 +190,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     gather(block->block.data, call.iov, call.count, call.length);
     vcq::Post post = vcq_.put(ch.peer.home, block->block.stadd,
                               ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
-                              {.when = vcq::When::sent, .waiter = block, .cache = vcq::into_cache});
+                              {.when = vcq::When::sent, .handler = block, .cache = vcq::into_cache});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return out_.post_failed(ch, post);

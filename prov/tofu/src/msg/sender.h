@@ -227,7 +227,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     const vcq::Post post = vcq_.put(
         ch->peer.home, block->block.stadd + slot_size - packet.size(),
         ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-        vcq::How{.when = vcq::When::sent, .strong_order = true, .waiter = block});
+        vcq::How{.when = vcq::When::sent, .strong_order = true, .handler = block});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return false;

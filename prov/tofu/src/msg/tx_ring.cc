@@ -83,12 +83,12 @@ int Outbound::approach(Channel& ch) noexcept
 
 // --- packets
 
-void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
+void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
 {
     std::memcpy(ch.deferred.image, packet.data(), packet.size());
     ch.deferred.size = static_cast<std::uint8_t>(packet.size());
     ch.deferred.seq = ch.next_seq;
-    ch.deferred.waiter = delivered;
+    ch.deferred.handler = delivered;
     deferred_++;
     port_.self.vcq.set_busy();
 }
@@ -98,12 +98,12 @@ bool Outbound::flush(Channel& ch) noexcept
     Channel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
         return ch.state == ChannelState::open;
-    if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.waiter); post != vcq::Post::done) {
+    if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.handler); post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;
     }
     packet.size = 0;
-    packet.waiter = nullptr;
+    packet.handler = nullptr;
     deferred_--;
     return true;
 }
@@ -153,9 +153,9 @@ void Outbound::start_probe(Channel& ch) noexcept
         ch.starved += post == vcq::Post::busy;
 }
 
-void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void Outbound::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Channel& ch = *static_cast<Inquiry<Channel>*>(waiter)->of;
+    Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
     Outbound& out = *ch.owner;
     const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
     out.port_.end(ch.life);
@@ -180,7 +180,7 @@ void Outbound::on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
     }
     TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", port_.self.index,
               static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
-    port_.protocol.channel_failed(ch, std::exchange(ch.deferred.waiter, nullptr));
+    port_.protocol.channel_failed(ch, std::exchange(ch.deferred.handler, nullptr));
 }
 
 /// The error alone does not show that a peer is lost. The post may have been one to an earlier process with this VCQ

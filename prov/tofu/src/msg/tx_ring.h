@@ -58,12 +58,12 @@ class Outbound {
     }
     /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has
     /// arrived.
-    [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept
+    [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
     {
         return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
     }
     /// Keeps a packet for the next slot that the TNI has no room for and that can't be taken back.
-    void defer(Channel& ch, const PacketWriter& packet, vcq::Waiter* delivered) noexcept;
+    void defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept;
     /// Posts the deferred packet. True if none is left.
     [[nodiscard]] bool flush(Channel& ch) noexcept;
     [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
@@ -82,17 +82,17 @@ class Outbound {
   private:
     [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
     [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
-                                vcq::Waiter* delivered) noexcept
+                                vcq::CompletionHandler* delivered) noexcept
     {
         return port_.self.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
                                          {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
                                           .strong_order = true,
-                                          .waiter = delivered,
+                                          .handler = delivered,
                                           .cache = vcq::whole_line});
     }
     [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
     void start_probe(Channel& ch) noexcept;
-    static void on_life(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     Port& port_;
     unsigned deferred_ = 0;      ///< channels with a deferred packet

@@ -122,13 +122,13 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         local = op.refs[l].stadd + in;
     }
     vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
-                 op.by_directory ? static_cast<vcq::Waiter*>(&op.segment[r]) : &op, vcq::Unsignaled::write};
+                 op.by_directory ? static_cast<vcq::CompletionHandler*>(&op.segment[r]) : &op, vcq::Unsignaled::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.
         how.remote_notice = true;
         how.strong_order = how.strong_order || op.posted != 0;
-        how.waiter = &op.last;
+        how.handler = &op.last;
     }
     vcq::Vcq& vcq = tx_.rails().vcq(op.rail);
     const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
@@ -184,9 +184,9 @@ BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
 }
 
 /// Where there is no such region the event goes to the peer's own word.
-void RmaRunner::on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_empty(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
+    RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     RmaRunner& runner = *op.runner;
     op.event_ended(notice.code);
     if (!op.event_posted && !op.names_no_region && !runner.closed_ && runner.access_.find_event_word(op)) {
@@ -201,23 +201,23 @@ void RmaRunner::on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcep
 
 // --- progress
 
-void RmaRunner::on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& op = *static_cast<RmaOp*>(waiter);
+    auto& op = *static_cast<RmaOp*>(handler);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
         op.runner->finish(op);
 }
 
-void RmaRunner::on_segment(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_segment(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& segment = *static_cast<RmaOp::Segment*>(waiter);
+    auto& segment = *static_cast<RmaOp::Segment*>(handler);
     RmaOp& op = *segment.op;
     op.runner->settle_segment(op, static_cast<unsigned>(&segment - op.segment), notice.code);
 }
 
-void RmaRunner::on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaRunner::on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    RmaOp& op = *static_cast<RmaOp::Last*>(waiter)->op;
+    RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     op.event_ended(notice.code);
     op.runner->settle_segment(op, op.targets - 1u, notice.code);
 }

@@ -283,9 +283,9 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
 }
 
 template <bool read, bool entry>
-void RmaEngine::quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RmaEngine::quick_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    const QuickOp& op = *static_cast<QuickOp*>(waiter);
+    const QuickOp& op = *static_cast<QuickOp*>(handler);
     TxContext& tx = *op.context;
     constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {

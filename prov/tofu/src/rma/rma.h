@@ -58,9 +58,9 @@ struct RmaCall {
 
 /// One fi_read or fi_write in any of its forms, from the call to its completion.
 struct RmaOp : Request, PendingOp, RemoteSide {
-    /// Waits for the last communication, the one that the target counts. It is separate from the operation's own waiter
-    /// because its failure leaves no event at the target.
-    struct Last : vcq::Waiter {
+    /// Waits for the last communication, the one that the target counts. It is separate from the operation's own
+    /// completion handler because its failure leaves no event at the target.
+    struct Last : vcq::CompletionHandler {
         RmaOp* op;
     };
     enum class Step : std::uint8_t {
@@ -71,7 +71,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
         ended
     };
     /// Waits for communications to one segment, where they may be refused because the key is stale.
-    struct Segment : vcq::Waiter {
+    struct Segment : vcq::CompletionHandler {
         RmaOp* op;
     };
     class RmaRunner* runner = nullptr;
@@ -133,7 +133,7 @@ class RmaRunner {
     /// Operations that have not ended; waiting(): those of them in the pending queue.
     [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
-    /// True once a write has been posted unsignaled: only its failure is reported, and that to no waiter.
+    /// True once a write has been posted unsignaled: only its failure is reported, and that to no completion handler.
     [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
     /// Cancels what waits. From now on nothing is repeated.
     void close() noexcept
@@ -141,11 +141,12 @@ class RmaRunner {
         closed_ = true;
         waiting_.cancel();
     }
-    /// Makes the waiters of all operations do nothing. Called when the endpoint has ended and its VCQ has not.
+    /// Makes the completion handlers of all operations do nothing. Called when the endpoint has ended and its VCQ has
+    /// not.
     void mute() noexcept
     {
         ops_.each([](RmaOp& op) {
-            op.notify = op.last.notify = [](vcq::Waiter*, const vcq::Notice&) noexcept {};
+            op.notify = op.last.notify = [](vcq::CompletionHandler*, const vcq::Notice&) noexcept {};
             for (RmaOp::Segment& segment : op.segment)
                 segment.notify = op.notify;
         });
@@ -153,9 +154,9 @@ class RmaRunner {
 
   private:
     friend class Pending::Stream;
-    static void on_notice(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    static void on_segment(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
-    static void on_last(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_segment(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     void settle_segment(RmaOp& op, unsigned segment, int utofu_code) noexcept;
     void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
@@ -164,7 +165,7 @@ class RmaRunner {
     [[nodiscard]] BlockReason enter(RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
     [[nodiscard]] BlockReason post_empty(RmaOp& op) noexcept;
-    static void on_empty(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_empty(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
     [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept;
@@ -232,7 +233,7 @@ class RmaEngine final : public Engine {
 
   private:
     template <bool read, bool entry>
-    static void quick_done(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void quick_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,

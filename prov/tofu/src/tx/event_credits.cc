@@ -123,7 +123,7 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
     p.under_way = true; // the notice may come within the post
     const vcq::Post posted =
         vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
-                  {.when = vcq::When::delivered, .waiter = &p});
+                  {.when = vcq::When::delivered, .handler = &p});
     if (posted == vcq::Post::done)
         return true;
     p.under_way = false;
@@ -134,9 +134,9 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
     return false;
 }
 
-void EventCredits::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void EventCredits::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    EventAccount& p = *static_cast<EventAccount*>(waiter);
+    EventAccount& p = *static_cast<EventAccount*>(handler);
     p.under_way = false;
     if (notice.code != UTOFU_SUCCESS) { // the peer is gone, and its pool with it
         if (!p.giving) {

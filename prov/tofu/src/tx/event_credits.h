@@ -28,7 +28,7 @@ inline bool left_no_event(int utofu_code) noexcept
 }
 
 /// The credits that a context has at one domain.
-struct EventAccount : vcq::Waiter {
+struct EventAccount : vcq::CompletionHandler {
     class EventCredits* owner = nullptr;
     std::uint64_t home = 0;
     std::uint64_t nonce = 0;
@@ -96,7 +96,7 @@ class EventCredits {
     void ask(EventAccount& account) noexcept;
     void give(EventAccount& account) noexcept;
     [[nodiscard]] bool post(EventAccount& account, std::int64_t credits) noexcept;
-    static void on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     void judge(EventAccount& account, std::uint64_t word) noexcept;
     [[gnu::noinline]] void tick() noexcept;
 

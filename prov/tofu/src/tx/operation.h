@@ -30,7 +30,7 @@ struct Reports {
 
 /// The common part of all requests. When all communications of an operation (`pending`) have ended, the operation
 /// completes once: an entry in the CQ if one is wanted or if it failed, and one count.
-struct Request : vcq::Waiter {
+struct Request : vcq::CompletionHandler {
     const Reports* reports = nullptr; ///< of its context; null: its end is reported even while that closes
     CompletionQueue* cq = nullptr;
     Counter* counter = nullptr;  ///< may be null
@@ -150,7 +150,7 @@ class TxContext;
 
 /// One such operation. What an operation that succeeds needs is in one cache line. One
 /// thread at a time has all of a context: neighbours may share a line.
-struct alignas(least_line) QuickOp : vcq::Waiter {
+struct alignas(least_line) QuickOp : vcq::CompletionHandler {
     TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
     void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go

@@ -49,9 +49,9 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, st
 }
 
 /// Also where it failed: what can't be reached has nothing that could be overtaken.
-void VcqOrder::on_fence(vcq::Waiter* waiter, const vcq::Notice&) noexcept
+void VcqOrder::on_fence(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
 {
-    Way& way = *static_cast<Way*>(waiter);
+    Way& way = *static_cast<Way*>(handler);
     way.fenced = false;
     way.vcq = 0;
 }
@@ -97,7 +97,7 @@ struct alignas(least_line) RemoteKeys::Known : Name {
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
-struct RemoteKeys::Lookup : vcq::Waiter, Name {
+struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class State {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
@@ -375,7 +375,7 @@ int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexc
 int RemoteKeys::post(Lookup& lookup) noexcept
 {
     lookup.state = Lookup::State::running;
-    const vcq::How how{.when = vcq::When::delivered, .waiter = &lookup};
+    const vcq::How how{.when = vcq::When::delivered, .handler = &lookup};
     vcq::Post posted = vcq::Post::busy;
     if (lookup.step == Lookup::Step::enlist)
         posted = vcq_.cswap(8, lookup.vcq, 0, reader_.home, lookup.remote, how);
@@ -387,9 +387,9 @@ int RemoteKeys::post(Lookup& lookup) noexcept
     return posted == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
 }
 
-void RemoteKeys::on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept
+void RemoteKeys::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    auto& lookup = *static_cast<Lookup*>(waiter);
+    auto& lookup = *static_cast<Lookup*>(handler);
     int result = -FI_EKEYREJECTED;
     if (notice.code == UTOFU_SUCCESS)
         result = lookup.owner->next_step(lookup, notice.value);

@@ -60,7 +60,7 @@ class VcqOrder {
 
   private:
     /// The last communication to a peer.
-    struct Way : vcq::Waiter {
+    struct Way : vcq::CompletionHandler {
         utofu_vcq_id_t vcq; ///< it went to this VCQ; 0: it has taken effect
         std::uint64_t region;
         bool fenced;        ///< the fence is under way
@@ -68,7 +68,7 @@ class VcqOrder {
     };
     [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads,
                                                 std::uint64_t region) noexcept;
-    static void on_fence(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_fence(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     vcq::Vcq& vcq_;
     bool begun_ = false;
@@ -165,7 +165,7 @@ class RemoteKeys {
     [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int enlist(Lookup& lookup) noexcept;
     [[nodiscard]] int met(Lookup& lookup, bool listed) noexcept;
-    static void on_answer(vcq::Waiter* waiter, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     [[nodiscard]] int next_step(Lookup& lookup, std::uint64_t value) noexcept;
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;

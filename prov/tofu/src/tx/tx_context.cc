@@ -50,7 +50,7 @@ bool Fence::flushed(const Peer& peer) noexcept
 }
 
 /// The ARMW may have failed: at a peer that can't be reached there is nothing to overtake.
-void Fence::on_flush(vcq::Waiter* fence, const vcq::Notice&) noexcept
+void Fence::on_flush(vcq::CompletionHandler* fence, const vcq::Notice&) noexcept
 {
     static_cast<Fence*>(fence)->flushing_ = false;
 }

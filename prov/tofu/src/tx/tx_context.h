@@ -85,10 +85,10 @@ class Engines {
 struct Peer;
 class TxContext;
 
-/// It is itself the waiter of an ARMW whose end shows that everything posted to a peer before has ended.
-class Fence : vcq::Waiter {
+/// It is itself the completion handler of an ARMW whose end shows that everything posted to a peer before has ended.
+class Fence : vcq::CompletionHandler {
   public:
-    explicit Fence(TxContext& tx) noexcept : Waiter{on_flush}, tx_(tx) {}
+    explicit Fence(TxContext& tx) noexcept : CompletionHandler{on_flush}, tx_(tx) {}
     /// True if no earlier operation is under way to the peer that `to` names, and all have reached the completion level
     /// that `flags` ask for. Makes some rounds of progress to get there. False: call again later. It is true when
     ///  1. no signaled communication of the VCQ is under way, to whatever peer (these end soon);
@@ -100,7 +100,7 @@ class Fence : vcq::Waiter {
 
   private:
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
-    static void on_flush(vcq::Waiter* fence, const vcq::Notice& notice) noexcept;
+    static void on_flush(vcq::CompletionHandler* fence, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
     bool flushing_ = false; ///< the ARMW is under way
@@ -155,8 +155,8 @@ class TxContext {
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }
     /// Makes a Round for a caller that holds lock(). An entry calls it before it refuses with -FI_EAGAIN, so that a
-    /// program that does nothing but retry makes progress, and before it has changed anything, since waiters run
-    /// inside.
+    /// program that does nothing but retry makes progress, and before it has changed anything, since completion
+    /// handlers run inside.
     bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
     /// The same for a caller that repeats it. False: no progress can be made now.
     bool try_progress() noexcept

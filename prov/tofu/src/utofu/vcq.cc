@@ -164,7 +164,7 @@ void Window::reset() noexcept
 bool Window::all_given_up() const noexcept
 {
     return std::all_of(std::begin(places_), std::end(places_),
-                       [](const Place& place) { return place.waiter == nullptr || place.waiter == &nobody; });
+                       [](const Place& place) { return place.handler == nullptr || place.handler == &nobody; });
 }
 
 bool Window::grow_older() noexcept
@@ -173,8 +173,8 @@ bool Window::grow_older() noexcept
     bool some = false;
     for (unsigned n = 1; n < size; n++) {
         Place& place = places_[n];
-        const bool given_up = place.waiter == &nobody;
-        if (place.waiter == nullptr || (place.expected == endless && !given_up))
+        const bool given_up = place.handler == &nobody;
+        if (place.handler == nullptr || (place.expected == endless && !given_up))
             continue;
         if (place.age < lost_age)
             place.age++;
@@ -193,16 +193,16 @@ bool Window::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
     bool some = false;
     for (unsigned n = 1; n < size; n++) {
         Place& place = places_[n];
-        Waiter* const waiter = place.waiter;
-        if (waiter == nullptr || waiter == &nobody || place.age < least_age)
+        CompletionHandler* const handler = place.handler;
+        if (handler == nullptr || handler == &nobody || place.age < least_age)
             continue;
         some = true;
         const unsigned missing = place.expected == endless ? 1 : place.expected;
-        place.waiter = &nobody;
+        place.handler = &nobody;
         if (for_good)
             give_back(static_cast<std::uint8_t>(n));
         for (unsigned i = 0; i < missing; i++)
-            waiter->notify(waiter, Notice{code, 0});
+            handler->notify(handler, Notice{code, 0});
     }
     return some;
 }
@@ -250,7 +250,7 @@ bool UnsignaledPeers::grow() noexcept
     return true;
 }
 
-/// There is no room to note the post's waiter or its peer.
+/// There is no room to note the post's completion handler or its peer.
 Post Posts::no_room() noexcept
 {
     statistics_.count(Stat::again_post);
@@ -273,21 +273,21 @@ Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
 }
 
 /// Posts also while the VCQ is closing.
-Post Posts::post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+Post Posts::post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
 {
     utofu_stadd_t area = 0;
     Post posted = Post::error; // no VCQ of this machine: nothing is there
     if (query_stadd(peer, fence_stag, area) == 0)
-        posted = post_even_closing(Signaled{&waiter, delivered_flags(true, false)}, &Functions::armw8, peer,
+        posted = post_even_closing(Signaled{&handler, delivered_flags(true, false)}, &Functions::armw8, peer,
                                    UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
     if (posted != Post::busy)
         unsignaled_.fenced(peer);
     return posted;
 }
 
-std::uint8_t Posts::open_batch(Waiter* waiter, unsigned notices) noexcept
+std::uint8_t Posts::open_batch(CompletionHandler* handler, unsigned notices) noexcept
 {
-    const std::uint8_t number = closing_ ? std::uint8_t{0} : window_.take(waiter);
+    const std::uint8_t number = closing_ ? std::uint8_t{0} : window_.take(handler);
     if (number != 0)
         window_.expect(number, notices);
     return number;
@@ -375,7 +375,7 @@ bool Vcq::drain() noexcept
         each->closing_ = true;
         each->last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
     }
-    static constinit Waiter fenced{[](Waiter*, const Notice&) noexcept {}};
+    static constinit CompletionHandler fenced{[](CompletionHandler*, const Notice&) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
         return unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; }) &&
@@ -471,9 +471,9 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
 {
     const auto number = reinterpret_cast<std::uintptr_t>(cbdata);
     if (number >= Mark::end) {
-        auto* const waiter = static_cast<Waiter*>(cbdata);
+        auto* const handler = static_cast<CompletionHandler*>(cbdata);
         sent_pending_--;
-        waiter->notify(waiter, Notice{code, 0});
+        handler->notify(handler, Notice{code, 0});
         return;
     }
     if (code == UTOFU_SUCCESS) [[likely]]
@@ -483,8 +483,8 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         return;
     }
     // The post never left the node, so its MRQ notice will not come (guide 2.2.12).
-    if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(number)); waiter != nullptr)
-        waiter->notify(waiter, Notice{code, 0});
+    if (CompletionHandler* const handler = window_.arrived(static_cast<std::uint8_t>(number)); handler != nullptr)
+        handler->notify(handler, Notice{code, 0});
 }
 
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept

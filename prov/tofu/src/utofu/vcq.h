@@ -76,10 +76,10 @@ class Handle {
 // Posts to a VCQ: each names its completion handler and its completion level. Local notices are matched by completion
 // tags (the window), and remote VCQs that were posted to without a notice are remembered for a fence.
 
-// The completion window of a VCQ: finds the waiter of a notice. A signaled post takes a place, whose number travels
-// as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
+// The completion window of a VCQ: finds the completion handler of a notice. A signaled post takes a place, whose number
+// travels as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
-/// The end of a communication, as its waiter is told.
+/// The end of a communication, as its completion handler is told.
 struct Notice {
     int code;            ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
     std::uint64_t value; ///< ARMW: the value before the operation; else 0
@@ -87,8 +87,8 @@ struct Notice {
 
 /// Waits for the end of a communication; base of requests. Its function runs in the thread that polls, under the lock
 /// of the VCQ's owner, and may post again.
-struct Waiter {
-    using Function = void (*)(Waiter* self, const Notice& notice) noexcept;
+struct CompletionHandler {
+    using Function = void (*)(CompletionHandler* self, const Notice& notice) noexcept;
     Function notify;
 };
 
@@ -110,7 +110,7 @@ class Window {
     [[nodiscard]] bool nobody_waits() const noexcept { return all_free() || all_given_up(); }
 
     /// Takes a place for one notice. 0: none is free.
-    [[nodiscard, gnu::always_inline]] std::uint8_t take(Waiter* waiter) noexcept
+    [[nodiscard, gnu::always_inline]] std::uint8_t take(CompletionHandler* handler) noexcept
     {
         const std::uint8_t number = first_free_;
         if (number == 0) [[unlikely]]
@@ -118,35 +118,35 @@ class Window {
         Place& place = places_[number];
         first_free_ = place.next_free;
         free_count_--;
-        place.waiter = waiter;
+        place.handler = handler;
         return number;
     }
     void give_back(std::uint8_t number) noexcept
     {
         Place& place = places_[number];
-        place.waiter = nullptr;
+        place.handler = nullptr;
         place.expected = 1;
         place.age = 0;
         place.next_free = first_free_;
         first_free_ = number;
         free_count_++;
     }
-    /// A notice has come: returns its waiter. Null: the waiter has been told already.
-    [[nodiscard, gnu::always_inline]] Waiter* arrived(std::uint8_t number) noexcept
+    /// A notice has come: returns its completion handler. Null: the completion handler has been told already.
+    [[nodiscard, gnu::always_inline]] CompletionHandler* arrived(std::uint8_t number) noexcept
     {
         Place& place = places_[number];
-        Waiter* const waiter = place.waiter;
-        if (waiter == nullptr) [[unlikely]]
+        CompletionHandler* const handler = place.handler;
+        if (handler == nullptr) [[unlikely]]
             return nullptr;
         if (place.expected == 1) [[likely]]
             give_back(number);
         else
             (void)shorten(number);
-        return waiter;
+        return handler;
     }
 
     // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the order of
-    // the posts (guide 2.2.10), so the waiter can count them.
+    // the posts (guide 2.2.10), so the completion handler can count them.
     /// Makes the place one for so many notices.
     void expect(std::uint8_t number, unsigned notices) noexcept
     {
@@ -170,34 +170,36 @@ class Window {
         give_back(number);
         return false;
     }
-    /// Frees the place, if it still belongs to `waiter`: no notice will come for it any more.
-    void close(std::uint8_t number, const Waiter* waiter) noexcept
+    /// Frees the place, if it still belongs to `completion handler`: no notice will come for it any more.
+    void close(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (places_[number].waiter == waiter)
+        if (places_[number].handler == handler)
             give_back(number);
     }
     /// Ends an endless batch for which failures may still arrive at any time. Its place is not freed, so that they
-    /// reach no other waiter, and nobody_waits() does not count it.
-    void abandon(std::uint8_t number, const Waiter* waiter) noexcept
+    /// reach no other completion handler, and nobody_waits() does not count it.
+    void abandon(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (places_[number].waiter == waiter)
-            places_[number].waiter = &nobody;
+        if (places_[number].handler == handler)
+            places_[number].handler = &nobody;
     }
 
     // --- communications that do not end
     static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
     /// Has any place reached that age? If no place is free, given up places of that age are used again.
     [[nodiscard]] bool grow_older() noexcept;
-    /// Gives up the waiters of an age whose notices have not come, and tells them. False: there was none. `for good`:
-    /// their places are free again; else not, so that a late notice is not taken for that of another waiter.
+    /// Gives up the completion handlers of an age whose notices have not come, and tells them. False: there was none.
+    /// `for good`: their places are free again; else not, so that a late notice is not taken for that of another
+    /// completion handler.
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
 
   private:
-    /// The waiter of places that were given up. They are not free, so that late notices reach no other waiter.
-    static void ignore(Waiter*, const Notice&) noexcept {}
-    static constinit inline Waiter nobody{ignore};
+    /// The completion handler of places that were given up. They are not free, so that late notices reach no other
+    /// completion handler.
+    static void ignore(CompletionHandler*, const Notice&) noexcept {}
+    static constinit inline CompletionHandler nobody{ignore};
     struct Place {
-        Waiter* waiter = nullptr; ///< null: the place is free
+        CompletionHandler* handler = nullptr; ///< null: the place is free
         std::uint8_t next_free = 0;
         std::uint16_t expected = 1; ///< notices until the place is free again; 1 except for batches
         std::uint16_t age = 0;
@@ -309,7 +311,7 @@ struct How {
     When when = When::never;
     bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
     bool remote_notice = false; ///< an MRQ notice at the target as well
-    Waiter* waiter = nullptr;   ///< required unless `when` is never
+    CompletionHandler* handler = nullptr;   ///< required unless `when` is never
     Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
     unsigned long cache = 0;    ///< into_cache, whole_line
 };
@@ -317,7 +319,7 @@ struct How {
 /// A How for a signaled post (When::delivered) whose flags the caller keeps ready (delivered_flags).
 struct Signaled {
     static constexpr When when = When::delivered;
-    Waiter* waiter;
+    CompletionHandler* handler;
     unsigned long flags;
 };
 
@@ -353,8 +355,8 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 /// The values by which the notices of a post are recognised:
 ///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for
 ///    an unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
-///  - cbdata, which comes back by the TCQ: a waiter, or one of these numbers, or `armw` or `event`. No waiter
-///    lies in the first bytes of memory, so these can't be confused.
+///  - cbdata, which comes back by the TCQ: a completion handler, or one of these numbers, or `armw` or `event`. No
+///    completion handler lies in the first bytes of memory, so these can't be confused.
 struct Mark {
     static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1, event = Window::size + 2;
     static constexpr std::uintptr_t end = event + 1;
@@ -436,15 +438,15 @@ class Posts : public Handle {
     /// Posts an ARMW that changes nothing, in strong order. When its notice comes, whatever that says, all earlier
     /// posts to the peer have taken effect or never will (guide 2.2.10). Post::error: nothing can be posted to the
     /// peer.
-    [[nodiscard]] Post fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept
+    [[nodiscard]] Post fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
     {
-        return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, waiter);
+        return closing_ ? pausing_ ? Post::busy : Post::error : post_fence(peer, handler);
     }
     /// Has anything been posted to the peer unsignaled since the last fence?
     [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
 
     /// Takes a place of the window for a batch of `notices` notices (utofu/vcq.h). 0: none is free.
-    [[nodiscard]] std::uint8_t open_batch(Waiter* waiter, unsigned notices) noexcept;
+    [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, unsigned notices) noexcept;
     /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
     /// library may hold them back to start them together, with `more` until the next post or start_batch().
     template <class Word, bool swaps>
@@ -506,7 +508,7 @@ class Posts : public Handle {
 
   protected:
     ~Posts() = default;
-    [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, Waiter& waiter) noexcept;
+    [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept;
 
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     bool closing_ = false;
@@ -567,7 +569,7 @@ class Posts : public Handle {
 inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
     // The place is taken before the post, whose notice may be there before the call returns.
-    const std::uint8_t number = window_.take(how.waiter);
+    const std::uint8_t number = window_.take(how.handler);
     ticket = {number, how.flags, Mark::cbdata_of(number)};
     return number != 0;
 }
@@ -582,19 +584,19 @@ inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) no
 {
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice) | how.cache;
     if (how.when == When::delivered)
-        return admit(Signaled{how.waiter, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
+        return admit(Signaled{how.handler, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
     if (!admit(Silent{how.kind, flags}, peer, ticket)) [[unlikely]]
         return false;
     if (how.when == When::sent) {
-        ticket.cbdata = how.waiter;
+        ticket.cbdata = how.handler;
         ticket.flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         sent_pending_++;
     }
     return true;
 }
 
-// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of
-// their waiters. Only this directory calls utofu_*: vcq.h creates and registers, vcq.h posts, this file polls.
+// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of their
+// completion handlers. Only this directory calls utofu_*: vcq.h creates and registers, vcq.h posts, this file polls.
 
 /// A notice that a peer's communication has written, for the owner of the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
@@ -605,7 +607,7 @@ struct RemoteNotice {
     bool further;         ///< it is the event for one more region of an operation (Unsignaled::event)
 };
 
-/// Where a poll reports what has no waiter.
+/// Where a poll reports what has no completion handler.
 struct Sink {
     void* owner = nullptr;
     /// Takes the notices of peers. Null: they are dropped.
@@ -670,7 +672,8 @@ class Vcq final : public Posts {
         polls_ |= tcq_interval - 1;
         return poll();
     }
-    /// Takes at most `budget` entries off each queue and calls their waiters. Returns how many entries it took.
+    /// Takes at most `budget` entries off each queue and calls their completion handlers. Returns how many entries it
+    /// took.
     unsigned poll(unsigned budget = poll_budget) noexcept;
     /// poll(), inlined: for fi_cq_read, where the cost of the call itself would be felt.
     [[gnu::always_inline]] unsigned poll_inline(unsigned budget = poll_budget) noexcept;
@@ -680,7 +683,7 @@ class Vcq final : public Posts {
     [[nodiscard]] bool await(Done&& done) noexcept;
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
     [[gnu::cold]] void watch() noexcept;
-    /// True if a waiter expects an entry of the MRQ, or peers may write some.
+    /// True if a completion handler expects an entry of the MRQ, or peers may write some.
     [[nodiscard]] bool mrq_is_due() const noexcept { return !window_.all_free() || sink_.remote != nullptr; }
     [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
     unsigned poll_tcq(unsigned budget) noexcept;
@@ -717,8 +720,8 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
                                    notice.vcq_id);
         return;
     }
-    if (Waiter* const waiter = window_.arrived(static_cast<std::uint8_t>(notice.edata)); waiter != nullptr) [[likely]]
-        waiter->notify(waiter, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
+    if (CompletionHandler* const handler = window_.arrived(static_cast<std::uint8_t>(notice.edata)); handler != nullptr) [[likely]]
+        handler->notify(handler, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
 }
 
 /// Takes the next entry of the MRQ. False: there is none, or the poll itself failed.
@@ -760,7 +763,7 @@ inline unsigned Vcq::poll_notices(unsigned budget) noexcept
         on_mrq(code, notice);
         if (code != UTOFU_SUCCESS) [[unlikely]]
             return taken + poll_failures();
-        if (!mrq_is_due()) // no waiter expects another one
+        if (!mrq_is_due()) // no completion handler expects another one
             break;
     }
     return taken;
