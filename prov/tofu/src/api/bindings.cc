@@ -49,7 +49,7 @@ int bind_queue(OwnTxContext& to_tx, RxContext& to_rx, CompletionQueue& cq, std::
     const bool rx = (flags & FI_RECV) != 0;
     Binding& out = to_tx.reports().binding;
     Binding& in = to_rx.binding;
-    if ((!tx && !rx) || (tx && (!to_tx.plan().is_open || out.cq != nullptr)) ||
+    if ((!tx && !rx) || (tx && (!to_tx.config().is_open || out.cq != nullptr)) ||
         (rx && (!to_rx.is_open || in.cq != nullptr)))
         return -FI_EINVAL;
     const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
@@ -68,11 +68,11 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
         return -FI_EDOMAIN;
     if (flags == 0 || (flags & ~(tx_counts | rx_counts)) != 0)
         return flags == 0 ? -FI_EINVAL : -FI_EBADFLAGS;
-    if ((!tx.plan().is_open && (flags & tx_counts) != 0) || (!rx.is_open && (flags & rx_counts) != 0))
+    if ((!tx.config().is_open && (flags & tx_counts) != 0) || (!rx.is_open && (flags & rx_counts) != 0))
         return -FI_EINVAL;
     // fi_endpoint(3): counters of remote accesses require FI_RMA_EVENT, for peers send notices to no other endpoint.
     constexpr std::uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if ((flags & remote) != 0 && (tx.plan().known.flags & address_counts_events) == 0) {
+    if ((flags & remote) != 0 && (tx.config().known.flags & address_counts_events) == 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "fi_ep_bind: a counter of FI_REMOTE_READ or FI_REMOTE_WRITE would count nothing: "
                                   "open the endpoint with FI_RMA_EVENT\n");
         return -FI_EINVAL;
@@ -85,7 +85,7 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
         if ((flags & slot.flag) != 0)
             slot.counter = &counter;
     if ((flags & remote) != 0) {
-        tx.domain().regions().count_everything(tx.plan().number);
+        tx.domain().regions().count_everything(tx.config().number);
         counter.count_remote_events();
     }
     return 0;
@@ -172,7 +172,7 @@ int Bindings::add_shared(SharedReceive& shared) noexcept
 {
     if (&shared.owner() != &tx_.domain())
         return -FI_EDOMAIN;
-    const bool may = rx_.shares || (shared.srx_owner() != nullptr && (tx_.plan().caps & FI_PEER) != 0);
+    const bool may = rx_.shares || (shared.srx_owner() != nullptr && (tx_.config().caps & FI_PEER) != 0);
     if (!may || shared_rx_ != nullptr)
         return -FI_EINVAL;
     shared_rx_ = &shared;
@@ -235,8 +235,8 @@ int Bindings::check() noexcept
     }
     // A transmit side needs a queue or a counter to report to. A receive side may do without (fi_endpoint(3) asks for
     // queues only for operations that are used): nobody sees its receives end.
-    const std::uint64_t directions = tx_.plan().caps & (tx_counts | rx_counts);
-    const bool transmits = tx_.plan().is_open && (directions == 0 || (directions & tx_counts) != 0);
+    const std::uint64_t directions = tx_.config().caps & (tx_counts | rx_counts);
+    const bool transmits = tx_.config().is_open && (directions == 0 || (directions & tx_counts) != 0);
     const TxCounters& out = tx_.reports().counters;
     if (transmits && tx_.reports().binding.cq == nullptr && out.send == nullptr && out.read == nullptr && out.write == nullptr)
         return -FI_ENOCQ;

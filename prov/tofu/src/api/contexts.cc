@@ -60,9 +60,9 @@ ScalableEndpoint::~ScalableEndpoint()
 
 int ScalableEndpoint::set_up(const fi_info* info) noexcept
 {
-    if (int ret = plan_.take(info); ret != 0)
+    if (int ret = config_.take(info); ret != 0)
         return ret;
-    plan_.parent = this;
+    config_.parent = this;
     tx_count_ = contexts_in(info->ep_attr->tx_ctx_cnt);
     const unsigned rx_count = contexts_in(info->ep_attr->rx_ctx_cnt);
     if (tx_count_ == 0 || rx_count == 0) {
@@ -78,20 +78,20 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
 
 EndpointAddress ScalableEndpoint::address() const noexcept
 {
-    return make_address(owner().home_id(), owner().nonce(), first_, rx_count_ - 1, address_flags(plan_.caps));
+    return make_address(owner().home_id(), owner().nonce(), first_, rx_count_ - 1, address_flags(config_.caps));
 }
 
 int ScalableEndpoint::name(void* buffer, std::size_t* length) const noexcept
 {
-    return give_address(address(), plan_.address_format, buffer, length);
+    return give_address(address(), config_.address_format, buffer, length);
 }
 
 int ScalableEndpoint::announce() noexcept
 {
     std::lock_guard guard(mutex_);
-    if (announced_ || plan_.name_key == 0)
+    if (announced_ || config_.name_key == 0)
         return 0;
-    const int ret = announcement_.open(plan_.name_key, address());
+    const int ret = announcement_.open(config_.name_key, address());
     announced_ = ret == 0;
     return ret;
 }
@@ -104,17 +104,17 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     if (slot < 0 || static_cast<unsigned>(slot) >= (sends ? tx_count_ : rx_count_))
         return -FI_EINVAL;
-    EndpointPlan plan = plan_;
-    plan.name_key = 0; // the scalable endpoint announces the name
-    plan.sends = sends;
-    plan.receives = !sends;
-    plan.slot = static_cast<unsigned>(slot);
-    plan.number = first_ + plan.slot;
-    Attr& granted = std::get<Attr&>(std::tie(plan.tx, plan.rx));
-    if (attr != nullptr && !narrow(*attr, plan_.caps, granted))
+    EndpointConfig config = config_;
+    config.name_key = 0; // the scalable endpoint announces the name
+    config.sends = sends;
+    config.receives = !sends;
+    config.slot = static_cast<unsigned>(slot);
+    config.number = first_ + config.slot;
+    Attr& granted = std::get<Attr&>(std::tie(config.tx, config.rx));
+    if (attr != nullptr && !narrow(*attr, config_.caps, granted))
         return -FI_EINVAL;
-    const std::uint64_t own = (attr != nullptr ? granted.caps : plan_.caps) & (sends ? limits::tx_caps : limits::rx_caps);
-    plan.caps = own | (plan_.caps & limits::domain_caps);
+    const std::uint64_t own = (attr != nullptr ? granted.caps : config_.caps) & (sends ? limits::tx_caps : limits::rx_caps);
+    config.caps = own | (config_.caps & limits::domain_caps);
 
     std::lock_guard guard(mutex_);
     Slot& place = (sends ? tx_ : rx_)[slot];
@@ -124,7 +124,7 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
                                       : "was closed and cannot be had again: open another one");
         return place == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
     }
-    if (int ret = create<Endpoint>(owner(), &std::as_const(plan), ep, context); ret != 0)
+    if (int ret = create<Endpoint>(owner(), &std::as_const(config), ep, context); ret != 0)
         return ret;
     place = Slot::open;
     hold();
@@ -168,13 +168,13 @@ int ScalableEndpoint::control(int command, void*) noexcept
 
 int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
 {
-    return get_options({{FI_OPT_MIN_MULTI_RECV, plan_.min_multi_recv}}, level, name, value, length);
+    return get_options({{FI_OPT_MIN_MULTI_RECV, config_.min_multi_recv}}, level, name, value, length);
 }
 
 /// Holds for contexts that are opened from now on.
 int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
 {
-    return set_multi_recv(plan_.min_multi_recv, level, name, value, length);
+    return set_multi_recv(config_.min_multi_recv, level, name, value, length);
 }
 
 // fi_endpoint(3), "Shared contexts".
@@ -250,8 +250,8 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
     endpoint.next_kept = std::exchange(kept_, &endpoint);
 }
 
-/// Nobody knows which context posted the communication: each looks whether it has to do with the peer. What was paid for
-/// an event that has failed is lost then, rather than taken back twice.
+/// Nobody knows which context posted the communication: each looks whether it has to do with the peer. What was paid
+/// for an event that has failed is lost then, rather than taken back twice.
 void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     if (kind == vcq::Unsignaled::event)

@@ -61,7 +61,7 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     enum class Slot : std::uint8_t { free, open, closed };
 
     Held<Peers> av_;
-    EndpointPlan plan_{}; ///< contexts inherit it
+    EndpointConfig config_{}; ///< contexts inherit it
     unsigned first_ = 0;  ///< number of receive context 0
     unsigned tx_count_ = 0;
     unsigned rx_count_ = 0; ///< 0: no numbers have been taken

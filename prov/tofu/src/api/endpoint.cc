@@ -52,7 +52,7 @@ EndpointEngines::~EndpointEngines() = default;
 
 int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
 {
-    const std::uint64_t caps = tx.plan().caps;
+    const std::uint64_t caps = tx.config().caps;
     if ((caps & FI_TRIGGER) != 0) {
         Later& later = *tx.domain().deferred().later;
         if (int ret = later.open(); ret != 0)
@@ -60,12 +60,12 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
         rx.internal_cq = later.internal_cq();
     }
     // An endpoint for RMA alone needs messages only for the CQ data of writes, which it sends or which its peers send.
-    const bool writes = tx.plan().is_open && (expand(caps) & FI_WRITE) != 0;
+    const bool writes = tx.config().is_open && (expand(caps) & FI_WRITE) != 0;
     const bool data = (caps & FI_RMA) != 0 && (writes || rx.binding.cq != nullptr);
     int ret = 0;
     if ((caps & (FI_MSG | FI_TAGGED)) != 0 || data)
         ret = make_engine(messages, Engine::messages, tx, rx);
-    if (ret != 0 || !tx.plan().is_open)
+    if (ret != 0 || !tx.config().is_open)
         return ret; // nothing is posted from a receive context, and peers reach its memory without an engine of ours
     if ((caps & (FI_ATOMIC | FI_RMA)) != 0 && !tx.quick().open(tx))
         return -FI_ENOMEM;
@@ -122,7 +122,7 @@ Endpoint::~Endpoint() = default;
 
 // --- open
 
-int EndpointPlan::take(const fi_info* info) noexcept
+int EndpointConfig::take(const fi_info* info) noexcept
 {
     if (info == nullptr || info->ep_attr == nullptr ||
         (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
@@ -147,43 +147,43 @@ int EndpointPlan::take(const fi_info* info) noexcept
 
 int Endpoint::set_up(const fi_info* info) noexcept
 {
-    EndpointPlan plan;
-    const int ret = plan.take(info);
-    return ret == 0 ? set_up(&plan) : ret;
+    EndpointConfig config;
+    const int ret = config.take(info);
+    return ret == 0 ? set_up(&config) : ret;
 }
 
-int Endpoint::set_up(const EndpointPlan* wish) noexcept
+int Endpoint::set_up(const EndpointConfig* wish) noexcept
 {
-    plan_ = *wish;
-    const EndpointPlan& plan = plan_;
+    config_ = *wish;
+    const EndpointConfig& config = config_;
     DomainBase& domain = owner();
-    if (!plan.sends || !plan.receives)
-        fid.fclass = plan.sends ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
-    if ((plan.caps & FI_ATOMIC) && plan.sends)
+    if (!config.sends || !config.receives)
+        fid.fclass = config.sends ? FI_CLASS_TX_CTX : FI_CLASS_RX_CTX;
+    if ((config.caps & FI_ATOMIC) && config.sends)
         fid_ep::atomic = queries_alone();
-    tx_flags = plan.tx.op_flags;
-    rx_flags = plan.rx.op_flags;
-    rx_.attr = plan.rx;
-    rx_.min_multi_recv = plan.min_multi_recv;
-    rx_.is_open = plan.receives;
-    rx_.shares = plan.shares_rx;
-    const bool shares_lock = plan.shares_tx || plan.shares_rx || (plan.caps & FI_PEER) != 0 || domain.model().serialised;
-    tx_.set_up({&domain, plan.tx, plan.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, plan.sends,
-                plan.shares_tx});
+    tx_flags = config.tx.op_flags;
+    rx_flags = config.rx.op_flags;
+    rx_.attr = config.rx;
+    rx_.min_multi_recv = config.min_multi_recv;
+    rx_.is_open = config.receives;
+    rx_.shares = config.shares_rx;
+    const bool shares_lock = config.shares_tx || config.shares_rx || (config.caps & FI_PEER) != 0 || domain.model().serialised;
+    tx_.set_up({&domain, config.tx, config.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, config.sends,
+                config.shares_tx});
     receive_lock = &tx_.lock();
-    if (!plan.shares_tx)
+    if (!config.shares_tx)
         if (int ret = tx_.open_vcq(); ret != 0)
             return ret;
-    unsigned number = plan.number;
-    if (plan.sends) { // a receive context has a number of its scalable endpoint
+    unsigned number = config.number;
+    if (config.sends) { // a receive context has a number of its scalable endpoint
         if (int ret = domain.numbers().take(1, number); ret != 0) {
             tx_.detach();
             return ret;
         }
     }
-    tx_.set_number(number, plan.parent != nullptr ? plan.parent->address()
+    tx_.set_number(number, config.parent != nullptr ? config.parent->address()
                                                   : make_address(domain.home_id(), domain.nonce(), number, 0,
-                                                                 address_flags(plan.caps)));
+                                                                 address_flags(config.caps)));
     domain.regions().add_endpoint(number, rx_.counters);
     return 0;
 }
@@ -194,7 +194,7 @@ int Endpoint::bind(struct fid* object, std::uint64_t flags) noexcept
         return -FI_EINVAL;
     if (enabled_)
         return -FI_EOPBADSTATE;
-    if (plan_.parent != nullptr && object->fclass == FI_CLASS_AV)
+    if (config_.parent != nullptr && object->fclass == FI_CLASS_AV)
         return -FI_EINVAL; // the scalable endpoint has one for all its contexts
     return bound_.add(object, flags);
 }
@@ -208,8 +208,8 @@ void Endpoint::choose_operations() noexcept
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
     static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
                                               halved(tagged_ops, false)};
-    const std::uint64_t caps = plan_.caps;
-    const bool sends = tx_.plan().is_open;
+    const std::uint64_t caps = config_.caps;
+    const bool sends = tx_.config().is_open;
     const unsigned half = !rx_.is_open || rx_.shared != nullptr ? 1 : sends ? 0 : 2;
     msg = const_cast<fi_ops_msg*>((caps & FI_MSG) ? &msg_of[half] : &ops_of_missing.msg);
     tagged = const_cast<fi_ops_tagged*>((caps & FI_TAGGED) ? &tagged_of[half] : &ops_of_missing.tagged);
@@ -234,25 +234,25 @@ void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
 void Endpoint::close_area() noexcept
 {
     if (!engines_.messages->close_area())
-        owner().numbers().set_unsettled(tx_.plan().number);
+        owner().numbers().set_unsettled(tx_.config().number);
 }
 
 int Endpoint::enable() noexcept
 {
     if (enabled_)
         return -FI_EOPBADSTATE;
-    if (plan_.parent != nullptr && !tx_.has_peers())
-        if (Peers* av = plan_.parent->av(); av != nullptr)
+    if (config_.parent != nullptr && !tx_.has_peers())
+        if (Peers* av = config_.parent->av(); av != nullptr)
             if (int ret = bound_.add_addresses(*av); ret != 0)
                 return ret;
     if (int ret = bound_.check(); ret != 0)
         return ret;
     auto& messages = engines_.messages;
-    int ret = engines_.make(tx_, rx_, plan_.parent == nullptr);
+    int ret = engines_.make(tx_, rx_, config_.parent == nullptr);
     // With automatic progress the thread starts now if peers may make work for us at any time: messages, CQ data and
     // events need polls, and so does the retry of an operation with a stale key. All else starts it when needed
     // (needs_polls()).
-    if (ret == 0 && ((plan_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
+    if (ret == 0 && ((config_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
                      (messages && rx_.binding.cq != nullptr) || tx_.peer_memory().keys.by_directory()))
         ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
@@ -282,10 +282,10 @@ int Endpoint::enable() noexcept
 /// Announces the endpoint under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    if (tx_.plan().is_open)
-        return name_.open(plan_.name_key, address());
-    const int ret = plan_.parent->announce();
-    name_.share(plan_.parent->announcement());
+    if (tx_.config().is_open)
+        return name_.open(config_.name_key, address());
+    const int ret = config_.parent->announce();
+    name_.share(config_.parent->announcement());
     return ret;
 }
 
@@ -323,7 +323,7 @@ bool Endpoint::round(void* self) noexcept
         credits.progress();
     ep.name_.progress();
     // Others that post from a shared VCQ may wait, and collectives always do.
-    vcq.set_busy(ep.tx_.plan().shares_vcq || engines.collectives || (engines.atomic && engines.atomic->waits()) ||
+    vcq.set_busy(ep.tx_.config().shares_vcq || engines.collectives || (engines.atomic && engines.atomic->waits()) ||
                  (engines.messages && engines.messages->waits()));
     return some;
 }
@@ -352,7 +352,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
         if (engines_.messages)
             ret = engines_.messages->delivery().cancel(context);
     }
-    return ret == -FI_ENOENT && (plan_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
+    return ret == -FI_ENOENT && (config_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
 }
 
 // --- close
@@ -395,7 +395,7 @@ bool Endpoint::stop() noexcept
         if (enabled_ && engines_.messages)
             settle_with_peers(*engines_.messages, tx_);
         tx_.close();
-        quiet = tx_.plan().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
+        quiet = tx_.config().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;
         if (engines_.messages) {
             if (quiet)
@@ -406,7 +406,7 @@ bool Endpoint::stop() noexcept
     if (engines_.messages) { // both take the home lock, which has to be taken before ours
         leaves_copies_ = engines_.messages->leave_to(owner().estate());
         if (leaves_copies_) // nobody looks at the slots of visitors any more
-            owner().numbers().set_unsettled(tx_.plan().number);
+            owner().numbers().set_unsettled(tx_.config().number);
         else
             close_area();
     }
@@ -426,12 +426,12 @@ int Endpoint::close() noexcept
         return -FI_EBUSY;
     // First nobody polls the endpoint any more, then no peer's notice reaches it, then what is under way ends.
     bound_.unlist(*this);
-    const unsigned number = tx_.plan().number;
+    const unsigned number = tx_.config().number;
     owner().regions().remove_endpoint(number);
     tx_.detach();
     SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();
-    if ((plan_.caps & FI_TRIGGER) != 0)
+    if ((config_.caps & FI_TRIGGER) != 0)
         owner().deferred().later->forget(tx_, quiet);
     const bool stays = !quiet && shared != nullptr;
     if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported
@@ -448,10 +448,10 @@ int Endpoint::close() noexcept
         engines_.rma->runner().mute();
     tx_.close_vcq();
     bound_.drop_all();
-    if (tx_.plan().is_open && !leaves_copies_)
+    if (tx_.config().is_open && !leaves_copies_)
         owner().numbers().give_back(number, 1);
-    if (plan_.parent != nullptr)
-        plan_.parent->drop_context(tx_.plan().is_open, plan_.slot);
+    if (config_.parent != nullptr)
+        config_.parent->drop_context(tx_.config().is_open, config_.slot);
     if (stays) {
         shared->keep(*this);
         return 0;

@@ -52,7 +52,7 @@ struct EndpointEngines {
 class ScalableEndpoint;
 
 /// What an endpoint or a context is made of.
-struct EndpointPlan {
+struct EndpointConfig {
     /// Reads the info that was given to fi_endpoint or fi_scalable_ep. 0 or -FI_EINVAL (such as another type of
     /// endpoint).
     [[nodiscard]] int take(const fi_info* info) noexcept;
@@ -82,15 +82,15 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     /// fi_endpoint(3). 0, -FI_EINVAL, or an error of the next function.
     [[nodiscard]] int set_up(const fi_info* info) noexcept;
     /// Opens what the plan asks for, with a VCQ unless that is to be shared. 0 or -FI_E*.
-    [[nodiscard]] int set_up(const EndpointPlan* plan) noexcept;
+    [[nodiscard]] int set_up(const EndpointConfig* config) noexcept;
     /// The endpoint of a fid; of an alias, the endpoint that it is an alias of.
     static Endpoint& of(fid_ep* e) noexcept { return *static_cast<EpHandle*>(e)->endpoint; }
     static Endpoint& of(struct fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
     [[nodiscard]] TxContext& tx_context() noexcept { return tx_; }
     [[nodiscard]] RxContext& rx_context() noexcept { return rx_; }
-    [[nodiscard]] const EndpointAddress& address() const noexcept { return tx_.plan().known; }
+    [[nodiscard]] const EndpointAddress& address() const noexcept { return tx_.config().known; }
     /// FI_FORMAT of fi_getname.
-    [[nodiscard]] std::uint32_t address_format() const noexcept { return plan_.address_format; }
+    [[nodiscard]] std::uint32_t address_format() const noexcept { return config_.address_format; }
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
     /// One bounded round of the endpoint's own VCQ and its engines. Takes the lock; if another thread holds it and
@@ -127,7 +127,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     void close_area() noexcept;
     void drop_all() noexcept;
 
-    EndpointPlan plan_{};
+    EndpointConfig config_{};
     OwnTxContext tx_;
     RxContext rx_;
     EndpointEngines engines_;

@@ -43,7 +43,7 @@ int set_side(EpHandle& handle, std::uint64_t word) noexcept
         return -FI_EINVAL;
     const std::uint64_t flags = word & ~both_sides;
     const std::uint64_t offered = (side == &handle.tx_flags ? limits::tx_op_flags : limits::rx_op_flags) |
-                                  (handle.tx->plan().caps & FI_TRIGGER);
+                                  (handle.tx->config().caps & FI_TRIGGER);
     if ((flags & ~offered) != 0)
         return -FI_EBADFLAGS;
     *side = flags;
@@ -110,7 +110,7 @@ int get_option(fid_t f, int level, int name, void* value, std::size_t* length) n
 {
     if (level == FI_OPT_ENDPOINT && (name == FI_OPT_FI_HMEM_P2P || name == FI_OPT_XPU_TRIGGER)) // no memory of devices
         return value == nullptr || length == nullptr ? -FI_EINVAL : -FI_EOPNOTSUPP;
-    const fi_tx_attr& attr = Endpoint::of(f).tx_context().plan().attr;
+    const fi_tx_attr& attr = Endpoint::of(f).tx_context().config().attr;
     const RxContext& rx = Endpoint::of(f).rx_context();
     return get_options({{FI_OPT_CM_DATA_SIZE, 0}, // no connections
                         {FI_OPT_TX_SIZE, attr.size},

@@ -56,7 +56,7 @@ int bind_endpoint(MemoryRegion& region, Endpoint& endpoint, std::uint64_t flags)
         return -FI_EINVAL;
     if (flags != 0) // fi_mr(3) has flags for counters only
         return -FI_EBADFLAGS;
-    region.owner().regions().bind(region, endpoint.tx_context().plan().number);
+    region.owner().regions().bind(region, endpoint.tx_context().config().number);
     return 0;
 }
 

@@ -56,7 +56,7 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
     const EpHandle& handle = EpHandle::of(ep);
     if (&handle.tx->domain() != &domain)
         return -FI_EDOMAIN;
-    if ((handle.tx->plan().caps & FI_TRIGGER) == 0)
+    if ((handle.tx->config().caps & FI_TRIGGER) == 0)
         return -FI_EOPNOTSUPP;
     work.tx = handle.tx;
     std::lock_guard guard(handle.tx->lock()); // without it we might see what post_elsewhere() puts there
@@ -208,7 +208,7 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
 
 ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept
 {
-    if ((handle.tx->plan().caps & FI_TRIGGER) == 0)
+    if ((handle.tx->config().caps & FI_TRIGGER) == 0)
         return -FI_EBADFLAGS;
     const auto* const when = static_cast<const fi_triggered_context*>(context);
     if (when == nullptr)
@@ -497,7 +497,7 @@ int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
-    if (!tx.plan().is_open || (tx.plan().caps & (tagged ? FI_TAGGED : FI_MSG)) == 0)
+    if (!tx.config().is_open || (tx.config().caps & (tagged ? FI_TAGGED : FI_MSG)) == 0)
         return -FI_EOPNOTSUPP;
     if (int ret = proto::check(call); ret != 0)
         return ret;
@@ -516,7 +516,7 @@ int take_in(Work& w, const EpHandle& handle, RecvCall& call) noexcept
 {
     const RxContext* const rx = handle.receives != nullptr ? handle.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
-        (w.tx->plan().caps & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
+        (w.tx->config().caps & (call.tagged ? FI_TAGGED : FI_MSG)) == 0)
         return -FI_EOPNOTSUPP;
     if (int ret = proto::check(call); ret != 0)
         return ret;

@@ -253,14 +253,14 @@ constexpr unsigned inject_polls = 64;
 
 AtomicEngine::AtomicEngine(TxContext& tx) noexcept
     : tx_(tx),
-      short_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
+      short_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()),
       runner_(tx.vcq(), tx.pending(), access_)
 {
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
-    runner_.ordered = (tx.plan().attr.msg_order & orders) != 0;
+    runner_.ordered = (tx.config().attr.msg_order & orders) != 0;
     if (runner_.ordered)
         access_.order_regions();
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
@@ -312,7 +312,7 @@ ssize_t AtomicEngine::check(const Call& call) const noexcept
     if (total > max_count(msg.datatype))
         return -FI_EMSGSIZE;
     if ((call.flags & FI_INJECT) && uses_operand(msg.op) &&
-        total * datatypes[msg.datatype].size > tx_.plan().attr.inject_size)
+        total * datatypes[msg.datatype].size > tx_.config().attr.inject_size)
         return -FI_EMSGSIZE;
     return n;
 }

@@ -68,7 +68,7 @@ int check_join(std::uint64_t flags, std::uint64_t caps) noexcept
 
 } // namespace
 
-Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::size_t>(tx.plan().attr.size, 1)) {}
+Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::size_t>(tx.config().attr.size, 1)) {}
 
 Collectives::~Collectives()
 {
@@ -112,7 +112,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     for (unsigned i = 0; i < parents; i++)
         allowed.push_reserved(identity_of(parent->roster().members[i]));
     std::sort(allowed.begin(), allowed.end());
-    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), tx_.plan().known.index, 0, false, 0};
+    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), tx_.config().known.index, 0, false, 0};
     bool present = false;
     list = parents;
     for (const fi_addr_t at : set.members()) {
@@ -143,7 +143,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
 {
     if (address == nullptr || mc == nullptr)
         return -FI_EINVAL;
-    if (const int ret = check_join(flags, tx_.plan().caps); ret != 0)
+    if (const int ret = check_join(flags, tx_.config().caps); ret != 0)
         return ret;
     bury_gone();
     Roster roster;
@@ -154,7 +154,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
             return ret;
     }
     std::uint64_t joins = 0; // two threads that join the same members are the application's to order
-    if (!tx_.domain().doors().begin_join(list, tx_.plan().known.index, joins))
+    if (!tx_.domain().doors().begin_join(list, tx_.config().known.index, joins))
         return -FI_ENOMEM;
     const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
     std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
@@ -162,7 +162,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     if (ret == 0)
         ret = enter(*group);
     if (ret != 0) {
-        tx_.domain().doors().take_back_join(list, tx_.plan().known.index);
+        tx_.domain().doors().take_back_join(list, tx_.config().known.index);
         if (group != nullptr) {
             group->memory().shut_door(false);
             group->bury(true);

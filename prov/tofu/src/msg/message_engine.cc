@@ -18,8 +18,8 @@ constexpr std::size_t anon_slot_count = 1024; // 256 KiB; so many peers without 
 Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
-    const auto& plan = tx.plan();
-    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), plan.number, plan.known};
+    const auto& config = tx.config();
+    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), config.number, config.known};
 }
 
 } // namespace
@@ -44,7 +44,7 @@ int Messenger::open() noexcept
     if (int ret = check_params(); ret != 0)
         return ret;
     // No peer sends to a transmit context, or CQ data to an RMA endpoint without a queue to report it to.
-    const bool receives = rx_.is_open && ((tx_.plan().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
+    const bool receives = rx_.is_open && ((tx_.config().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
     const std::size_t rings = receives ? param_size("rings", 256) : 1;
     if (!delivery().queue().valid())
         return -FI_ENOMEM;

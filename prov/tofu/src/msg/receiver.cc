@@ -21,11 +21,11 @@ namespace tofu::proto {
 
 Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
     : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
-      wants_source_((tx.plan().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
-      reports_unknown_sources_((tx.plan().caps & FI_SOURCE_ERR) != 0),
+      wants_source_((tx.config().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr
                  ? *rx.shared
-                 : own_queue_.emplace((tx.plan().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
+                 : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
       fetches_(tx, port, *this), hold_up_{{[](Deferred& item) noexcept {
           auto& held = static_cast<HoldUp&>(item);
           held.waiting = false;

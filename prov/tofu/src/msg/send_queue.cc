@@ -27,7 +27,7 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
 } // namespace
 
 SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
-    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.plan().attr.size, completion_count)),
+    : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.config().attr.size, completion_count)),
       first_seq_(serial(rings.port.self.nonce))
 {
 }
@@ -220,7 +220,7 @@ void SendRequests::poll() noexcept
 
 Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
     : tx_(tx), sender_(sender), waiting_(tx.pending(), this, steps),
-      pool_(at_most(tx.plan().attr.size, limits::tx_size))
+      pool_(at_most(tx.config().attr.size, limits::tx_size))
 {
 }
 

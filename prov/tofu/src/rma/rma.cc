@@ -29,7 +29,7 @@ RmaBuffers::RmaBuffers(TxContext& tx) noexcept
     : tx_(tx),
       bounces_(tx.vcq()),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size),
-      may_leave_((tx.plan().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
+      may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
 {
 }
 
@@ -87,13 +87,13 @@ RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     : tx_(tx),
       access_(access),
       waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
-      ops_(std::max<std::size_t>(tx.plan().attr.size, 64)),
+      ops_(std::max<std::size_t>(tx.config().attr.size, 64)),
       buffers_(tx),
       caps_(tx.vcq().backend().caps()),
       strong_{orders_writes(tx), orders_reads(tx)}
 {
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
-    if ((tx.plan().attr.msg_order & order_behind_writes) != 0)
+    if ((tx.config().attr.msg_order & order_behind_writes) != 0)
         access_.order_reads();
     if (strong_[0] || strong_[1])
         access_.order_regions();
@@ -102,13 +102,13 @@ RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
 bool orders_writes(const TxContext& tx) noexcept
 {
     constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
-    return (tx.plan().attr.msg_order & orders) != 0;
+    return (tx.config().attr.msg_order & orders) != 0;
 }
 
 bool orders_reads(const TxContext& tx) noexcept
 {
     constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
-    return (tx.plan().attr.msg_order & orders) != 0;
+    return (tx.config().attr.msg_order & orders) != 0;
 }
 
 // --- taking a call in
@@ -132,7 +132,7 @@ int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
         return -FI_EINVAL;
     if (local > limits::max_msg_size)
         return -FI_EMSGSIZE;
-    if ((call.flags & FI_INJECT) && (call.read || local > std::min(tx.plan().attr.inject_size, rma_inject_limit)))
+    if ((call.flags & FI_INJECT) && (call.read || local > std::min(tx.config().attr.inject_size, rma_inject_limit)))
         return call.read ? -FI_EBADFLAGS : -FI_EMSGSIZE;
     if ((call.flags & FI_REMOTE_CQ_DATA) && tx.engines()[Engine::messages] == nullptr)
         return -FI_EOPNOTSUPP;
@@ -271,7 +271,7 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
       vcq_(tx.vcq()),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()),
       // An unsignaled Put can be neither counted nor retried.
-      plain_inject_(tx.reports().counters.write == nullptr && !tx.plan().shares_vcq),
+      plain_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size),
       inject_flags_(vcq::flags_of(orders_writes(tx), false)),
       write_flags_(vcq::delivered_flags(orders_writes(tx), false)),

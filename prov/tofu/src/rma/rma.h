@@ -227,7 +227,7 @@ class RmaEngine final : public Engine {
     /// With a shared VCQ the failed write may be another context's.
     void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
-        if (kind == vcq::Unsignaled::write && (!tx_.plan().shares_vcq || runner_.posted_unsignaled()))
+        if (kind == vcq::Unsignaled::write && (!tx_.config().shares_vcq || runner_.posted_unsignaled()))
             report_failure(tx_.reports(), FI_RMA | FI_WRITE, nullptr, utofu_code);
     }
 

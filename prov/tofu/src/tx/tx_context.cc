@@ -70,11 +70,11 @@ void TxContext::call_for_polls() noexcept
     (void)domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
 }
 
-void OwnTxContext::set_up(const Plan& plan) noexcept
+void OwnTxContext::set_up(const Config& config) noexcept
 {
-    plan_ = plan;
-    if (plan.lock != nullptr)
-        lock_ = plan.lock;
+    config_ = config;
+    if (config.lock != nullptr)
+        lock_ = config.lock;
 }
 
 int OwnTxContext::open_vcq() noexcept
@@ -109,8 +109,8 @@ void OwnTxContext::detach() noexcept
 
 void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
 {
-    plan_.number = number;
-    plan_.known = known;
+    config_.number = number;
+    config_.known = known;
 }
 
 bool OwnTxContext::all_has_left() const noexcept

@@ -119,7 +119,7 @@ class TxContext {
     /// One bounded round of polling the VCQ and of the engines, under the lock. True if the poll found a notice.
     using Round = bool (*)(void* owner) noexcept;
     /// The part that does not change once there are engines.
-    struct Plan {
+    struct Config {
         DomainBase* domain = nullptr;
         fi_tx_attr attr{}; ///< as granted
         std::uint64_t caps = 0;
@@ -136,10 +136,10 @@ class TxContext {
     TxContext(const TxContext&) = delete;
     TxContext& operator=(const TxContext&) = delete;
 
-    [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
+    [[nodiscard]] const Config& config() const noexcept { return config_; }
     [[nodiscard]] Lock& lock() noexcept { return *lock_; }
     [[nodiscard]] vcq::Vcq& vcq() const noexcept { return *vcq_; }
-    [[nodiscard]] DomainBase& domain() const noexcept { return *plan_.domain; }
+    [[nodiscard]] DomainBase& domain() const noexcept { return *config_.domain; }
     [[nodiscard]] Peers& peers() const noexcept { return *peers_; }
     /// Where operations report. While post_elsewhere() is at work it names another queue.
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
@@ -157,12 +157,12 @@ class TxContext {
     /// Makes a Round for a caller that holds lock(). An entry calls it before it refuses with -FI_EAGAIN, so that a
     /// program that does nothing but retry makes progress, and before it has changed anything, since completion
     /// handlers run inside.
-    bool progress() noexcept { return progresses_ && plan_.round(plan_.owner); }
+    bool progress() noexcept { return progresses_ && config_.round(config_.owner); }
     /// The same for a caller that repeats it. False: no progress can be made now.
     bool try_progress() noexcept
     {
         if (progresses_)
-            (void)plan_.round(plan_.owner);
+            (void)config_.round(config_.owner);
         return progresses_;
     }
     /// Counts the cause of a refusal. Returns -FI_EAGAIN.
@@ -215,7 +215,7 @@ class TxContext {
     Rails rails_;
     std::unique_ptr<PeerMemory> peer_memory_;
     Fence fence_{*this};
-    Plan plan_;
+    Config config_;
 
   private:
     /// True if something was accepted that only polls can continue, and the domain (FI_PROGRESS_AUTO) has no thread yet
@@ -229,7 +229,7 @@ class TxContext {
 class OwnTxContext final : public TxContext {
   public:
     OwnTxContext() noexcept : TxContext(own_lock_) {}
-    void set_up(const Plan& plan) noexcept;
+    void set_up(const Config& config) noexcept;
     /// Opens a VCQ of its own and uses it. 0 or -FI_E*.
     [[nodiscard]] int open_vcq() noexcept;
     /// Uses that of a shared transmit context. 0 or -FI_ENOMEM.
