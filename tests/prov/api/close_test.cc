@@ -338,11 +338,11 @@ TEST_F(Close, ACopyIsFetchedFromASenderThatIsBeingClosed)
 TEST_F(Close, ALongCopyIsFetchedFromASenderThatIsClosed)
 {
     fid_ep* const ep = open_sender();
-    tofu::DomainBase::of(o.domain).set_crowded(true);
+    tofu::DomainBase::of(o.domain).set_oversubscribed(true);
     send_copy(ep, 0, 16384);
     for (int i = 0; i < 1000; i++)
         fi_cq_read(rx, nullptr, 0); // it is kept, and asks nobody
-    tofu::DomainBase::of(o.domain).set_crowded(true);
+    tofu::DomainBase::of(o.domain).set_oversubscribed(true);
     close(ep);
     EXPECT_TRUE(estate().any());
     expect_message(16384, 5, true);
@@ -352,7 +352,7 @@ TEST_F(Close, ALongCopyIsFetchedFromASenderThatIsClosed)
 TEST_F(Close, ACopyForAReceiverThatIsGoneIsFreed)
 {
     fid_ep* const ep = open_sender();
-    tofu::DomainBase::of(o.domain).set_crowded(true);
+    tofu::DomainBase::of(o.domain).set_oversubscribed(true);
     send_copy(ep, 0, 16384);
     close(ep);
     EXPECT_TRUE(estate().any());
@@ -365,7 +365,7 @@ TEST_F(Close, WhatWasNotReportedIsNotFetchedFromASenderThatIsClosed)
 {
     fid_ep* const ep = open_sender();
     ASSERT_EQ(fi_tsend(ep, out.data(), 100000, nullptr, 0, 6, &out), 0);
-    tofu::DomainBase::of(o.domain).set_crowded(true);
+    tofu::DomainBase::of(o.domain).set_oversubscribed(true);
     send_copy(ep, 0, 16384);
     for (int i = 0; i < 1000; i++)
         fi_cq_read(rx, nullptr, 0); // both are kept
@@ -387,7 +387,7 @@ TEST_F(Close, WhatWasNotReportedIsNotFetchedFromASenderThatIsClosed)
 TEST_F(Close, ASenderThatHasLeftCopiesIsGoneForItsPeers)
 {
     fid_ep* const ep = open_sender(); // number 1
-    tofu::DomainBase::of(o.domain).set_crowded(true);
+    tofu::DomainBase::of(o.domain).set_oversubscribed(true);
     send_copy(ep, 0, 16384);
     close(ep);
     ASSERT_TRUE(estate().any());

@@ -168,8 +168,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
     /// True if more processes run than there are processors, as the last reader that polled in vain was told
     /// (ProgressSet). Only a hint.
-    [[nodiscard]] bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
-    void set_crowded(bool now) noexcept { crowded_.store(now, std::memory_order_relaxed); }
+    [[nodiscard]] bool oversubscribed() const noexcept { return oversubscribed_.load(std::memory_order_relaxed); }
+    void set_oversubscribed(bool now) noexcept { oversubscribed_.store(now, std::memory_order_relaxed); }
     /// The lock of all endpoints that share a context with others (api/contexts.h), or of all endpoints of a
     /// serialised domain.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
@@ -195,7 +195,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
 
   private:
     EndpointNumbers numbers_;
-    std::atomic<bool> crowded_{false};
+    std::atomic<bool> oversubscribed_{false};
 };
 
 // Progress of all endpoints of the process, for an object that waits for one of them while it closes.

@@ -60,15 +60,15 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 
 /// Yields if that may help. The backend knows whether there are more processes than cores; without it, a peer that has
 /// not answered for long may need this core.
-void ProgressSet::give_way(unsigned looks) noexcept
+void ProgressSet::yield(unsigned looks) noexcept
 {
-    if (looks < 2 * (between_in_crowd + 1)) // programs that yield between two looks, as Open MPI does, need no more of it
+    if (looks < 2 * (between_if_oversubscribed + 1)) // programs that yield between two looks, as Open MPI does, need no more of it
         return;
     const auto ask = domain_.backend().functions().give_way;
-    const bool crowded = ask != nullptr && ask(looks / (between_in_crowd + 1)) != 0;
-    domain_.set_crowded(crowded);
-    between_.store(crowded ? between_in_crowd : between, std::memory_order_relaxed);
-    if (!crowded && looks >= patience && looks % yield_every <= between)
+    const bool oversubscribed = ask != nullptr && ask(looks / (between_if_oversubscribed + 1)) != 0;
+    domain_.set_oversubscribed(oversubscribed);
+    between_.store(oversubscribed ? between_if_oversubscribed : between, std::memory_order_relaxed);
+    if (!oversubscribed && looks >= patience && looks % yield_every <= between)
         sched_yield();
 }
 

@@ -106,7 +106,7 @@ class ProgressSet final : public ProgressSource {
     {
         const unsigned looks = looks_.load(std::memory_order_relaxed);
         if ((looks & between_.load(std::memory_order_relaxed)) == 0) [[unlikely]]
-            give_way(looks - found_at_.load(std::memory_order_relaxed));
+            yield(looks - found_at_.load(std::memory_order_relaxed));
     }
 
   private:
@@ -118,14 +118,14 @@ class ProgressSet final : public ProgressSource {
         const unsigned looks = lock_.enabled() ? ++locked_looks_ : looks_.load(std::memory_order_relaxed);
         return looks % full_round == 0;
     }
-    void give_way(unsigned looks) noexcept;
+    void yield(unsigned looks) noexcept;
 
     static constexpr unsigned patience = 4096; ///< polls in vain, some 20 us: answers that are under way come sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 32; ///< looks
     // Polls in vain between two questions whether to yield, less one: some 0.2 us where the last yield was right.
     static constexpr unsigned between = 15;
-    static constexpr unsigned between_in_crowd = 3;
+    static constexpr unsigned between_if_oversubscribed = 3;
 
     DomainBase& domain_;
     Lock lock_;
@@ -136,7 +136,7 @@ class ProgressSet final : public ProgressSource {
     unsigned locked_looks_ = 0; ///< under lock_, where locks are on
     std::size_t next_ = 0;      ///< the endpoint that a look begins with
     Array<Pollable*> endpoints_;
-    static_assert(full_round % (between + 1) == 0 && full_round % (between_in_crowd + 1) == 0);
+    static_assert(full_round % (between + 1) == 0 && full_round % (between_if_oversubscribed + 1) == 0);
 };
 
 } // namespace tofu

@@ -338,7 +338,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
     if (call.silent || (call.flags & levels) == 0) {
-        if (is_by_get(ch, call) || (tx_.domain().crowded() && call.length <= Copies::longest))
+        if (is_by_get(ch, call) || (tx_.domain().oversubscribed() && call.length <= Copies::longest))
             request->copy = requests_.make_copy(call.length);
     }
     const bool kept = request->copy != nullptr;
