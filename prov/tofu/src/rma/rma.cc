@@ -294,7 +294,7 @@ void RmaEngine::quick_done(vcq::CompletionHandler* handler, const vcq::Notice& n
     }
     if constexpr (read) {
         const std::byte* from =
-            RmaEngine::of(tx).landing_.get() + tx.quick().place_of(op) * max_quick_read;
+            RmaEngine::of(tx).read_buffer_.get() + tx.quick().place_of(op) * max_quick_read;
         if (op.length == 8) [[likely]]
             std::memcpy(op.result, from, 8);
         else if (op.length != 0)
@@ -324,7 +324,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_a
         return not_quick;
     utofu_stadd_t local = 0;
     if (in_place ? !memory_.find_in_region(desc, buffer, length, !read, local)
-                 : read && !landing_ && !make_landing()) [[unlikely]]
+                 : read && !read_buffer_ && !make_read_buffer()) [[unlikely]]
         return not_quick;
     const std::uint8_t place = vcq_.window().next();
     if (place == 0) [[unlikely]]
@@ -337,7 +337,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_a
     if constexpr (read) {
         op.result = buffer;
         op.length = in_place ? 0 : length;
-        posted = vcq_.get(target.vcq, in_place ? local : landing_stadd_ + place * max_quick_read, target.stadd, length,
+        posted = vcq_.get(target.vcq, in_place ? local : read_stadd_ + place * max_quick_read, target.stadd, length,
                           how);
     } else {
         posted = in_place ? vcq_.put(target.vcq, local, target.stadd, length, how)
@@ -357,16 +357,16 @@ template ssize_t RmaEngine::go_quickly<false, true>(void*, std::size_t, void*, f
 
 RmaEngine::~RmaEngine()
 {
-    if (landing_)
-        vcq_.dereg(landing_stadd_);
+    if (read_buffer_)
+        vcq_.dereg(read_stadd_);
 }
 
-bool RmaEngine::make_landing() noexcept
+bool RmaEngine::make_read_buffer() noexcept
 {
     OwnMemory made(vcq::Window::size * max_quick_read);
-    if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+    if (!made || vcq_.reg(made.get(), made.size(), false, read_stadd_) != 0)
         return false;
-    landing_ = std::move(made);
+    read_buffer_ = std::move(made);
     return true;
 }
 

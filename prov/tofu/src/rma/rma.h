@@ -235,7 +235,7 @@ class RmaEngine final : public Engine {
     template <bool read, bool entry>
     static void quick_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
-    [[nodiscard, gnu::noinline]] bool make_landing() noexcept;
+    [[nodiscard, gnu::noinline]] bool make_read_buffer() noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
                                     std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
 
@@ -253,8 +253,8 @@ class RmaEngine final : public Engine {
     std::size_t longest_; ///< longer transfers may take another rail (tx/rails.h), or several communications
 
     // Quick reads land here, each at its place of the window; allocated and registered at first use.
-    OwnMemory landing_;
-    utofu_stadd_t landing_stadd_ = 0;
+    OwnMemory read_buffer_;
+    utofu_stadd_t read_stadd_ = 0;
 };
 
 /// The condition of all short ways: one segment of 1 to `limit` bytes, and the door to the peer's memory is open.

@@ -27,8 +27,8 @@ constexpr unsigned closing_polls = 256;
 
 EventCredits::~EventCredits()
 {
-    if (landing_)
-        vcq_.dereg(landing_stadd_);
+    if (read_buffer_)
+        vcq_.dereg(read_stadd_);
 }
 
 /// The account at a peer's domain. Null: no memory. A process that got the VCQ ID of an earlier one has its own
@@ -37,11 +37,11 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
     if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
         return last_;
-    if (!landing_) {
+    if (!read_buffer_) {
         OwnMemory made(sizeof(std::uint64_t));
-        if (!made || vcq_.reg(made.get(), made.size(), false, landing_stadd_) != 0)
+        if (!made || vcq_.reg(made.get(), made.size(), false, read_stadd_) != 0)
             return nullptr;
-        landing_ = std::move(made);
+        read_buffer_ = std::move(made);
     }
     if (!by_home_.ready())
         return nullptr;

@@ -71,7 +71,7 @@ class EventCredits {
     template <class Way>
     [[nodiscard]] vcq::Post post_event(utofu_vcq_id_t vcq, utofu_stadd_t at, bool read, const Way& how) noexcept
     {
-        return read ? vcq_.get(vcq, landing_stadd_, at, 1, how)
+        return read ? vcq_.get(vcq, read_stadd_, at, 1, how)
                     : vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);
     }
     /// The STADD of the memory of a domain that lies under its reserved STag. False: there is no such VCQ.
@@ -104,8 +104,8 @@ class EventCredits {
     EventAccount* last_ = nullptr;
     SpareNodeMap<std::map, std::uint64_t, EventAccount*> by_home_; ///< the latest account of each home VCQ
     Array<std::unique_ptr<EventAccount>> accounts_;
-    OwnMemory landing_; ///< what events that are reads bring, which nothing looks at
-    utofu_stadd_t landing_stadd_ = 0;
+    OwnMemory read_buffer_; ///< what events that are reads bring, which nothing looks at
+    utofu_stadd_t read_stadd_ = 0;
     std::size_t next_ = 0; ///< the account that tick() looks at next
     std::uint32_t rounds_ = 0;
     std::uint64_t last_tick_ = 0; ///< milliseconds
