@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: a peer's directory, its second table, its annexes and their proofs say anything, also with right
+// Role: fuzz target: a peer's directory, its second table, its overflow VCQs and their proofs say anything, also with
+// right
 // check sums, and may change while they are read; a lookup ends after a bounded number of Gets, and what it permits is
 // what an entry said. Called by: tests/fuzz. Calls: tx/remote_memory over a scripted library.
 #include "fuzz.h"
@@ -44,7 +45,7 @@ struct Liar {
                 e.length = input->number(1 << 12);
                 e.rights = std::uint16_t(input->below(4));
             }
-            e.home = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_annexes + 3));
+            e.home = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_overflow_vcqs + 3));
             if ((lies & 4) == 0) {
                 e.check = directory::check_of(e, nonce);
                 said.push_back(e);
@@ -58,8 +59,8 @@ struct Liar {
         if (length == sizeof(Bucket)) {
             bucket(to);
         } else if (input->below(2) == 0) {
-            directory::AnnexLine line{input->take<std::uint64_t>(), 0};
-            line.check = directory::check_of_annex(line.vcq, input->below(directory::max_annexes + 1), nonce);
+            directory::OverflowLine line{input->take<std::uint64_t>(), 0};
+            line.check = directory::check_of_overflow(line.vcq, input->below(directory::max_overflow_vcqs + 1), nonce);
             std::memcpy(to, &line, std::min(length, sizeof line));
         } else {
             const directory::Contacts contacts{input->below(2) == 0 ? nonce : input->take<std::uint64_t>(), 0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// More regions than a VCQ has steering tags: the annexes of a domain, between processes over the simulator. Tens of
-// thousands of keys, order across the VCQs of a peer, every kind of access by way of an annex. Run by make check.
+// More regions than a VCQ has steering tags: the overflow VCQs of a domain, between processes over the simulator. Tens
+// of thousands of keys, order across the VCQs of a peer, every kind of access by way of an overflow VCQ. Run by make
+// check.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
@@ -79,7 +80,7 @@ struct Stream {
     unsigned under_way = 0;
 };
 
-/// The same memory of each rank by two ways, the first by its home VCQ and the second by an annex.
+/// The same memory of each rank by two ways, the first by its home VCQ and the second by an overflow VCQ.
 struct TwoWays {
     TwoWays(Session& session, void* memory, std::size_t size)
         : one(session.share(memory, size, both, 1000001)),
@@ -164,7 +165,7 @@ void write_to_all(const Rank& rank, Session& s, const std::uint64_t* keys)
     s.barrier();
 }
 
-TEST(Annex, FiftyThousandRegions)
+TEST(OverflowVcq, FiftyThousandRegions)
 {
     void* keys = mmap(nullptr, count * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     with_both_kinds_of_keys(2, [&](const Rank& rank, int mode) {
@@ -178,7 +179,7 @@ TEST(Annex, FiftyThousandRegions)
     munmap(keys, count * 8);
 }
 
-TEST(Annex, TheLastTagOfAllIsALimitAndComesBack)
+TEST(OverflowVcq, TheLastTagOfAllIsALimitAndComesBack)
 {
     expect_processes(1, [](const Rank& rank) {
         Session s(rank, options_of(FI_RMA, provider_keys));
@@ -198,7 +199,7 @@ TEST(Annex, TheLastTagOfAllIsALimitAndComesBack)
     });
 }
 
-TEST(Annex, LocalBuffersInMoreRegionsThanTheirVcqHasTags)
+TEST(OverflowVcq, LocalBuffersInMoreRegionsThanTheirVcqHasTags)
 {
     expect_processes(1, [](const Rank& rank) {
         Session s(rank, options_of(FI_RMA, provider_keys));
@@ -254,7 +255,7 @@ void write_and_read_in_turns(const Rank& rank, int mode, const char* seed)
         EXPECT_EQ(memory[i % 3], rank.number == 1 ? i : 0u);
 }
 
-TEST(Annex, WritesAndReadsKeepTheirOrderAcrossWays)
+TEST(OverflowVcq, WritesAndReadsKeepTheirOrderAcrossWays)
 {
     for (const char* seed : {"5", "6"})
         with_both_kinds_of_keys(2, [&](const Rank& rank, int mode) { write_and_read_in_turns(rank, mode, seed); });
@@ -288,7 +289,7 @@ void swap_in_turns(const Rank& rank, int mode)
     s.barrier();
 }
 
-TEST(Annex, AtomicsKeepTheirOrderAcrossWays)
+TEST(OverflowVcq, AtomicsKeepTheirOrderAcrossWays)
 {
     with_both_kinds_of_keys(2, swap_in_turns);
 }
@@ -334,7 +335,7 @@ void add_by_both_ways(const Rank& rank, int mode)
     s.barrier();
 }
 
-TEST(Annex, AtomicsByBothWaysMissNothing)
+TEST(OverflowVcq, AtomicsByBothWaysMissNothing)
 {
     with_both_kinds_of_keys(3, add_by_both_ways);
 }
@@ -351,10 +352,10 @@ void count_events(const Rank& rank, int mode)
     alignas(256) static std::uint64_t memory[64];
     {
         TwoWays ways(s, memory, sizeof(memory));
-        ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0); // that of the annex
+        ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0); // that of the overflow VCQ
         s.barrier();
         if (rank.number == 1) {
-            // Nobody else polls: the annex wakes who sleeps.
+            // Nobody else polls: the overflow VCQ wakes who sleeps.
             EXPECT_EQ(fi_cntr_wait(counter, 1, 20000), 0);
             EXPECT_EQ(memory[0], 1u);
             s.barrier();
@@ -400,7 +401,7 @@ void count_events(const Rank& rank, int mode)
     EXPECT_EQ(fi_close(&counter->fid), 0);
 }
 
-TEST(Annex, ItsEventsAreCountedAndWakeWhoWaits)
+TEST(OverflowVcq, ItsEventsAreCountedAndWakeWhoWaits)
 {
     with_both_kinds_of_keys(2, count_events);
 }
@@ -440,7 +441,7 @@ void write_data(const Rank& rank, int mode)
     s.barrier();
 }
 
-TEST(Annex, DataComesBehindTheBytes)
+TEST(OverflowVcq, DataComesBehindTheBytes)
 {
     with_both_kinds_of_keys(2, write_data);
 }
@@ -493,7 +494,7 @@ void close_and_open(const Rank& rank, int mode)
     }
 }
 
-TEST(Annex, AClosedRegionsKeyIsAnErrorAndNobodyElses)
+TEST(OverflowVcq, AClosedRegionsKeyIsAnErrorAndNobodyElses)
 {
     with_both_kinds_of_keys(2, close_and_open);
 }

@@ -236,7 +236,7 @@ class Doors {
     {
         for (unsigned kind = 0; kind < kind_count && !testing::Test::HasFatalFailure(); kind++)
             try_ways(kind);
-        try_ways(0); // where an annex has been met
+        try_ways(0); // where an overflow VCQ has been met
     }
 
   private:

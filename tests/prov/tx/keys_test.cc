@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, annexes and
-// those who lie about them. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
+// Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, overflow VCQs
+// and those who lie about them. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ struct Peerside {
     unsigned torn_reads = 0; ///< the next so many are caught half written
     unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
     int fail = UTOFU_SUCCESS;
-    directory::AnnexLine line[directory::max_annexes + 1] = {};
+    directory::OverflowLine line[directory::max_overflow_vcqs + 1] = {};
     std::map<utofu_vcq_id_t, std::uint64_t> nonces{{42, nonce}, {43, nonce}}; ///< what each VCQ has under the STag of directories
     std::map<std::uint64_t, std::uint64_t> words; ///< of the table of readers, by offset
     unsigned armws = 0;
@@ -115,15 +115,15 @@ struct Peerside {
             ASSERT_EQ(length, sizeof(contacts));
             std::memcpy(to, &contacts, length);
         } else {
-            const auto number = (offset - directory::annexes_offset) / sizeof(directory::AnnexLine);
-            ASSERT_EQ(length, sizeof(directory::AnnexLine));
-            ASSERT_LE(number, directory::max_annexes);
+            const auto number = (offset - directory::overflow_lines_offset) / sizeof(directory::OverflowLine);
+            ASSERT_EQ(length, sizeof(directory::OverflowLine));
+            ASSERT_LE(number, directory::max_overflow_vcqs);
             std::memcpy(to, &line[number], length);
         }
     }
-    void open_annex(unsigned number, utofu_vcq_id_t vcq)
+    void open_overflow_vcq(unsigned number, utofu_vcq_id_t vcq)
     {
-        line[number] = {vcq, directory::check_of_annex(vcq, number, nonce)};
+        line[number] = {vcq, directory::check_of_overflow(vcq, number, nonce)};
         nonces[vcq] = nonce;
     }
     void put(const Entry& e)
@@ -282,13 +282,13 @@ TEST_F(KeysTest, TheSecondTableIsOneGetMoreOrTwo)
     EXPECT_EQ(peerside.gets, 8u);
 }
 
-TEST_F(KeysTest, AnAnnexProvesItselfOnce)
+TEST_F(KeysTest, AnOverflowVcqProvesItselfOnce)
 {
     enlist();
     peerside.put(entry_of(7, directory::right_write, 2));
     peerside.put(entry_of(8, directory::right_write, 2));
     peerside.put(entry_of(9));
-    peerside.open_annex(2, 77);
+    peerside.open_overflow_vcq(2, 77);
     ASSERT_EQ(ask(7, 0x2010), 0);
     EXPECT_EQ(target.vcq, 77u);
     EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
@@ -300,28 +300,28 @@ TEST_F(KeysTest, AnAnnexProvesItselfOnce)
     EXPECT_EQ(target.vcq, peer.home);
 }
 
-TEST_F(KeysTest, AnAnnexThatIsNotThePeersIsNotBelieved)
+TEST_F(KeysTest, AnOverflowVcqThatIsNotThePeersIsNotBelieved)
 {
     for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
         peerside.put(entry_of(100 + home, directory::right_write, home));
-    peerside.open_annex(2, 77);
+    peerside.open_overflow_vcq(2, 77);
     peerside.nonces[77] = nonce + 1; // somebody else's domain
-    peerside.open_annex(3, no_vcq);
-    peerside.open_annex(4, 78);
+    peerside.open_overflow_vcq(3, no_vcq);
+    peerside.open_overflow_vcq(4, 78);
     peerside.line[4] = peerside.line[2]; // of another number
     for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
         EXPECT_EQ(ask(100 + home), -FI_EKEYREJECTED) << home;
-    peerside.open_annex(4, 78);
+    peerside.open_overflow_vcq(4, 78);
     EXPECT_EQ(ask(104), 0);
 }
 
-TEST_F(KeysTest, AnotherPeersAnnexOfTheNumberIsAnother)
+TEST_F(KeysTest, AnotherPeersOverflowVcqOfTheNumberIsAnother)
 {
     peerside.put(entry_of(7, directory::right_write, 2));
-    peerside.open_annex(2, 77);
+    peerside.open_overflow_vcq(2, 77);
     ASSERT_EQ(ask(7), 0);
     peer.home = 43;
-    peerside.open_annex(2, 79);
+    peerside.open_overflow_vcq(2, 79);
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.vcq, 79u);
     peer.home = 42;

@@ -46,7 +46,7 @@ struct VcqOrderTest : testing::Test {
     using Fences = std::vector<utofu_vcq_id_t>;
 };
 
-TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoAnnex)
+TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoOverflowVcq)
 {
     VcqOrder unused(vcq);
     EXPECT_TRUE(unused.pass(home, home));
@@ -56,7 +56,7 @@ TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoAnnex)
     EXPECT_EQ(fences(), Fences{});
 }
 
-TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstAnnexIsWaitedFor)
+TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstOverflowVcqIsWaitedFor)
 {
     EXPECT_FALSE(vcq_order.pass(home, annex));
     EXPECT_EQ(fences(), Fences{home});

@@ -265,7 +265,7 @@ bool Domain::progress_home(bool patient) noexcept
     else if (!home_lock_.try_lock())
         return false;
     bool some = home_.poll() != 0;
-    some |= regions_->annexes().poll();
+    some |= regions_->overflow().poll();
     regions_->directory().return_credits();
     home_lock_.unlock();
     if (deferred_.any()) [[unlikely]]
@@ -289,7 +289,7 @@ std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
         return 0;
     std::lock_guard guard(home_lock_);
     handles[0] = home_.handle();
-    return 1 + regions_->annexes().handles(handles + 1, most - 1);
+    return 1 + regions_->overflow().handles(handles + 1, most - 1);
 }
 
 // The operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h).

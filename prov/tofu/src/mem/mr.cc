@@ -25,7 +25,7 @@ constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
 } // namespace
 
 RegionTable::RegionTable(DomainBase& domain) noexcept
-    : domain_(domain), directory_(domain), annexes_(domain, *this), key_readers_(domain)
+    : domain_(domain), directory_(domain), overflow_(domain, *this), key_readers_(domain)
 {
 }
 
@@ -37,13 +37,13 @@ int RegionTable::open() noexcept
     next_listed_ = directory::listed_bit | (domain_.nonce() << 24 & ~directory::listed_bit);
     const int ret = directory_.open();
     if (ret == 0)
-        annexes_.open(directory_.area());
+        overflow_.open(directory_.area());
     return ret;
 }
 
 void RegionTable::close() noexcept
 {
-    annexes_.close();
+    overflow_.close();
     directory_.close();
 }
 
@@ -86,7 +86,7 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     }
     if (int ret = give_key(region); ret != 0) {
         if (region.reachable_)
-            annexes_.dereg(region.home_, region.stadd_ - region.before_);
+            overflow_.dereg(region.home_, region.stadd_ - region.before_);
         return ret;
     }
     if (!domain_.model().provider_keys)
@@ -114,13 +114,13 @@ int RegionTable::register_alone(MemoryRegion& region) noexcept
     const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
     for (region.home_ = 0;; region.home_++) {
         utofu_stadd_t stadd = 0;
-        if (int ret = annexes_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.home_, stadd);
+        if (int ret = overflow_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.home_, stadd);
             ret != 0)
             return ret;
         region.stadd_ = stadd + region.before_;
         if (domain_.model().provider_keys || !shares_tag(region))
             return 0;
-        annexes_.dereg(region.home_, stadd);
+        overflow_.dereg(region.home_, stadd);
     }
 }
 
@@ -176,7 +176,7 @@ void RegionTable::part(MemoryRegion& region) noexcept
         by_key_->erase(region.key);
     if (!region.reachable_)
         return;
-    annexes_.dereg(region.home_, region.stadd_ - region.before_);
+    overflow_.dereg(region.home_, region.stadd_ - region.before_);
     if (!region.target_.empty() || events_.any()) {
         take_events();
         remember(region);
@@ -261,7 +261,7 @@ void RegionTable::take_events() noexcept
     std::int64_t polls = event_pool::capacity();
     for (unsigned silent = 0; silent < polls_without_news && polls != 0; polls--) {
         const bool home = domain_.home().poll() != 0;
-        const bool others = annexes_.poll();
+        const bool others = overflow_.poll();
         silent = home || others ? 0 : silent + 1;
     }
     directory_.return_credits();

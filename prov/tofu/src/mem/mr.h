@@ -38,8 +38,8 @@ struct EventTarget {
     }
 };
 
-/// One region of memory (fi_mr). Registered with the domain's home VCQ, or an annex of it, where peers may reach it
-/// (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
+/// One region of memory (fi_mr). Registered with the domain's home VCQ, or an overflow VCQ of it, where peers may reach
+/// it (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
   public:
     MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
@@ -60,7 +60,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
-    unsigned home_ = 0;       ///< 0: the home VCQ, else an annex (overflow_vcq.h)
+    unsigned home_ = 0;       ///< 0: the home VCQ, else an overflow VCQ (overflow_vcq.h)
     std::uint8_t before_ = 0; ///< bytes before the region that are registered with it, and
     std::uint8_t behind_ = 0; ///< behind it (RegionTable::register_alone)
     std::uint64_t access_ = 0;
@@ -116,12 +116,12 @@ class RegionTable {
     /// Called before the home VCQ is closed. All regions have been closed.
     void close() noexcept;
 
-    /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an annex: counts the event for
-    /// the region that it hit, and for endpoints. Under the home lock.
+    /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an overflow VCQ: counts the
+    /// event for the region that it hit, and for endpoints. Under the home lock.
     void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
 
     /// The further VCQs of the domain; under the home lock.
-    [[nodiscard]] Annexes& annexes() noexcept { return annexes_; }
+    [[nodiscard]] OverflowVcqs& overflow() noexcept { return overflow_; }
 
     /// The directory that peers read; under the home lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
@@ -183,7 +183,7 @@ class RegionTable {
 
     DomainBase& domain_;
     OwnDirectory directory_;
-    Annexes annexes_;
+    OverflowVcqs overflow_;
     KeyReaders key_readers_;
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
     SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user

@@ -39,7 +39,7 @@ std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
     return static_cast<std::uint32_t>(mix(mix(nonce ^ next_stadd) + next_log2) | 1);
 }
 
-std::uint64_t check_of_annex(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept
+std::uint64_t check_of_overflow(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept
 {
     const std::uint64_t sum = mix(mix(nonce ^ vcq) + number);
     return sum != 0 ? sum : 1; // 0 says that there is none

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The memory of a domain that peers read and write, under the reserved STag `directory_stag` of each of its homes: the
-// directory of regions, the lock words of wide atomics, contacts, annexes. Its layout, and how a reader checks it. Used
-// by the owner (own_directory, annexes) and by peers (tx/remote_memory.cc, tx/remote_memory.cc, atomic/wide.cc,
-// message, ring); calls nothing.
+// directory of regions, the lock words of wide atomics, contacts, overflow VCQs. Its layout, and how a reader checks
+// it. Used by the owner (own_directory, overflow VCQs) and by peers (tx/remote_memory.cc, tx/remote_memory.cc,
+// atomic/wide.cc, message, ring); calls nothing.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Entry {
     std::uint64_t begin;  ///< first remote address
     std::uint64_t length; ///< bytes
     std::uint16_t rights; ///< right_*
-    std::uint16_t home;   ///< the STADD belongs to the home VCQ (0) or to the annex of this number
+    std::uint16_t home;   ///< the STADD belongs to the home VCQ (0) or to the overflow VCQ of this number
     std::uint32_t generation;
     std::uint64_t check;  ///< over all other members and the domain's nonce; 0 in an empty entry
 };
@@ -69,25 +69,26 @@ struct Contacts {
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
-/// After these, under the same STag: the domain's further VCQs (overflow_vcq.h), by number. Number 0 names no annex.
-inline constexpr unsigned max_annexes = 15;
-inline constexpr std::size_t annexes_offset = contacts_offset + contacts_bytes;
-struct AnnexLine {
+/// After these, under the same STag: the domain's further VCQs (overflow_vcq.h), by number. Number 0 names no overflow
+/// VCQ.
+inline constexpr unsigned max_overflow_vcqs = 15;
+inline constexpr std::size_t overflow_lines_offset = contacts_offset + contacts_bytes;
+struct OverflowLine {
     utofu_vcq_id_t vcq;
-    std::uint64_t check; ///< over the VCQ ID, the number and the nonce; 0: there is no such annex
+    std::uint64_t check; ///< over the VCQ ID, the number and the nonce; 0: there is no such overflow VCQ
 };
-static_assert(sizeof(AnnexLine) == 16 && std::is_trivially_copyable_v<AnnexLine>);
-inline constexpr std::size_t annexes_bytes = sizeof(AnnexLine) * (max_annexes + 1);
-constexpr std::size_t annex_offset(unsigned number) noexcept
+static_assert(sizeof(OverflowLine) == 16 && std::is_trivially_copyable_v<OverflowLine>);
+inline constexpr std::size_t overflow_lines_bytes = sizeof(OverflowLine) * (max_overflow_vcqs + 1);
+constexpr std::size_t overflow_offset(unsigned number) noexcept
 {
-    return annexes_offset + number * sizeof(AnnexLine);
+    return overflow_lines_offset + number * sizeof(OverflowLine);
 }
 /// There peers leave the events of operations without bytes that name no region, as ARMWs and Gets with remote notice.
-inline constexpr std::size_t event_offset = annex_offset(0);
+inline constexpr std::size_t event_offset = overflow_offset(0);
 /// The place of number 0 holds the word for fences (utofu/vcq.h), which are ARMWs that change nothing.
-static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == annex_offset(0));
+static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == overflow_offset(0));
 /// After these, under the same STag: the place of the table of collective groups (coll/lanes.h), once there is one.
-inline constexpr std::size_t doors_offset = annexes_offset + annexes_bytes;
+inline constexpr std::size_t doors_offset = overflow_lines_offset + overflow_lines_bytes;
 inline constexpr std::size_t doors_bytes = 256;
 struct DoorsLine {
     std::uint64_t nonce; ///< of the domain
@@ -143,7 +144,7 @@ constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned cho
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept;
 std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
                        std::uint64_t nonce) noexcept;
-std::uint64_t check_of_annex(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept;
+std::uint64_t check_of_overflow(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept;
 
 /// What a peer finds in a bucket that it has read.
 enum class Found {

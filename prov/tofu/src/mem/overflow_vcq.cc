@@ -15,12 +15,12 @@
 
 namespace tofu {
 
-vcq::Vcq& Annexes::vcq_of(unsigned home) noexcept
+vcq::Vcq& OverflowVcqs::vcq_of(unsigned home) noexcept
 {
-    return home == 0 ? domain_.home() : annex_[home - 1]->vcq;
+    return home == 0 ? domain_.home() : vcqs_[home - 1]->vcq;
 }
 
-int Annexes::reg(const void* address, std::size_t size, bool read_only, unsigned& home,
+int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& home,
                  utofu_stadd_t& stadd) noexcept
 {
     for (home = std::max(home, roomy_);; home++) {
@@ -37,18 +37,18 @@ int Annexes::reg(const void* address, std::size_t size, bool read_only, unsigned
     }
 }
 
-void Annexes::dereg(unsigned home, utofu_stadd_t stadd) noexcept
+void OverflowVcqs::dereg(unsigned home, utofu_stadd_t stadd) noexcept
 {
     vcq_of(home).dereg(stadd);
     roomy_ = std::min(roomy_, home);
 }
 
-int Annexes::add() noexcept
+int OverflowVcqs::add() noexcept
 {
-    std::unique_ptr<Annex> made;
+    std::unique_ptr<OverflowVcq> made;
     int ret = -FI_ENOSPC;
-    if (count_ < directory::max_annexes) {
-        made.reset(new (std::nothrow) Annex{this, count_ + 1, {}});
+    if (count_ < directory::max_overflow_vcqs) {
+        made.reset(new (std::nothrow) OverflowVcq{this, count_ + 1, {}});
         if (made == nullptr)
             return -FI_ENOMEM;
         ret = domain_.vcqs().open(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
@@ -64,28 +64,28 @@ int Annexes::add() noexcept
         return -FI_ENOSPC;
     }
     announce(*made);
-    annex_[count_++] = std::move(made);
-    // Threads that sleep until something arrives do not know this annex yet.
+    vcqs_[count_++] = std::move(made);
+    // Threads that sleep until something arrives do not know this overflow VCQ yet.
     if (auto* wake = domain_.backend().functions().wake; wake != nullptr)
         wake();
     return 0;
 }
 
-/// Writes the check last, as in entries: a reader of a half written line finds that there is no annex.
-void Annexes::announce(const Annex& annex) noexcept
+/// Writes the check last, as in entries: a reader of a half written line finds that there is no overflow VCQ.
+void OverflowVcqs::announce(const OverflowVcq& annex) noexcept
 {
-    auto& line = *reinterpret_cast<directory::AnnexLine*>(area_ + directory::annex_offset(annex.number));
+    auto& line = *reinterpret_cast<directory::OverflowLine*>(area_ + directory::overflow_offset(annex.number));
     std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(annex.vcq.id(), std::memory_order_relaxed);
     // release: partner is the Get of RemoteKeys::ask_directory
     std::atomic_ref<std::uint64_t>(line.check)
-        .store(directory::check_of_annex(annex.vcq.id(), annex.number, domain_.nonce()),
+        .store(directory::check_of_overflow(annex.vcq.id(), annex.number, domain_.nonce()),
                std::memory_order_release);
 }
 
-void Annexes::close() noexcept
+void OverflowVcqs::close() noexcept
 {
     for (; count_ != 0; count_--) {
-        std::unique_ptr<Annex>& last = annex_[count_ - 1];
+        std::unique_ptr<OverflowVcq>& last = vcqs_[count_ - 1];
         utofu_stadd_t stadd = 0;
         if (last->vcq.query_stadd(last->vcq.id(), directory_stag, stadd) == 0)
             last->vcq.dereg(stadd);
@@ -94,17 +94,17 @@ void Annexes::close() noexcept
     roomy_ = 0;
 }
 
-std::size_t Annexes::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept
+std::size_t OverflowVcqs::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept
 {
     const std::size_t n = std::min<std::size_t>(count_, most);
     for (std::size_t i = 0; i < n; i++)
-        to[i] = annex_[i]->vcq.handle();
+        to[i] = vcqs_[i]->vcq.handle();
     return n;
 }
 
-void Annexes::on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept
+void OverflowVcqs::on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept
 {
-    const Annex& from = *static_cast<Annex*>(annex);
+    const OverflowVcq& from = *static_cast<OverflowVcq*>(annex);
     from.owner->regions_.remote_event(from.number, notice);
 }
 

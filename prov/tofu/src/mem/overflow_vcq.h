@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The VCQs by which peers reach a domain's regions. A VCQ has some 6144 steering tags: when those of the home VCQ
-// are used up, the domain opens a further VCQ, an annex, and so on as long as the node has any. Called by
+// are used up, the domain opens a further VCQ, an overflow VCQ, and so on as long as the node has any. Called by
 // mr.cc under the domain's home lock; calls vcq.
 //
-// An annex has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a peer
-// recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an annex
-// is found only through the directory, whoever chose its key. An annex stays until the domain is closed: peers remember
-// its ID, which another process must not get.
+// An overflow VCQ has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a
+// peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an
+// overflow VCQ is found only through the directory, whoever chose its key. An overflow VCQ stays until the domain is
+// closed: peers remember its ID, which another process must not get.
 #pragma once
 
 #include <cstddef>
@@ -22,41 +22,41 @@ namespace tofu {
 class DomainBase;
 class RegionTable;
 
-class Annexes {
+class OverflowVcqs {
   public:
-    Annexes(DomainBase& domain, RegionTable& regions) noexcept : domain_(domain), regions_(regions) {}
+    OverflowVcqs(DomainBase& domain, RegionTable& regions) noexcept : domain_(domain), regions_(regions) {}
 
     /// `area`: the directory memory, directory::area_bytes of it, that is under directory_stag of the home VCQ.
     void open(std::byte* area) noexcept { area_ = area; }
-    /// Closes the annexes. All regions have been deregistered.
+    /// Closes the overflow VCQs. All regions have been deregistered.
     void close() noexcept;
 
     /// Registers with the first VCQ, from `home` on, that has a tag left. `home`: 0 for the home VCQ, or the number of
-    /// the annex. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
+    /// the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
     [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& home,
                           utofu_stadd_t& stadd) noexcept;
     void dereg(unsigned home, utofu_stadd_t stadd) noexcept;
 
-    /// Hands the notices of the annexes to the region table. True if there were some.
+    /// Hands the notices of the overflow VCQs to the region table. True if there were some.
     bool poll() noexcept
     {
         bool some = false;
         for (unsigned i = 0; i < count_; i++)
-            some |= annex_[i]->vcq.poll() != 0;
+            some |= vcqs_[i]->vcq.poll() != 0;
         return some;
     }
-    /// Writes the handles of the annexes, at most `most`, and returns how many.
+    /// Writes the handles of the overflow VCQs, at most `most`, and returns how many.
     [[nodiscard]] std::size_t handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept;
 
   private:
-    struct Annex {
-        Annexes* owner;
+    struct OverflowVcq {
+        OverflowVcqs* owner;
         unsigned number; ///< from 1 on
         vcq::Vcq vcq;
     };
     [[nodiscard]] vcq::Vcq& vcq_of(unsigned home) noexcept;
     [[nodiscard]] int add() noexcept;
-    void announce(const Annex& annex) noexcept;
+    void announce(const OverflowVcq& annex) noexcept;
     static void on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept;
 
     DomainBase& domain_;
@@ -64,7 +64,7 @@ class Annexes {
     std::byte* area_ = nullptr;
     unsigned count_ = 0;
     unsigned roomy_ = 0; ///< all homes with lower numbers are full
-    std::unique_ptr<Annex> annex_[directory::max_annexes];
+    std::unique_ptr<OverflowVcq> vcqs_[directory::max_overflow_vcqs];
 };
 
 } // namespace tofu

@@ -20,8 +20,8 @@ namespace {
 constexpr unsigned contact_polls = 4096;
 
 /// Hands the CQ data to the sender, whose packets go to the peer's home VCQ. The data must stay behind earlier
-/// communications to an annex: the bytes of the operation were already ordered so, and where there are no bytes this
-/// function orders it.
+/// communications to an overflow VCQ: the bytes of the operation were already ordered so, and where there are no bytes
+/// this function orders it.
 ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 {
     if (op.total == 0 && op.strong_order && !access.may_go_home(op.peer.home)) [[unlikely]]

@@ -159,7 +159,7 @@ struct alignas(least_line) QuickOp : vcq::CompletionHandler {
     utofu_stadd_t stadd;  ///< the target
     bool kept;            ///< all that follows: it may have to go the long way
     alignas(least_line) std::uint64_t key; ///< by which the target is found anew
-    utofu_vcq_id_t vcq;   ///< of the peer, that home or an annex
+    utofu_vcq_id_t vcq;   ///< of the peer, that home or an overflow VCQ
     std::uint64_t address;
     std::uint64_t to;     ///< fi_addr_t
     std::uint64_t operand;

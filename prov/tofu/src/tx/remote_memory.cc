@@ -57,10 +57,10 @@ void VcqOrder::on_fence(vcq::CompletionHandler* handler, const vcq::Notice&) noe
 }
 
 // Keys of peers' regions: the table of known keys, and the lookups that read a peer's directory by Get. A lookup is a
-// sequence of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the key's bucket
-// of the first table; its two buckets of the second; if the entry names an annex that is not known yet, the line of
-// the annex, and at the annex the nonce, which proves that the annex belongs to the peer. Without that proof a peer
-// could direct our writes to the memory of another process.
+// sequence of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the key's bucket of
+// the first table; its two buckets of the second; if the entry names an overflow VCQ that is not known yet, the line of
+// the overflow VCQ, and at the overflow VCQ the nonce, which proves that the overflow VCQ belongs to the peer. Without
+// that proof a peer could direct our writes to the memory of another process.
 
 using directory::Bucket;
 using directory::Entry;
@@ -86,7 +86,7 @@ T read_once(const T& answer) noexcept
 
 /// A known key; `home` 0: a free place. A search touches one cache line.
 struct alignas(least_line) RemoteKeys::Known : Name {
-    utofu_vcq_id_t vcq = 0; ///< that home or one of its annexes
+    utofu_vcq_id_t vcq = 0; ///< that home or one of its overflow VCQs
     std::uint64_t bias = 0;
     std::uint64_t begin = 0;
     std::uint64_t length = 0;
@@ -107,11 +107,11 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class Step {
         identity, ///< the nonce at the home -> enlist
         enlist,   ///< this reader into a slot of the home's table, by CSWAP -> enlist | first
-        first,  ///< the bucket of the first table -> second | annex
-        second, ///< the first choice in the second table -> other | annex
-        other,  ///< the second choice there -> annex
-        annex,  ///< the line of the entry's annex -> proof
-        proof   ///< the nonce at that annex
+        first,  ///< the bucket of the first table -> second | overflow VCQ
+        second, ///< the first choice in the second table -> other | overflow VCQ
+        other,  ///< the second choice there -> overflow VCQ
+        overflow,  ///< the line of the entry's overflow VCQ -> proof
+        proof   ///< the nonce at that overflow VCQ
     };
     RemoteKeys* owner = nullptr;
     State state = State::idle;
@@ -129,7 +129,7 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     Entry entry{};
     union Answer {
         Bucket bucket;
-        directory::AnnexLine line;
+        directory::OverflowLine line;
         directory::Contacts contacts;
     };
     OwnMemory memory{sizeof(Answer)};
@@ -255,8 +255,8 @@ bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
 
 utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
 {
-    for (const auto& [name, annex] : *homes_)
-        if (annex == vcq)
+    for (const auto& [name, overflow] : *homes_)
+        if (overflow == vcq)
             return name.home;
     return vcq;
 }
@@ -416,9 +416,9 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
     case Step::first:
     case Step::second:
     case Step::other: return read_bucket(lookup);
-    case Step::annex: {
-        const directory::AnnexLine line = read_once(lookup.answer().line);
-        if (line.check != directory::check_of_annex(line.vcq, lookup.entry.home, lookup.nonce))
+    case Step::overflow: {
+        const directory::OverflowLine line = read_once(lookup.answer().line);
+        if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.home, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
         return ask_directory(lookup, line.vcq, directory::contacts_offset,
@@ -467,11 +467,11 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
     if (entry.home != 0) {
         const auto annex = homes_->find({lookup.home, lookup.nonce, entry.home});
         if (annex == homes_->end()) {
-            if (entry.home > directory::max_annexes)
+            if (entry.home > directory::max_overflow_vcqs)
                 return -FI_EKEYREJECTED;
-            lookup.step = Lookup::Step::annex;
-            return ask_directory(lookup, lookup.home, directory::annex_offset(entry.home),
-                                 sizeof(directory::AnnexLine));
+            lookup.step = Lookup::Step::overflow;
+            return ask_directory(lookup, lookup.home, directory::overflow_offset(entry.home),
+                                 sizeof(directory::OverflowLine));
         }
         vcq = annex->second;
     }

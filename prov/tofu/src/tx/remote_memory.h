@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and annexes. Also
-// orders reads behind writes, where that was promised: with strong order a Get waits for earlier Gets and a Put for
-// earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders what goes to one
-// region behind what went to another, where keys may be stale: a communication that is refused is repeated later, and
-// until that is known nothing to another region may take effect. Used by rma and atomic, each for its own operations,
-// under the context's lock; calls vcq.
+// Keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and overflow
+// VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier Gets and a
+// Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders what goes to
+// one region behind what went to another, where keys may be stale: a communication that is refused is repeated later,
+// and until that is known nothing to another region may take effect. Used by rma and atomic, each for its own
+// operations, under the context's lock; calls vcq.
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
 // all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never
-// met an annex skip all this, unless keys of the user's choice may be stale.
+// met an overflow VCQ skip all this, unless keys of the user's choice may be stale.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ class VcqOrder {
     VcqOrder(const VcqOrder&) = delete;
     VcqOrder& operator=(const VcqOrder&) = delete;
 
-    /// An annex of a peer has been met: from now on ordered communications have to pass().
+    /// An overflow VCQ of a peer has been met: from now on ordered communications have to pass().
     void begin() noexcept { begun_ = true; }
     [[nodiscard]] bool begun() const noexcept { return begun_; }
 
@@ -49,8 +49,8 @@ class VcqOrder {
     void order_regions() noexcept { begun_ = regions_ordered_ = true; }
     [[nodiscard]] bool orders_regions() const noexcept { return regions_ordered_; }
 
-    /// May a communication with the peer at `home` go to `vcq`, that home or an annex of it, now? False: try again
-    /// after a poll. `reads`: a Get. `region`: names the region, where these are ordered.
+    /// May a communication with the peer at `home` go to `vcq`, that home or an overflow VCQ of it, now? False: try
+    /// again after a poll. `reads`: a Get. `region`: names the region, where these are ordered.
     [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false, std::uint64_t region = 0) noexcept
     {
         if (!begun_ || (home == last_home_ && last_->vcq == vcq && last_->region == region && !last_->fenced)) [[likely]]
@@ -76,7 +76,7 @@ class VcqOrder {
     bool regions_ordered_ = false;
     utofu_vcq_id_t last_home_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
     const Way* last_ = nullptr;
-    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with annexes, or of all
+    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
 };
 
 // Turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering address of the
@@ -107,10 +107,10 @@ class RemoteKeys {
     RemoteKeys(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept;
     ~RemoteKeys();
 
-    /// Finds [address, address + length) of the peer, at its home VCQ or at an annex, for an access with FI_REMOTE_READ
-    /// and/or FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened; try again after
-    /// progress); -FI_ENOMEM; or an error for the operation's entry: -FI_EKEYREJECTED no such key, -FI_EACCES not
-    /// allowed, -FI_EINVAL outside the region.
+    /// Finds [address, address + length) of the peer, at its home VCQ or at an overflow VCQ, for an access with
+    /// FI_REMOTE_READ and/or FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened; try
+    /// again after progress); -FI_ENOMEM; or an error for the operation's entry: -FI_EKEYREJECTED no such key,
+    /// -FI_EACCES not allowed, -FI_EINVAL outside the region.
     [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
                               std::size_t length, std::uint64_t access, Target& target) noexcept
     {
@@ -135,7 +135,7 @@ class RemoteKeys {
     {
         return !provider_keys_ || directory::is_listed(key);
     }
-    /// The home VCQ of the peer that has this VCQ, its home or an annex that has been met.
+    /// The home VCQ of the peer that has this VCQ, its home or an overflow VCQ that has been met.
     [[nodiscard]] utofu_vcq_id_t home_of(utofu_vcq_id_t vcq) noexcept;
     /// The target for a key that is a bias.
     static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
@@ -144,7 +144,8 @@ class RemoteKeys {
     }
 
   private:
-    /// The name of a region, or of an annex by its number. The nonce tells a peer from an earlier one with its VCQ ID.
+    /// The name of a region, or of an overflow VCQ by its number. The nonce tells a peer from an earlier one with its
+    /// VCQ ID.
     struct Name {
         std::uint64_t home = 0; ///< the peer's
         std::uint64_t nonce = 0;
@@ -336,7 +337,7 @@ class RemoteAccess {
     }
     [[nodiscard]] bool orders_regions() const noexcept { return vcq_order_.orders_regions(); }
 
-    /// Are the short ways open that need no lookup of keys? Once an annex has been met they stay shut.
+    /// Are the short ways open that need no lookup of keys? Once an overflow VCQ has been met they stay shut.
     [[nodiscard]] bool at_once() const noexcept { return at_once_; }
     /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
     /// or for this key (it has to be looked up).
@@ -501,10 +502,10 @@ class RemoteAccess {
     {
         const int ret = keys_.resolve(peer, key, address, length, access, target);
         if (ret == 0 && target.vcq != peer.home) [[unlikely]]
-            meet_annex();
+            meet_overflow_vcq();
         return ret;
     }
-    [[gnu::noinline, gnu::cold]] void meet_annex() noexcept
+    [[gnu::noinline, gnu::cold]] void meet_overflow_vcq() noexcept
     {
         vcq_order_.begin();
         at_once_ = false;
@@ -514,7 +515,7 @@ class RemoteAccess {
     bool at_once_;
     RemoteKeys& keys_;
     EventCredits& credits_;
-    VcqOrder vcq_order_; ///< orders the engine's communications to peers with annexes
+    VcqOrder vcq_order_; ///< orders the engine's communications to peers with overflow VCQs
 };
 
 } // namespace tofu
