@@ -130,7 +130,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
     for (unsigned i = 0; i < ringers; i++)
         first.ringer[i].rings_left = rings[i];
     for (unsigned w = 0; w < waiters; w++)
-        first.handler[w].phase = w < sleepers ? trying : absent;
+        first.waiter[w].phase = w < sleepers ? trying : absent;
     const auto steps = [&](const State& now, auto emit) {
         for (unsigned i = 0; i < ringers; i++) {
             if (now.ringer[i].rings_left == 0)
@@ -148,8 +148,8 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
         }
         for (unsigned w = 0; w < sleepers; w++) {
             State next = now;
-            CompletionHandler& waiter = next.handler[w];
-            switch (now.handler[w].phase) {
+            CompletionHandler& waiter = next.waiter[w];
+            switch (now.waiter[w].phase) {
             case trying: {
                 bool some = false;
                 if (advance(next, waiter.seen, [&](Step& step) { some = try_wait(way, step); }))
@@ -179,7 +179,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
             if (r.rings_left != 0)
                 return false;
         for (unsigned w = 0; w < sleepers; w++)
-            if (s.handler[w].phase != asleep)
+            if (s.waiter[w].phase != asleep)
                 return false;
         return s.unread[0] == 0 && s.unread[1] == 0;
     };
