@@ -25,7 +25,7 @@ struct Ringer {
     Seen seen;
     std::uint8_t rings_left;
 };
-struct CompletionHandler {
+struct Waiter {
     Seen seen;
     Phase phase;
 };
@@ -34,7 +34,7 @@ struct State {
     std::uint8_t line; ///< readable where it is not 0
     std::uint8_t unread[members];
     Ringer ringer[ringers];
-    CompletionHandler waiter[waiters];
+    Waiter waiter[waiters];
 };
 
 /// Stands for all that is shared: lets an actor take one step beyond what it has seen, and ends its call there.
@@ -148,7 +148,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
         }
         for (unsigned w = 0; w < sleepers; w++) {
             State next = now;
-            CompletionHandler& waiter = next.waiter[w];
+            Waiter& waiter = next.waiter[w];
             switch (now.waiter[w].phase) {
             case trying: {
                 bool some = false;
