@@ -37,14 +37,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-namespace tofu {
-fi_provider provider = [] {
-    fi_provider made{};
-    made.name = "tofu";
-    return made;
-}();
-}
-
 namespace {
 
 using tofu::MemoryHooks;
