@@ -191,6 +191,8 @@ void World::finish()
     say("--- each sends to each");
     ping_all();
     model_.check_buffers();
+    if ((program_.setup.events | program_.setup.counters) != 0)
+        settle(true, 100); // the provider looks for events of peers in a few rounds only, and finds a few in each
     check_counters();
     for (unsigned p = 0; p < processes_.size(); p++)
         if (processes_[p].objects != nullptr)
