@@ -418,10 +418,9 @@ void Net::kill(unsigned victim)
             finish(*vcq, true);
 }
 
-bool Net::has_vcqs(unsigned owner) const
+bool Net::has_vcqs() const
 {
-    return std::any_of(vcqs_.begin(), vcqs_.end(),
-                       [&](const auto& vcq) { return vcq->alive && vcq->process == owner; });
+    return std::any_of(vcqs_.begin(), vcqs_.end(), [](const auto& vcq) { return vcq->alive; });
 }
 
 // --- the table

@@ -98,7 +98,7 @@ class Net {
     void set_clock(std::uint64_t time) noexcept { time_ = time; }
     /// The process ends between two instructions: its VCQs are gone, whatever it has posted may be lost.
     void kill(unsigned process);
-    [[nodiscard]] bool has_vcqs(unsigned process) const;
+    [[nodiscard]] bool has_vcqs() const;
 
     struct Vcq;
     struct Op;
