@@ -213,8 +213,11 @@ void World::cancel(const Command& c)
 }
 
 /// Receives what was claimed. A claim that finds no room is tried again when its process reads its queue.
+/// Not from inside another process's close: the round that it runs may hold the lock of this process's endpoint.
 void World::fetch_claimed(unsigned p)
 {
+    if (net_.others != nullptr)
+        return;
     std::erase_if(claims_, [&](Receive* r) { return r->at->process == p && fetch(*r); });
 }
 

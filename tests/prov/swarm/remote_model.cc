@@ -246,12 +246,13 @@ void RemoteModel::bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good
         }
         if (access->to->process != at.process || (reads && !access->counts_as_read()))
             continue;
-        // An operation over several regions counts once.
+        // An operation over several regions counts once, by one of them, and not at all if that is closed before.
         const bool waits = !access->fetches && access->parts.size() == 1;
-        const bool in_time = std::any_of(access->parts.begin(), access->parts.end(), [&](const Access::Part& part) {
-            const Region& region = *part.region;
-            return !region.tainted && (region.open || (waits && access->done && access->done_at < region.ended));
-        });
+        const bool in_time =
+            !access->parts.empty() && std::all_of(access->parts.begin(), access->parts.end(), [&](const auto& part) {
+                const Region& region = *part.region;
+                return !region.tainted && (region.open || (waits && access->done && access->done_at < region.ended));
+            });
         good.add(false, true,
                  access->is_certain() && access->posted > at.opened && in_time && access->counts_as_read() == reads);
     }

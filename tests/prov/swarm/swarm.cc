@@ -127,8 +127,6 @@ int main(int count, char** arguments)
         swarm::Program program = swarm::program_of(seed);
         if (knows("identity"))
             program.setup.reuse = 0;
-        if (knows("counts") && program.setup.events != 0)
-            program.setup.counters = 0;
         const Result result = try_program(program, options, *report);
         programs++;
         commands += program.commands.size();
