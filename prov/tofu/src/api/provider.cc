@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The one symbol libfabric looks for, and the provider's description. Called by libfabric when it loads the
-// module; calls param and, before it is unloaded, msg/rx_area. Everything else begins with getinfo.
+// The one symbol libfabric looks for, and the provider's description. libfabric calls it when it loads the module.
+// Before the module is unloaded, it frees what endpoints have left (msg/rx_area). Everything else begins with getinfo.
 #include <cstring>
 #include <new>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Addresses as text and as the application is given them. See address.h. Called by info, av, endpoint and scalable;
-// calls nothing.
+// Addresses as text and in the form of the application. See address.h.
 #include "av/address.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The address of an endpoint: what fi_getname gives and fi_av_insert takes. Used by info, av, endpoint, names and all
-// that goes to a peer; calls nothing. By convention all that a peer needs for its first byte follows from it: remote
-// access goes to the home VCQ of the peer's domain, where endpoint number `index` keeps its message area under the
-// reserved STag `index + 1`, and the domain its directory of regions under STag 0.
+// The address of an endpoint (EndpointAddress): what fi_getname gives and fi_av_insert takes. By convention all that a
+// peer needs for its first byte follows from it: remote access goes to the home VCQ of the peer's domain, where
+// endpoint number `index` keeps its message area under the reserved STag `index + 1`, and the domain its directory of
+// regions under STag 0. The form in which an application has addresses (AddressForm).
 #pragma once
 
 #include <cstddef>

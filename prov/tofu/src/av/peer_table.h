@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The peers that the addresses of an address vector name, by index, and what engines look up to post to a peer or to
-// report the sender of a message. Beside it the numbers of a domain's endpoints, which are part of their addresses,
-// and a small cache of the last peers. Filled by the calls of fi_av (api/av.h); calls the home VCQ for reserved tags.
+// The endpoints that addresses name: the numbers of a domain's own endpoints (EndpointNumbers); the peers behind the
+// addresses of an address vector, which engines look up to post to a peer or to report the sender of a message (Peers);
+// and a small cache of the last peers (Recent). The calls of fi_av (api/av.h) fill the peers in.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@
 
 namespace tofu {
 
-// The numbers of a domain's endpoints, which their addresses and their reserved STags name. A peer that was stopped
-// may write to the area of an endpoint that is closed, so a number is free for a successor only when no peer can do
-// so ("Writes that outlive their endpoint" in docs/wire-protocol.md).
+// --- EndpointNumbers: what addresses and reserved STags of a domain's endpoints name. A peer that was stopped may
+// write to the area of an endpoint that is closed, so a number is free for a successor only when no peer can do so
+// ("Writes that outlive their endpoint" in docs/wire-protocol.md).
 
 class EndpointNumbers {
   public:
@@ -63,8 +63,7 @@ class EndpointNumbers {
     bool may_outlive_ = true;///< the history outlives the last process of the node
 };
 
-// The peers behind the application's addresses (fi_addr_t): the part of an address vector that the data path uses, to
-// post to a peer or to report the sender of a message. Filled by the calls of fi_av (api/av.h).
+// --- Peers: behind the application's addresses (fi_addr_t), the part of an address vector that the data path uses
 
 class DomainBase;
 
@@ -160,8 +159,8 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     Watcher* watchers_ = nullptr;
 };
 
-// A small cache of what was last found for an address of the application. A program that talks to many peers in turn,
-// as collectives of MPI do, finds each by one comparison.
+// --- Recent: a small cache of what was last found for an address of the application. A program that talks to many
+// peers in turn, as collectives of MPI do, finds each by one comparison.
 
 /// Direct-mapped by the low bits of the address; keeps the value noted last. A default Value belongs to no address. The
 /// user checks whether a value is still valid.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of an address vector's peers: the process's own or, if the vector has a name (fi_av(3)), a file that the
-// processes of a node share. Used by Peers; calls core/system.
+// PeerStore: the memory of an address vector's peers. It is the process's own or, if the vector has a name (fi_av(3)),
+// a file that the processes of a node share.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Arrays and maps that can refuse an insertion for lack of memory, since the provider is built without exceptions.
-// Used by objects that keep something by index or key; calls malloc.
+// Arrays (Array) and maps (SpareNodeMap) that can refuse an insertion for lack of memory, since the provider is built
+// without exceptions.
 #pragma once
 
 #include <algorithm>
@@ -75,10 +75,9 @@ class Array {
     std::size_t room_ = 0;
 };
 
-// Maps that can refuse an insertion for want of memory. Used by objects that keep something by key; calls malloc.
-//
-// A std::map asks its allocator for one node per insertion, and an allocator can only throw, which ends a process that
-// is compiled without exceptions. Here the memory of the node is there before the map asks:
+// --- SpareNodeMap: maps that can refuse an insertion. A std::map asks its allocator for one node per insertion, and an
+// allocator can only throw, which ends a process that is compiled without exceptions. Here the memory of the node is
+// there before the map asks:
 //
 //     if (!map.ready())
 //         return -FI_ENOMEM;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The limits that the provider promises in fi_info: sizes, counts, capabilities, orders. Read by info, and by the
-// engines, which must keep them; no code.
+// The limits that the provider promises in fi_info: sizes, counts, capabilities, orders. api/getinfo reports them, and
+// the engines must keep them. No code.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A lock that costs one predictable branch where the threading model of the domain needs none.
-// Used by every object of the provider; calls nothing of it.
+// Lock, which costs one predictable branch where the threading model of the domain needs none, and LockList, the locks
+// that a domain may switch on later.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the provider reports of itself: the log of libfabric (FI_LOG_LEVEL, FI_LOG_PROV), the texts and libfabric's
-// numbers of uTofu's return codes, and probes for tracers. Called by all; calls libfabric.
+// numbers of uTofu's return codes, and probes for tracers.
 #pragma once
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 
 namespace tofu {
 
-/// The provider as libfabric knows it (provider.cc).
+/// The provider as libfabric knows it (api/provider.cc).
 extern fi_provider provider;
 
 /// Writes one line about a setting of the user that can't be met: to the log if that shows warnings, else to stderr,
@@ -24,7 +24,7 @@ void complain(const char* format, ...) noexcept __attribute__((format(printf, 1,
 #define TOFU_INFO(subsystem, ...) FI_INFO(&::tofu::provider, subsystem, __VA_ARGS__)
 namespace tofu {
 
-// Translates uTofu's return codes to libfabric's error codes and to text, by one table.
+// --- uTofu's return codes as libfabric's error codes and as text, by one table
 
 /// Positive FI_E* for an outcome of a communication (UTOFU_ERR_TCQ_*, UTOFU_ERR_MRQ_*) or of a call; 0 for
 /// success. Codes that uTofu does not define are FI_EIO.
@@ -49,7 +49,7 @@ const char* utofu_text(int utofu_code) noexcept;
 
 } // namespace tofu
 
-// Probes for tracers (fi_tofu(7), "PROBES"): USDT, that is a `nop` and a note in the binary, if systemtap's header
+// --- Probes for tracers (fi_tofu(7), "PROBES"): USDT, that is a `nop` and a note in the binary, if systemtap's header
 // was there at build time; else nothing. Their arguments are values at hand, which cost no instruction of their own.
 
 #if __has_include(<sys/sdt.h>)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How the node is made: its NUMA nodes (core memory groups of an A64FX) with their processors, and what follows for
-// memory, TNIs and threads of this process. hwloc tells it, once and without devices, when first needed; nothing is
-// asked on a node with one NUMA node, or with FI_TOFU_NUMA=off. Called by mem/bounce_pool, utofu/tni_allocator,
-// progress; calls hwloc, a launcher's library and the kernel.
+// How the node is made (Map): its NUMA nodes (core memory groups of an A64FX) with their processors, and what follows
+// for memory, TNIs and threads of this process. hwloc tells it, once and without devices, when first needed; nothing is
+// asked on a node with one NUMA node, or with FI_TOFU_NUMA=off. Other sources: an MPI launcher's library, the kernel.
 #pragma once
 
 #include <cstddef>

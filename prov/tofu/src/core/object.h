@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Objects of libfabric that the application holds. Their life: reference counts, and fi_close(3), which answers
-// -FI_EBUSY while others use the object. Their calls, through libfabric's tables of functions, and the answer of
-// calls that are not supported. Calls nothing.
+// Objects of libfabric that the application holds. Their life: reference counts (Counted, Held), and fi_close(3), which
+// answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Refuse). The base of all
+// objects (Object), and libfabric's tables of their functions (Calls). The open objects of one kind (OpenList), and the
+// base of fabrics (FabricBase).
 #pragma once
 
 #include <atomic>
@@ -60,8 +61,8 @@ class Held {
     T* object_ = nullptr;
 };
 
-// The answer of calls that are not offered. libfabric's inline wrappers call through most slots of an operation table
-// without a look, so each has to hold a function.
+// --- Refuse: the answer of calls that are not offered. libfabric's inline wrappers call through most slots of an
+// operation table without a look, so each has to hold a function.
 
 /// One function for each signature.
 template <int code, class Signature>
@@ -217,8 +218,8 @@ struct Calls {
 template <auto member>
 inline constexpr Calls<member> calls{};
 
-// The objects of one kind that are open in the process, oldest first: fi_getinfo names the first fabric and domain
-// (fi_fabric(3), fi_domain(3)).
+// --- OpenList: the objects of one kind that are open in the process, oldest first: fi_getinfo names the first fabric
+// and domain (fi_fabric(3), fi_domain(3)).
 
 /// Linked through the objects' `next_open`, so that nothing is left to be destroyed when the process ends. Any
 /// thread.
@@ -269,7 +270,7 @@ class OpenList {
     Object* first_ = nullptr;
 };
 
-// A fabric as the objects opened from it see it.
+// --- FabricBase: a fabric as the objects opened from it see it
 
 class FabricBase : public Object<FabricBase, fid_fabric, Counted> {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The provider's environment variables, FI_TOFU_*; man/fi_tofu.7 describes each. init declares them; the modules that
-// they govern read them. Calls libfabric.
+// The provider's environment variables, FI_TOFU_*; man/fi_tofu.7 describes each. api/provider.cc declares them to
+// libfabric; the modules that they govern read them.
 #pragma once
 
 #include <cstddef>

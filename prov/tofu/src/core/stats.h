@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Statistics (fi_tofu(7), "STATISTICS"): each VCQ has a block of counts, written under its owner's lock; a domain's
-// book adds up the blocks, those of closed VCQs included. All modules above count; api/domain reads. Calls nothing.
+// Statistics (fi_tofu(7), "STATISTICS"): each VCQ has a block of counts (Statistics), written under its owner's lock; a
+// domain's book (StatisticsBook) adds up the blocks, those of closed VCQs included. api/domain reads it.
 #pragma once
 
 #include <array>

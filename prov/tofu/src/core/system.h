@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a process asks the kernel for: time, random numbers, and files that the processes of its node share. Calls the
-// kernel.
+// What a process asks the kernel for: time (Clock), random numbers (Random), and files that the processes of its node
+// share (NodeFile). A test may have a time and random numbers of its own.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,7 @@
 
 namespace tofu {
 
-// The provider's time: a steady clock, and a cheap one for work that is due every few milliseconds. A test may have a
-// time of its own.
+// --- Clock: a steady clock, and a cheap one for work that is due every few milliseconds
 
 /// The steady clock of all waits with a bound.
 struct Clock {
@@ -52,8 +51,7 @@ inline std::uint64_t milliseconds() noexcept
     return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1000000;
 }
 
-// Random numbers that no other process has: nonces, tokens, first sequence numbers. A test may have a source of its
-// own.
+// --- Random: numbers that no other process has, for nonces, tokens and first sequence numbers
 
 struct Random {
     /// The source of a test; null: the kernel. Set before the first domain is opened.
@@ -69,8 +67,8 @@ struct Random {
     }
 };
 
-// A file in memory that the processes of a user share on their node, and locks on its bytes, which the kernel
-// releases when their holder ends (fcntl(2), open file description locks).
+// --- NodeFile: a file in memory that the processes of a user share on their node, and locks on its bytes, which the
+// kernel releases when their holder ends (fcntl(2), open file description locks)
 
 /// The owner closes it; an owner that lives as long as the process leaves that to the kernel.
 class NodeFile {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One process's gates of a barrier circuit (uTofu guide 2.3): taken, wired, started, polled. Used by collective groups;
-// calls the backend's function table.
+// Gates: one process's gates of a barrier circuit (uTofu guide 2.3), which a collective group takes, wires, starts and
+// polls.
 #pragma once
 
 #include <cstddef>

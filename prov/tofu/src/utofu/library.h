@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The uTofu library under the provider: found by dlopen at run time, held as a table of functions. fi_getinfo loads it
-// once per process; only vcq/ reads it. Calls dlopen, dlsym and the library.
+// The uTofu library under the provider: found by dlopen at run time, held as a table of functions (Functions) with the
+// library's limits and TNIs (Backend). fi_getinfo loads it once per process. Only this module calls functions of uTofu;
+// others call the extras of the simulator (tofu_sim.h), where the library has them.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,7 @@
 // alone, and both together, are spread evenly. The kernel arbitrates by locks on bytes of a file, and takes back what a
 // killed process held. Without such a file the launcher's number of the process on its node decides; it knows nothing
 // of other jobs. The library chooses the CQ on the TNI; two processes must not have the same one (guide 4.1.2), so each
-// CQ is locked as well. With FI_TOFU_PPN a process keeps to TNIs of its own. Called by vcq.cc; calls node, the kernel,
-// the parameters and the backend.
+// CQ is locked as well. With FI_TOFU_PPN a process keeps to TNIs of its own. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -293,7 +293,7 @@ std::uint8_t Posts::open_batch(CompletionHandler* handler, unsigned notices) noe
     return number;
 }
 
-// The polls of a VCQ, communications that do not end, and its close.
+// --- Vcq: its polls, communications that do not end, and its close
 
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A VCQ: its creation and registrations, posts with their completion handlers and tags, the remote VCQs that a fence
-// has to reach, polls, and its end. Used by all engines under the lock of the VCQ's owner; calls the library.
+// A VCQ, in four layers: creation and registrations (Handle), the completion handlers of posts (Window), the remote
+// VCQs that a fence has to reach (UnsignaledPeers), posts (Posts: Handle), and polls until the end (Vcq: Posts). All
+// engines post by it, under the lock of the VCQ's owner. Only this module calls utofu_*.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 
 namespace tofu::vcq {
 
-// A VCQ of uTofu without communication: created on a TNI and freed, registrations and STADDs. Base of Vcq.
+// --- Handle: a VCQ of uTofu without communication: created on a TNI and freed, registrations and STADDs
 
 /// The spread of a spare VCQ: it is made on a TNI that no process of the node posts from, or not at all.
 inline constexpr unsigned spread_of_spare = ~0u;
@@ -73,11 +74,8 @@ class Handle {
     places::Place place_{}; ///< on the node
 };
 
-// Posts to a VCQ: each names its completion handler and its completion level. Local notices are matched by completion
-// tags (the window), and remote VCQs that were posted to without a notice are remembered for a fence.
-
-// The completion window of a VCQ: finds the completion handler of a notice. A signaled post takes a place, whose number
-// travels as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
+// --- Window: finds the completion handler of a notice. A signaled post takes a place, whose number travels as EDATA
+// and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
 /// The end of a communication, as its completion handler is told.
 struct Notice {
@@ -170,7 +168,7 @@ class Window {
         give_back(number);
         return false;
     }
-    /// Frees the place, if it still belongs to `completion handler`: no notice will come for it any more.
+    /// Frees the place, if it still belongs to `handler`: no notice will come for it any more.
     void close(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
         if (places_[number].handler == handler)
@@ -211,8 +209,9 @@ class Window {
     Place places_[size];
 };
 
-// The remote VCQs that have unsignaled posts under way: posts since the last fence of whose effect no notice will
-// tell. A post to the same peer as the last one costs one comparison, another post costs one lookup in a table.
+// --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence of whose effect
+// no notice will tell. A post to the same peer as the last one costs one comparison, another post costs one lookup in a
+// table.
 
 class UnsignaledPeers {
   public:
@@ -272,8 +271,8 @@ class UnsignaledPeers {
     std::size_t used_ = 0;
 };
 
-// The sending half of a VCQ: posts one-sided communications with the notices that the caller wants, one at a time or
-// in batches, and fences. Base of Vcq, which polls.
+// --- Posts: posts one-sided communications with the notices that the caller wants, one at a time or in batches, and
+// fences. Each post names its completion handler and its completion level.
 
 /// The result of a post. A refusal (busy) has no effect; retry it after a poll.
 enum class Post : int {
@@ -445,7 +444,7 @@ class Posts : public Handle {
     /// Has anything been posted to the peer unsignaled since the last fence?
     [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
 
-    /// Takes a place of the window for a batch of `notices` notices (utofu/vcq.h). 0: none is free.
+    /// Takes a place of the window for a batch of `notices` notices. 0: none is free.
     [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, unsigned notices) noexcept;
     /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
     /// library may hold them back to start them together, with `more` until the next post or start_batch().
@@ -595,8 +594,7 @@ inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) no
     return true;
 }
 
-// A virtual control queue: posts one-sided communications, and turns the entries of its TCQ and MRQ into calls of their
-// completion handlers. Only this directory calls utofu_*: vcq.h creates and registers, vcq.h posts, this file polls.
+// --- Vcq: polls. It turns the entries of its TCQ and MRQ into calls of their completion handlers.
 
 /// A notice that a peer's communication has written, for the owner of the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
@@ -639,10 +637,10 @@ class Vcq final : public Posts {
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink) noexcept;
     /// Ends all posting: from now on posts answer Post::error. Polls until everything posted has taken effect;
     /// unsignaled posts are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
-    /// True: all has ended. False: no notice has come for `patience`, or it took five times that in all. Waiters whose
-    /// notices are missing have then been told UTOFU_ERR_MRQ_OTHER (except those of When::sent, whose only trace lies
-    /// in the TCQ), and memory that posts may still read or write has to stay until close(). Until then deregistrations
-    /// have no effect.
+    /// True: all has ended. False: no notice has come for `patience`, or it took five times that in all. Completion
+    /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of When::sent, whose only
+    /// trace lies in the TCQ), and memory that posts may still read or write has to stay until close(). Until then
+    /// deregistrations have no effect.
     bool drain() noexcept;
     /// Polls as drain() does, without fences, while posts answer Post::busy; afterwards posting goes on. For a VCQ that
     /// one of several users leaves.
