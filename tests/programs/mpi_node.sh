@@ -57,6 +57,6 @@ if [ -x "$program" ]; then
         bash -c '. "$1"; run_mpi 100 2 "$2"' shared "$top/tools/mpi" "$program" >said 2>&1
     expect "an MPI program with automatic progress" 0 $?
     expect "its topology is the launcher's" "2 0" \
-        "$(grep -c "the topology is the launcher's" said) $(grep -c 'the topology was read by hwloc' said)"
+        "$(grep -c "the topology was shared by the launcher" said) $(grep -c 'the topology was read by hwloc' said)"
 fi
 exit $((failures != 0))

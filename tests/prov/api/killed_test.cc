@@ -426,7 +426,7 @@ bool lose(const Way& way, Phase last, unsigned before, bool notice)
         EXPECT_TRUE(exits[r].success()) << r << ": " << exits[r].errors;
         // The simulator may take a process whose threads are still ending for one that has closed its files, and says
         // so.
-        EXPECT_TRUE(exits[r].errors.empty() || exits[r].errors.find("runs, but can't be reached") != std::string::npos)
+        EXPECT_TRUE(exits[r].errors.empty() || exits[r].errors.find("runs but cannot be accessed") != std::string::npos)
             << r << ": " << exits[r].errors;
     }
     EXPECT_TRUE(WIFSIGNALED(exits[victim].status)) << exits[victim].errors;

@@ -97,7 +97,7 @@ TEST(Names, AnAddressOfAnotherJobIsSaidToBeOne)
         });
         for (const auto& exit : exits) {
             EXPECT_TRUE(exit.success()) << exit.errors;
-            EXPECT_EQ(exit.errors.find("an address is of another job") != std::string::npos, apart) << exit.errors;
+            EXPECT_EQ(exit.errors.find("an address belongs to another job") != std::string::npos, apart) << exit.errors;
         }
     }
 }

@@ -233,7 +233,9 @@ TEST(Statistics, ArePrintedAtTheEndWhereAskedFor)
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
     EXPECT_NE(text.find("tofu: statistics of process " + std::to_string(child)), std::string::npos) << text;
-    EXPECT_NE(text.find("  send_anonymous                5  packets of sends that went without a ring\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("  send_anonymous                5  anonymous packets: packets of sends that used no ring\n"),
+              std::string::npos)
+        << text;
     EXPECT_EQ(text.find("send_slot"), std::string::npos) << text;
     const std::string placement = "tofu: placement of process " + std::to_string(child) + ": memory: ";
     EXPECT_NE(text.find(placement), std::string::npos) << text;

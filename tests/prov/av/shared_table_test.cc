@@ -86,7 +86,7 @@ TEST(PeerStore, IsSharedAndTheLastOneRemovesTheFile)
     const std::string path = path_of_test();
     {
         PeerStore reader;
-        EXPECT_EQ(reader.share(path.c_str(), true), -FI_ENOENT) << "nobody has it";
+        EXPECT_EQ(reader.share(path.c_str(), true), -FI_ENOENT) << "no process has it open";
         EXPECT_FALSE(is_there(path));
     }
     PeerStore reader;

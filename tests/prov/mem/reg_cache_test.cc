@@ -736,7 +736,7 @@ TEST_F(RegistrationCacheTest, IsThereWhenTheEnvironmentWantsIt)
     };
     EXPECT_TRUE(made("FI_MR_CACHE_MONITOR", "memhooks"));
     EXPECT_FALSE(made("FI_MR_CACHE_MONITOR", "disabled"));
-    EXPECT_FALSE(made("FI_MR_CACHE_MONITOR", "userfaultfd")) << "not offered";
+    EXPECT_FALSE(made("FI_MR_CACHE_MONITOR", "userfaultfd")) << "not supported";
     EXPECT_TRUE(made("FI_MR_CACHE_MAX_COUNT", "1"));
     EXPECT_TRUE(made("FI_MR_CACHE_MAX_COUNT", "1000000"));
     EXPECT_FALSE(made("FI_MR_CACHE_MAX_COUNT", "0"));

@@ -24,7 +24,7 @@ namespace {
 int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t, fi_addr_t*, std::uint64_t,
                      void*) noexcept
 {
-    TOFU_WARN(FI_LOG_AV, "address vector: no addresses follow from names here: insert what fi_getname gave\n");
+    TOFU_WARN(FI_LOG_AV, "address vector: cannot resolve names: insert addresses that fi_getname() returned\n");
     return -FI_ENOSYS;
 }
 fi_ops av_fid_ops = object_ops({.close = close_object<AddressVector>, .bind = calls<&AddressVector::bind>});
@@ -96,13 +96,15 @@ int AddressVector::share(fi_av_attr& attr) noexcept
                   names::key_of(attr.name) ^ names::job_key());
     const int ret = store().share(path, (attr.flags & FI_READ) != 0);
     if (ret == -FI_ENOENT)
-        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": nobody has it open, and FI_READ makes none\n", attr.name);
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": no process has it open, and FI_READ does not create it\n",
+                  attr.name);
     else if (ret == -FI_EBUSY)
-        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s is being made by a process that is stopped: continue or end it\n",
+        TOFU_WARN(FI_LOG_AV,
+                  "address vector \"%s\": %s is being created by a stopped process: continue or end that process\n",
                   attr.name, path);
     else if (ret != 0)
-        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s is of another user, or there is no memory for it\n", attr.name,
-                  path);
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s belongs to another user, or no memory is left for it\n",
+                  attr.name, path);
     attr.map_addr = ret == 0 ? store().numbers() : attr.map_addr;
     return ret;
 }
@@ -117,7 +119,7 @@ int AddressVector::bind(struct fid* object, std::uint64_t flags) noexcept
 }
 
 /// Strings come one behind the other (as fi_getname gives them, and as other providers take them) or as an array
-/// of pointers (as fi_av(3) says). No address of ours looks like a pointer; what is neither is looked at
+/// of pointers (as fi_av(3) says). No address of this provider looks like a pointer. Other input is read
 /// with care. False: not readable.
 bool AddressVector::text_at(const void* addresses, std::size_t number, char* text) noexcept
 {
@@ -144,8 +146,8 @@ static void complete(EndpointAddress& address) noexcept
         address = {};
 }
 
-/// An owner tells sources apart by their places, and inserts an address again for each of its users (Open MPI does so
-/// for intercommunicators): one address, one place.
+/// An owner identifies sources by their AV index, and inserts an address again for each of its users (Open MPI does so
+/// for intercommunicators): one address has one index.
 int AddressVector::place_for(const EndpointAddress& address, fi_addr_t& place) noexcept
 {
     return owner().model().has_owner && !store().is_shared() ? insert_once(address, place) : Peers::insert(address, place);
@@ -179,7 +181,8 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
         if (error == 0 && named && (error = name(place, places[i])) != 0)
             (void)Peers::remove(&place, 1);
         if (error == FI_EINVAL)
-            TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is no address of this version (%u)\n", i, wire_version);
+            TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is not an address of this version (%u)\n", i,
+                      wire_version);
         if (places != nullptr)
             places[i] = error == 0 ? place : FI_ADDR_NOTAVAIL;
         if (errors != nullptr)
@@ -197,10 +200,10 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     }
     changed();
     if (error == FI_EBUSY)
-        TOFU_WARN(FI_LOG_AV, "a shared address vector: a process is stopped while it changes it: continue or end it\n");
+        TOFU_WARN(FI_LOG_AV, "shared address vector: a process was stopped during a change: continue or end it\n");
     if (out_of_reach)
-        TOFU_WARN(FI_LOG_AV, "an address vector: an address is of another job of the simulator, where nothing that is sent "
-                             "from here arrives: give the processes of both the same TOFU_SIM_JOB\n");
+        TOFU_WARN(FI_LOG_AV, "address vector: an address belongs to another job of the simulator, which this process "
+                             "cannot reach: set the same TOFU_SIM_JOB for all processes\n");
     if (!asynchronous_)
         return static_cast<int>(inserted);
     events_->post(FI_AV_COMPLETE, {&fid, context, inserted});

@@ -19,8 +19,8 @@ class AddressVector final : public Peers {
   public:
     explicit AddressVector(DomainBase& domain) noexcept;
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
-    /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOENT (FI_READ of a name that nobody has open), -FI_EACCES,
-    /// -FI_ENOMEM.
+    /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOENT (FI_READ of a name that no process has open),
+    /// -FI_EACCES, -FI_ENOMEM.
     [[nodiscard]] int set_up(fi_av_attr* attr) noexcept;
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
 

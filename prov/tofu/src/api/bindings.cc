@@ -73,8 +73,8 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
     // fi_endpoint(3): counters of remote accesses require FI_RMA_EVENT, for peers send notices to no other endpoint.
     constexpr std::uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
     if ((flags & remote) != 0 && (tx.config().known.flags & address_counts_events) == 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "fi_ep_bind: a counter of FI_REMOTE_READ or FI_REMOTE_WRITE would count nothing: "
-                                  "open the endpoint with FI_RMA_EVENT\n");
+        TOFU_WARN(FI_LOG_EP_CTRL, "fi_ep_bind: a counter of FI_REMOTE_READ or FI_REMOTE_WRITE needs an endpoint with "
+                                  "FI_RMA_EVENT: open the endpoint with that capability\n");
         return -FI_EINVAL;
     }
     const auto slots = counter_slots(tx, rx);
@@ -91,7 +91,7 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
     return 0;
 }
 
-/// Visits the progress sets of the domain and of all queues and counters that are bound. One set may be visited several
+/// Applies `visit` to the progress sets of the domain and of all bound queues and counters. One set may occur several
 /// times; it has the endpoint once all the same.
 template <class Visit>
 void visit_progress_sets(OwnTxContext& tx, RxContext& rx, Visit&& visit) noexcept
@@ -233,8 +233,8 @@ int Bindings::check() noexcept
                     shared_rx_->srx_owner()};
         tx_.peers().watch(watcher_);
     }
-    // A transmit side needs a queue or a counter to report to. A receive side may do without (fi_endpoint(3) asks for
-    // queues only for operations that are used): nobody sees its receives end.
+    // A transmit side needs a queue or a counter to report to. A receive side needs none (fi_endpoint(3) requires
+    // queues only for operations that are used): its receives then complete without an entry.
     const std::uint64_t directions = tx_.config().caps & (tx_counts | rx_counts);
     const bool transmits = tx_.config().is_open && (directions == 0 || (directions & tx_counts) != 0);
     const TxCounters& out = tx_.reports().counters;

@@ -28,7 +28,7 @@ class Bindings {
     [[nodiscard]] int add_addresses(Peers& av) noexcept;
     /// Checks before fi_enable that everything needed is bound and fits together. 0, or the refusal.
     [[nodiscard]] int check() noexcept;
-    /// Adds the endpoint to the progress sets of what is bound, and of the event queue if `told`. 0 or -FI_ENOMEM.
+    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `told`. 0 or -FI_ENOMEM.
     [[nodiscard]] int list(Pollable& endpoint, bool told) noexcept;
     void unlist(Pollable& endpoint) noexcept;
     void drop_all() noexcept;
@@ -45,7 +45,7 @@ class Bindings {
     RxContext& rx_;
     SharedTransmit* shared_tx_ = nullptr;
     Held<SharedReceive> shared_rx_;
-    Peers::Watcher watcher_; ///< tells the owner of shared receives of changed addresses
+    Peers::Watcher watcher_; ///< notifies the owner of shared receives of changed addresses
     Held<EventQueue> eq_;
     bool listed_ = false;
 };

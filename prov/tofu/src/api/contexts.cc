@@ -66,8 +66,9 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
     tx_count_ = contexts_in(info->ep_attr->tx_ctx_cnt);
     const unsigned rx_count = contexts_in(info->ep_attr->rx_ctx_cnt);
     if (tx_count_ == 0 || rx_count == 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: it has 1 to %u contexts of either kind, none of them "
-                                  "shared: set tx_ctx_cnt and rx_ctx_cnt accordingly\n",
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "scalable endpoint: tx_ctx_cnt and rx_ctx_cnt must be 1 to %u, and contexts cannot be shared: "
+                  "correct them\n",
                   limits::max_contexts);
         return -FI_EINVAL;
     }
@@ -120,8 +121,8 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
     Slot& place = (sends ? tx_ : rx_)[slot];
     if (place != Slot::free) {
         TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: %s context %d %s\n", sends ? "transmit" : "receive", slot,
-                  place == Slot::open ? "is open already: close it first"
-                                      : "was closed and cannot be had again: open another one");
+                  place == Slot::open ? "is already open: close it first"
+                                      : "was closed and cannot be opened again: open another one");
         return place == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
     }
     if (int ret = create<Endpoint>(owner(), &std::as_const(config), ep, context); ret != 0)
@@ -250,8 +251,8 @@ void SharedTransmit::keep(Endpoint& endpoint) noexcept
     endpoint.next_kept = std::exchange(kept_, &endpoint);
 }
 
-/// Nobody knows which context posted the communication: each looks whether it has to do with the peer. What was paid
-/// for an event that has failed is lost then, rather than taken back twice.
+/// The context that posted the communication is unknown, so each one checks whether it uses the peer. The credit
+/// of a failed event is then lost, since a refund by two contexts would be wrong.
 void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
     if (kind == vcq::Unsignaled::event)
@@ -286,8 +287,9 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, voi
 int SharedReceive::set_up(peer::Srx* of_owner) noexcept
 {
     if (of_owner == nullptr) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "FI_PEER: the context names no receives of an owner, or libfabric %u.%u has another "
-                                  "fi_peer(3): use 2.0 to 2.6\n",
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "FI_PEER: the context has no receive queue of an owner, or fi_peer(3) of libfabric %u.%u is unknown: "
+                  "use 2.0 to 2.6\n",
                   FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
         return -FI_EINVAL;
     }

@@ -29,7 +29,8 @@ class Peers;
 class DomainBase;
 
 /// Receive context i is the domain's endpoint number `first + i`: fi_rx_addr names it by adding. A transmit context has
-/// any number; its visits carry the address of the scalable endpoint. The users (core/object.h) are the contexts.
+/// any number; its anonymous packets carry the address of the scalable endpoint. The users (core/object.h) are the
+/// contexts.
 class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBase> {
   public:
     explicit ScalableEndpoint(DomainBase& domain) noexcept;
@@ -57,7 +58,7 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
 
   private:
-    /// A closed receive context can't be opened again, since peers may still write to its rings.
+    /// A closed receive context cannot be opened again, since peers may still write to its rings.
     enum class Slot : std::uint8_t { free, open, closed };
 
     Held<Peers> av_;
@@ -92,7 +93,7 @@ class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> 
     /// Called for each endpoint when it is bound, leave() when it is closed. Both take the shared lock.
     [[nodiscard]] int join(TxContext& context) noexcept;
     void leave(TxContext& context) noexcept;
-    /// Takes over a closed endpoint some of whose notices have not come, and frees it when the VCQ is freed. Takes the
+    /// Takes over a closed endpoint with missing notices, and frees it when the VCQ is freed. Takes the
     /// shared lock.
     void keep(Endpoint& endpoint) noexcept;
 

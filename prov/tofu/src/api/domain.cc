@@ -129,12 +129,12 @@ int Domain::set_up(const fi_info* wish) noexcept
         return -FI_EINVAL;
     const fi_info& info = *wish;
     if (info.domain_attr->name != nullptr && std::strcmp(info.domain_attr->name, domain_name()) != 0) {
-        TOFU_WARN(FI_LOG_DOMAIN, "domain: there is no %s: use %s\n", info.domain_attr->name, domain_name());
+        TOFU_WARN(FI_LOG_DOMAIN, "domain: %s is not supported: use %s\n", info.domain_attr->name, domain_name());
         return -FI_EINVAL;
     }
     if (!has_enumerators(*info.domain_attr)) {
-        TOFU_WARN(FI_LOG_DOMAIN, "domain: domain_attr has a value that is no enumerator: pass the info that fi_getinfo "
-                                 "returned\n");
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "domain: domain_attr has an invalid enumerator: pass the info that fi_getinfo returned\n");
         return -FI_EINVAL;
     }
     int error = check_params();
@@ -195,8 +195,8 @@ int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 }
 
 /// Waits until receivers have fetched what closed endpoints have reported as sent, or are gone. Nothing can be fetched
-/// afterwards, so a receiver that lives and makes no progress is waited for, but not without end. It may be an endpoint
-/// of this process whose thread is ours: domains whose locks are on make progress here.
+/// afterwards, so the wait for a live receiver without progress is bounded. That receiver may be an endpoint
+/// of this process that depends on the calling thread, so domains with locks make progress here.
 void Domain::await_receivers() noexcept
 {
     constexpr std::chrono::milliseconds short_while{10};
@@ -213,7 +213,7 @@ void Domain::await_receivers() noexcept
             break;
         if (waited >= long_while && !std::exchange(told, true))
             TOFU_WARN(FI_LOG_DOMAIN,
-                      "domain: its close waits for receivers that have not fetched messages: let them make progress or "
+                      "domain: fi_close waits for receivers that have not fetched messages: let them make progress or "
                       "close their endpoints; after %lld s (FI_TOFU_LINGER) the messages are lost\n",
                       static_cast<long long>(most.count()));
         if (waited >= short_while)
@@ -246,8 +246,8 @@ int Domain::close() noexcept
     doors_->close();
     if (const std::size_t lost = own_estate_.close(); lost != 0)
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "domain: %zu messages that were reported as sent are lost, as their receivers have not fetched them: "
-                  "set FI_TOFU_LINGER higher, or let receivers make progress before senders close\n",
+                  "domain: %zu messages that were reported as sent are lost, since their receivers did not fetch them: "
+                  "raise FI_TOFU_LINGER, or let receivers make progress before senders close\n",
                   lost);
     home_.close();
     if (param_size("stats", 0) != 0) {

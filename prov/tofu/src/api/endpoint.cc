@@ -66,7 +66,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
     if ((caps & (FI_MSG | FI_TAGGED)) != 0 || data)
         ret = make_engine(messages, Engine::messages, tx, rx);
     if (ret != 0 || !tx.config().is_open)
-        return ret; // nothing is posted from a receive context, and peers reach its memory without an engine of ours
+        return ret; // a receive context posts nothing, and peers reach its memory without a local engine
     if ((caps & (FI_ATOMIC | FI_RMA)) != 0 && !tx.quick().open(tx))
         return -FI_ENOMEM;
     if ((caps & FI_ATOMIC) != 0)
@@ -134,8 +134,9 @@ int EndpointConfig::take(const fi_info* info) noexcept
     const std::uint64_t more = caps & (FI_TRIGGER | FI_PEER);
     if ((tx.op_flags & ~(limits::tx_op_flags | more)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | more)) != 0 ||
         tx.inject_size > limits::inject_size) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: op_flags or inject_size of the info are more than fi_getinfo grants: ask for "
-                                  "them by hints\n");
+        TOFU_WARN(
+            FI_LOG_EP_CTRL,
+            "endpoint: op_flags or inject_size of the info exceed what fi_getinfo returned: request them by hints\n");
         return -FI_EINVAL;
     }
     address_format = info->addr_format;
@@ -220,8 +221,9 @@ void Endpoint::choose_operations() noexcept
 }
 
 namespace {
-/// Makes progress until no peer can write to the endpoint's area any more. A peer answers in microseconds if it makes
-/// progress; for others nobody waits, since all that their silence costs is a number (EndpointNumbers).
+/// Makes progress until no peer can write to the endpoint's area any more. A peer that makes progress answers in
+/// microseconds. The wait excludes other peers: without their answer only an endpoint number stays unsettled
+/// (EndpointNumbers).
 void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
@@ -405,7 +407,7 @@ bool Endpoint::stop() noexcept
     }
     if (engines_.messages) { // both take the home lock, which has to be taken before ours
         leaves_copies_ = engines_.messages->leave_to(owner().estate());
-        if (leaves_copies_) // nobody looks at the slots of visitors any more
+        if (leaves_copies_) // anonymous slots are not polled any more
             owner().numbers().set_unsettled(tx_.config().number);
         else
             close_area();
@@ -424,7 +426,7 @@ int Endpoint::close() noexcept
 {
     if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
         return -FI_EBUSY;
-    // First nobody polls the endpoint any more, then no peer's notice reaches it, then what is under way ends.
+    // First polls of the endpoint end, then notices of peers, then operations under way.
     bound_.unlist(*this);
     const unsigned number = tx_.config().number;
     owner().regions().remove_endpoint(number);
@@ -437,7 +439,7 @@ int Endpoint::close() noexcept
     if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported
         tx_.close_vcq();
         std::lock_guard guard(tx_.lock());
-        if (engines_.messages && !stays) // else Gets may write for ever: nobody is told that a buffer is free again
+        if (engines_.messages && !stays) // else Gets may write later: no entry reports a free buffer
             engines_.messages->delivery().cancel_fetches();
     }
     if (engines_.collectives)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The engines of an endpoint or a context: fi_enable makes those that the caps ask for, fi_close destroys them. Part of
-// an endpoint, whose rounds of progress call each; calls their constructors.
+// The engines of an endpoint or a context: fi_enable creates those that the caps request, fi_close destroys them. Part
+// of an endpoint, whose rounds of progress call each; calls their constructors.
 #pragma once
 
 #include <cstddef>

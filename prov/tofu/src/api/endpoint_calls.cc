@@ -210,7 +210,7 @@ constexpr RefusingOps refusing() noexcept
     };
 }
 
-/// halved() for messages and for tagged messages, whose tables name their calls alike.
+/// halved() for messages and for tagged messages, whose tables have the same names of calls.
 template <class Ops>
 Ops half_of(Ops ops, bool sends) noexcept
 {

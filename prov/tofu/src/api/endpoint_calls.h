@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The operation tables of an endpoint that do not belong to an engine: its own, connection management, and tables whose
-// calls refuse. Used by endpoint.cc, contexts.cc and contexts.cc; the functions call Endpoint.
+// The operation tables of an endpoint that do not belong to an engine: general calls, connection management, and tables
+// whose calls fail. Used by endpoint.cc and contexts.cc; the functions call Endpoint.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ extern fi_ops alias_fid_ops;
 extern fi_ops_ep endpoint_ops;
 extern fi_ops_cm endpoint_cm_ops;
 
-/// Tables whose calls all refuse: with -FI_EOPBADSTATE before fi_enable, with -FI_EOPNOTSUPP after it where the caps
-/// leave the calls out.
+/// Tables whose calls all fail: with -FI_EOPBADSTATE before fi_enable, with -FI_EOPNOTSUPP after it where the caps
+/// exclude the calls.
 struct RefusingOps {
     fi_ops_msg msg;
     fi_ops_rma rma;

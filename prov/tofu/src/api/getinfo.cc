@@ -62,7 +62,7 @@ bool can_have(std::size_t contexts) noexcept
     return contexts <= limits::max_contexts || contexts == FI_SHARED_CONTEXT;
 }
 
-/// mem_tag_format: every structure of 64 bits is one of ours.
+/// mem_tag_format: every structure of 64 bits is supported.
 bool fits(const fi_ep_attr& hint) noexcept
 {
     return possible("ep_attr->", {
@@ -303,8 +303,8 @@ fid_nic* make_empty() noexcept
     return nullptr;
 }
 
-/// The node's coordinates, x.y.z.a.b.c; null where they can't be told, or asking makes a process part of the
-/// simulator's job, which somebody who only looks around shall not become.
+/// The node's coordinates, x.y.z.a.b.c; null if they are unknown, or if the query would make the process join the
+/// simulator's job, which a mere query of fi_getinfo must not do.
 char* address_of_node(const vcq::Backend& backend) noexcept
 {
     std::uint8_t c[6] = {};
@@ -339,10 +339,11 @@ fid_nic* make_nic(const vcq::Backend& backend) noexcept
 
 namespace {
 
-/// Control queues of a TNI of the Tofu-D that user programs may have (guide, table 6.2): no call of the library tells.
+/// Control queues of a TNI of the Tofu-D that user programs may have (guide, table 6.2): the library has no call for
+/// it.
 constexpr std::size_t cqs_per_tni = 9;
 
-/// Room for the attributes of newer libfabric versions, whose free functions look at them.
+/// Room for the attributes of newer libfabric versions, whose free functions read them.
 template <class T>
 T* allocate() noexcept
 {
@@ -362,8 +363,8 @@ void fill(Attr& attr, std::uint64_t caps, const std::type_identity_t<Attr>* hint
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     attr.caps = caps & (sends ? limits::tx_caps : limits::rx_caps);
     attr.op_flags = given(hint).op_flags;
-    // Without hints: all that can be had, which is what a caller compares with its wishes. With hints that name no
-    // order: that of messages, for the others cost a flag on each transfer.
+    // Without hints: everything that is supported, for the caller to choose from. With hints that name no
+    // order: that of messages, since the others cost a flag on each transfer.
     attr.msg_order = hint == nullptr ? orders_for(caps) : asked(hint->msg_order, std::uint64_t{FI_ORDER_SAS});
     attr.size = asked(given(hint).size, sends ? limits::tx_size : limits::rx_size);
     attr.iov_limit = limits::iov_limit;
@@ -461,7 +462,7 @@ struct Ends {
     bool destination_named = false;
 };
 
-/// fi_getinfo(3): with FI_SOURCE they name this side, else the other one. False: nobody has that name.
+/// fi_getinfo(3): with FI_SOURCE they name this side, else the other one. False: the name is unknown.
 bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends& ends) noexcept
 {
     const bool here = (flags & FI_SOURCE) != 0;
@@ -473,14 +474,19 @@ bool find_ends(const char* node, const char* service, std::uint64_t flags, Ends&
     if (!here && address_from_text(node, ends.destination))
         return ends.to_peer = service == nullptr; // the text has everything
     if (!names::is_here(node, (flags & FI_NUMERICHOST) != 0)) {
-        TOFU_INFO(FI_LOG_CORE, "%s is neither an address of ours (tofu://...) nor this machine\n", node);
+        TOFU_INFO(FI_LOG_CORE,
+                  "%s is neither an address of this provider (tofu://...) nor this machine: correct the node name\n",
+                  node);
         return false;
     }
     // This machine without a service is no peer yet: its address comes another way (fi_av_insert(3)).
     if (here || service == nullptr)
         return true;
     if (!names::find(names::key_of(service), ends.destination)) {
-        TOFU_INFO(FI_LOG_CORE, "no endpoint of this user and job is announced as %s\n", service);
+        TOFU_INFO(
+            FI_LOG_CORE,
+            "no endpoint of this user and job is published as %s: start the server first, or correct the service\n",
+            service);
         return false;
     }
     return ends.to_peer = true;
@@ -589,7 +595,8 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     FabricBase* const fabric = FabricBase::all().find(named_fabric);
     DomainBase* const domain = DomainBase::all().find(named_domain);
     if ((named_fabric != nullptr && fabric == nullptr) || (named_domain != nullptr && domain == nullptr)) {
-        TOFU_INFO(FI_LOG_CORE, "no match: the fabric or domain in the hints is not one of ours\n");
+        TOFU_INFO(FI_LOG_CORE,
+                  "no match: the fabric or domain in the hints belongs to another provider: correct or clear it\n");
         return -FI_ENODATA;
     }
     int error = 0;
@@ -599,9 +606,9 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const Answer answer{version, wish, hints == nullptr, *backend, ends, fabric, domain};
 
     // A caller that names the three mode bits gets the style that saves lookups; any other may not handle them and gets
-    // the one without duties first. Without RMA and atomics they are the same. Not both for whoever is able:
-    // Open MPI's common code deals infos that differ in mr_mode alone out to its ranks in turn, as if each were an
-    // interface, and ranks with different styles of keys can't use each other's.
+    // the one without duties first. Without RMA and atomics they are the same. A caller that supports both styles gets
+    // one: Open MPI's common code distributes infos that differ only in mr_mode over its ranks, as if each were an
+    // interface, and ranks with different styles of keys cannot use each other's keys.
     const bool able = (given(wish.domain_attr).mr_mode & limits::provider_mr_mode) == limits::provider_mr_mode;
     Info first;
     for (KeyStyle style : {able ? KeyStyle::provider : KeyStyle::user, KeyStyle::provider}) {

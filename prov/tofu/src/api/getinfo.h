@@ -27,8 +27,8 @@ enum class KeyStyle { provider, user };
 /// The message orders that are available with these capabilities.
 [[nodiscard]] std::uint64_t orders_for(std::uint64_t caps) noexcept;
 
-/// Whether all that the hints ask for can be had. A false leaves a line at info level that names the attribute. mr_mode
-/// and the objects that are named are not looked at: see mr_mode_for, and get_info.
+/// Whether all requests of the hints can be met. A false leaves a line at info level that names the attribute. mr_mode
+/// and the objects that are named are not checked: see mr_mode_for, and get_info.
 [[nodiscard]] bool fits(const fi_info* hints) noexcept;
 /// The same of fi_tx_attr or fi_rx_attr, with these capabilities.
 template <class Attr>
@@ -67,7 +67,7 @@ inline constexpr const char* fabric_name = "tofu";
 [[nodiscard]] const char* domain_name() noexcept;
 inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a positive int: "tofu"
 
-/// fi_provider.getinfo; fi_getinfo(3). 0, -FI_ENODATA (nothing of ours fits), -FI_EINVAL, -FI_ENOMEM.
+/// fi_provider.getinfo; fi_getinfo(3). 0, -FI_ENODATA (no match), -FI_EINVAL, -FI_ENOMEM.
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info) noexcept;
 

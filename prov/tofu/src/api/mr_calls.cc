@@ -100,7 +100,7 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
         return -FI_EINVAL;
     const auto base = reinterpret_cast<std::uintptr_t>(attr->mr_iov->iov_base);
     const std::size_t length = attr->mr_iov->iov_len;
-    // The whole address space (0, SIZE_MAX) is not one registration of a TNI, and a range that wraps is none.
+    // The whole address space (0, SIZE_MAX) does not fit one registration of a TNI, and a range that wraps is invalid.
     if (length > SIZE_MAX / 2 || base + length < base || (attr->access & ~(all_rights | kinds)))
         return -FI_EINVAL;
     if (flags & ~FI_RMA_EVENT) // neither persistent memory nor that of devices is offered
@@ -108,7 +108,7 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
     Domain& domain = Domain::of(reinterpret_cast<fid_domain*>(f));
     // fi_mr(3): from version 1.5 on the structure has a key of authorization, which nothing here would check.
     if (FI_VERSION_GE(domain.model().api_version, FI_VERSION(1, 5)) && attr->auth_key_size != 0) {
-        TOFU_WARN(FI_LOG_MR, "fi_mr_regattr: regions have no authorization keys here: set auth_key_size to 0\n");
+        TOFU_WARN(FI_LOG_MR, "fi_mr_regattr: authorization keys are not supported: set auth_key_size to 0\n");
         return -FI_EINVAL;
     }
     std::unique_ptr<MemoryRegion> region(new (std::nothrow) MemoryRegion(domain, region_fid_ops));

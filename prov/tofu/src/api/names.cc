@@ -42,7 +42,7 @@ socklen_t fill(sockaddr_un& name, const char* text) noexcept
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-/// Anybody may choose any abstract name: only one of our own user's counts.
+/// Any user may choose any abstract name: only a name of this user is accepted.
 bool is_ours(const char* text) noexcept
 {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -164,9 +164,9 @@ int Announcement::open(std::uint64_t key, const EndpointAddress& address) noexce
         return -FI_EMFILE;
     sockaddr_un name;
     const socklen_t size = fill(name, text);
-    // That the name is there, and whose it is, is all that a finder wants: clear() takes its connection some time.
+    // A client needs only the name's existence and its user: clear() accepts its connection later.
     if (bind(socket_, reinterpret_cast<sockaddr*>(&name), size) != 0 || listen(socket_, INT_MAX) != 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint cannot be announced by name: %s\n", std::strerror(errno));
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: cannot publish its address under a name: %s\n", std::strerror(errno));
         close(socket_);
         socket_ = -1;
         return -FI_EADDRNOTAVAIL;

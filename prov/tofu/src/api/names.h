@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The lower 16 bits of a domain's nonce tell its job (names::job_key), where the machine has several: an address vector
-// warns of an address of another job, where nothing that is sent arrives. Used by domain and av; calls nothing.
+// The lower 16 bits of a domain's nonce identify its job (names::job_key) on a machine with several jobs: an address
+// vector warns of an address of another job, where nothing that is sent arrives. Used by domain and av; calls nothing.
 #pragma once
 
 #include <cstdint>

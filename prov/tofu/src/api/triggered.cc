@@ -200,8 +200,8 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
     });
     if (ret != 0)
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "deferred work: operation %d is refused (%s): it needs counters and an enabled endpoint of this "
-                  "domain, opened with FI_TRIGGER and what the operation asks for\n",
+                  "deferred work: operation %d is rejected (%s): it needs counters and an enabled endpoint of this "
+                  "domain, opened with FI_TRIGGER and the capabilities of the operation\n",
                   static_cast<int>(request->op_type), fi_strerror(-ret));
     return ret;
 }
@@ -327,7 +327,7 @@ void WorkQueue::lose(Work& work) noexcept
 
 void WorkQueue::progress() noexcept
 {
-    // The rounds below call us again; and if another thread is here, it does what is to be done.
+    // The rounds below call this function again. If another thread is in it, that thread does the work.
     if (in_progress_.exchange(true, std::memory_order_acquire))
         return;
     (void)domain_.auto_progress().everything().run(); // all endpoints, whatever queue the application reads
@@ -449,7 +449,7 @@ void copy(List& list, std::size_t count, T* to) noexcept
     list = list != nullptr ? (std::copy_n(list, count, to), to) : nullptr;
 }
 
-/// The array of descs of a request of the application's. Those of calls have been looked at by their entries.
+/// The array of descs of the application's request. The entry points of calls have already checked theirs.
 template <class Array>
 Array descs_of(const Work& w, const EpHandle& handle, Array descs) noexcept
 {

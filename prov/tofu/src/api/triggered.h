@@ -48,8 +48,8 @@ using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall
 namespace tofu {
 
 // Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
-// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred work reports to a counter of its own instead of to
-// what its endpoint is bound to. We post it so that its end becomes an entry of a queue of ours, the internal CQ, from
+// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred work reports to its own counter instead of to
+// the objects that its endpoint is bound to. It is posted so that its end becomes an entry of the internal CQ, from
 // which a round of progress takes it. A domain without such operations pays one load in each round.
 
 class DomainBase;

@@ -101,7 +101,7 @@ off_t find(std::uint64_t key, Record& record) noexcept
     return at;
 }
 
-/// Lets `use` read or change the record of a key. False: there is no file, or it can't be locked.
+/// Lets `use` read or change the record of a key. False: there is no file, or it cannot be locked.
 template <class Use>
 bool with_record(std::uint64_t key, Use&& use) noexcept
 {
@@ -134,9 +134,10 @@ void EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t ra
     {
         std::lock_guard guard(mutex);
         if (!join()) {
-            TOFU_WARN(FI_LOG_DOMAIN, "domain: cannot open /dev/shm/tofu-fi-endpoints-%u: the number of the first endpoint "
-                                     "is random, and a stopped peer of an earlier process may write into it in one of "
-                                     "%u cases; make /dev/shm writable, or remove the file with this name\n",
+            TOFU_WARN(FI_LOG_DOMAIN,
+                      "domain: cannot open /dev/shm/tofu-fi-endpoints-%u: the number of the first endpoint is random, "
+                      "and with a probability of 1 in %u a stopped peer of an earlier process may write into it; make "
+                      "/dev/shm writable, or remove that file\n",
                       geteuid(), unsigned{max_endpoints});
             start_ = static_cast<unsigned>(random % max_endpoints);
             return;
@@ -294,7 +295,7 @@ struct Peers::Index {
     std::size_t size = 0; ///< a power of two
     std::size_t used = 0; ///< slots that are not free
     bool duplicates = false; ///< a peer has more than one place, of which this names the first
-    // --- of a shared vector, of which it has seen the places below `seen` after so many uses of places (Head)
+    // --- of a shared vector: the indices below `seen` are in it, as of `uses` uses of indices (Head)
     std::size_t seen = 0;
     std::uint32_t uses = 0;
     std::uint32_t generation = 0;
@@ -371,7 +372,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     // release: find() sees the other members with it
     std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
     if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
-        index_.reset(); // until somebody asks again
+        index_.reset(); // until the next lookup
     return 0;
 }
 
@@ -416,7 +417,7 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
         if (index_ != nullptr)
             if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
                 slot = Index::gone;
-        peer->generation = ++store_.head().uses; // who has sent there looks again
+        peer->generation = ++store_.head().uses; // senders to it look it up again
         std::atomic_ref(peer->home).store(0, std::memory_order_release);
         PeerStore::Head& head = store_.head();
         head.first_free = head.free_places++ == 0 ? number : std::min(head.first_free, number);
@@ -425,8 +426,9 @@ int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
     return 0;
 }
 
-/// Other processes change a shared vector, too. What they have added behind the places that the index has seen is added to
-/// it; it is made anew where others were used again or given up: those are uses that the size does not tell. In turn.
+/// Other processes change a shared vector, too. What they have added behind the places that the index has seen is added
+/// to it; it is made anew where others were used again or given up: those are uses that the size does not tell. In
+/// turn.
 void Peers::update_index() noexcept
 {
     const std::uint32_t now = generation();
@@ -498,7 +500,7 @@ fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t i
 
 fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
 {
-    const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver waits for nobody
+    const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver does not wait
     if (turn.is_taken())
         update_index();
     if (!turn.is_shared() && index_ != nullptr)

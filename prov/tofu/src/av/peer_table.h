@@ -31,7 +31,8 @@ class EndpointNumbers {
   public:
     using Set = std::bitset<max_endpoints>;
 
-    /// In a test: the domains that give numbers back now are remains of a process that was killed, which writes nothing.
+    /// In a test: the domains that give numbers back now are remains of a process that was killed, which writes
+    /// nothing.
     static inline bool killed_of_test = false;
 
     EndpointNumbers() = default;
@@ -44,7 +45,7 @@ class EndpointNumbers {
     /// a job only, else null. Without such a file the first number follows from `random`.
     void open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
     /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
-    /// this domain has not used, then those that were given back first, unsettled ones last. 0 or -FI_ENOSPC.
+    /// this domain has not used, then those that were released first, unsettled ones last. 0 or -FI_ENOSPC.
     [[nodiscard]] int take(unsigned count, unsigned& first) noexcept;
     /// A peer may still write to the area of this number, which is in use.
     void set_unsettled(unsigned number) noexcept;
@@ -120,7 +121,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// positive FI_ENOMEM.
     [[nodiscard]] int name(fi_addr_t number, fi_addr_t user_id) noexcept;
 
-    /// An observer, which changed() tells of changes that this process makes.
+    /// An observer, which changed() notifies of changes by this process.
     struct Watcher {
         void (*told)(void* self) noexcept = nullptr;
         void* self = nullptr;

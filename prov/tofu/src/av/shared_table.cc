@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See shared_table.h. The file: head, addresses by number, places; as long as it can become, and empty where nothing was written.
-// Its first byte is locked by whoever changes it, its second by all who have it open.
+// See shared_table.h. The file: head, addresses by number, places; of its maximal length, and sparse where nothing was
+// written. Its first byte is locked during a change, its second byte by every process that has it open.
 #include "av/shared_table.h"
 
 #include <cstdlib>
@@ -32,7 +32,7 @@ PeerStore::~PeerStore()
         return;
     }
     (void)munmap(mapped_, file_size);
-    if (owner_ == getpid() && file_.lock(F_WRLCK, users_byte, 1)) // nobody else has it
+    if (owner_ == getpid() && file_.lock(F_WRLCK, users_byte, 1)) // no other process has it open
         file_.remove();
     file_.close();
 }
@@ -42,7 +42,7 @@ int PeerStore::share(const char* path, bool as_reader) noexcept
     for (unsigned attempt = 0; attempt < tries; attempt++) {
         if (!file_.open(path))
             return -FI_EACCES;
-        // Whoever is alone makes the file, whatever those who were killed have left in it.
+        // The only process creates the file anew, whatever killed processes have left in it.
         bool usable = false;
         if (file_.lock(F_WRLCK, users_byte, 1)) {
             usable = !as_reader && ftruncate(file_.descriptor(), 0) == 0 && fill(0, numbers_at) &&

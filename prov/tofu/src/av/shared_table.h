@@ -35,7 +35,7 @@ class PeerStore {
     /// 8.4 million places: enough for 158,976 nodes with 48 endpoints each.
     static constexpr std::size_t most = first_chunk * ((std::size_t{1} << chunks) - 1);
 
-    /// State that changes with the places. Only who has the turn uses the members that are not atomic.
+    /// State that changes with the indices. Only the holder of the turn uses the members that are not atomic.
     struct Head {
         std::atomic<std::uint64_t> size;        ///< places that were ever filled
         std::atomic<std::uint32_t> generation;  ///< changes with every insertion and removal

@@ -47,8 +47,8 @@ int AvSet::set_up(const fi_av_set_attr* wish) noexcept
     if ((attr.flags & ~(choices | FI_UNIVERSE)) != 0)
         return -FI_EBADFLAGS;
     if (attr.comm_key_size != 0) {
-        TOFU_WARN(FI_LOG_AV, "address vector set: there are no communication keys here: let fi_join_collective make "
-                             "the group\n");
+        TOFU_WARN(FI_LOG_AV,
+                  "address vector set: communication keys are not supported: create the group by fi_join_collective\n");
         return -FI_EOPNOTSUPP;
     }
     fi_addr_t first = attr.start_addr;
@@ -68,7 +68,7 @@ int AvSet::set_up(const fi_av_set_attr* wish) noexcept
             break;
     }
     if (attr.count != 0 && members_.size() > attr.count) {
-        TOFU_WARN(FI_LOG_AV, "address vector set: more addresses than the count allows: raise fi_av_set_attr.count\n");
+        TOFU_WARN(FI_LOG_AV, "address vector set: more addresses than fi_av_set_attr.count: raise the count\n");
         return -FI_EINVAL;
     }
     return 0;

@@ -61,8 +61,9 @@ int check_join(std::uint64_t flags, std::uint64_t caps) noexcept
     if (wanted == 0 || (wanted == directions && missing == 0))
         return 0;
     TOFU_WARN(FI_LOG_EP_CTRL, "fi_join_collective: %s\n",
-              missing != 0 ? "the endpoint has no capability for a direction in flags: open it with FI_SEND and FI_RECV"
-                           : "members send and receive: pass both FI_SEND and FI_RECV, or neither");
+              missing != 0
+                  ? "the endpoint lacks the capability for a direction in flags: open it with FI_SEND and FI_RECV"
+                  : "members send and receive: pass both FI_SEND and FI_RECV, or neither");
     return -FI_EOPNOTSUPP;
 }
 

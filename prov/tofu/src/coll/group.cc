@@ -484,8 +484,8 @@ void Group::run() noexcept
 void Group::fail(int err, int prov_errno) noexcept
 {
     if (prov_errno == UTOFU_ERR_BARRIER_MISMATCH)
-        TOFU_WARN(FI_LOG_EP_DATA, "collective group: members have called different collectives, or with other counts, "
-                                  "types, operations or roots: call the same in the same order\n");
+        TOFU_WARN(FI_LOG_EP_DATA, "collective group: members called different collectives, or used different counts, "
+                                  "types, operations or roots: make the same calls in the same order\n");
     if (joining_.asks_by(ops_.first())) {
         lost(err, prov_errno);
         return;
@@ -506,7 +506,8 @@ void Group::lost(int err, int prov_errno) noexcept
     if (state_ == State::left || state_ == State::broken)
         return;
     const bool joining = state_ == State::joining;
-    TOFU_WARN(FI_LOG_EP_DATA, "collective group: a member is lost (%s): close the group and join those that are left\n",
+    TOFU_WARN(FI_LOG_EP_DATA,
+              "collective group: a member is lost (%s): close the group and create one of the remaining members\n",
               fi_strerror(err));
     state_ = State::broken;
     broken_ = {Outcome::Kind::breaks, err, prov_errno};

@@ -64,7 +64,7 @@ int Doors::open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexce
     if (line == nullptr)
         line = seek(key, true);
     if (line == nullptr) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many are open in this domain: close some\n");
+        TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups are open in this domain: close some\n");
         return -FI_ENOSPC;
     }
     if (int ret = domain_.home().reg(slab.get(), slab.size(), false, stadd); ret != 0)

@@ -13,7 +13,7 @@ namespace tofu {
 /// its time slice, hence the yield. Lock order: progress set -> home -> work queue -> endpoint -> completion queue.
 class Lock {
   public:
-    /// Switched off where the application's calls come one at a time and no thread of ours runs (AutoProgress::adopt).
+    /// Switched off if the application serialises its calls and the provider has no thread (AutoProgress::adopt).
     void set_enabled(bool on) noexcept { enabled_ = on; }
 
     [[nodiscard]] bool enabled() const noexcept { return enabled_; }

@@ -14,7 +14,7 @@ namespace tofu {
 /// The provider as libfabric knows it (api/provider.cc).
 extern fi_provider provider;
 
-/// Writes one line about a setting of the user that can't be met: to the log if that shows warnings, else to stderr,
+/// Writes one line about a setting of the user that cannot be met: to the log if that shows warnings, else to stderr,
 /// since libfabric logs nothing unless FI_LOG_LEVEL is set. `format` as for printf, without a newline.
 void complain(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
@@ -30,8 +30,8 @@ namespace tofu {
 /// success. Codes that uTofu does not define are FI_EIO.
 int fi_error_of(int utofu_code) noexcept;
 
-/// A code that uTofu does not have: no notice has told how a communication ended (vcq::Vcq::watch). The communication
-/// may still be carried out, so it is not repeated.
+/// A code that uTofu does not have: no notice has reported the end of a communication (vcq::Vcq::watch). The
+/// communication may still be carried out, so it is not repeated.
 inline constexpr int never_told = -1000000;
 
 /// Does this error of a peer's TNI say that the region of a key is gone?

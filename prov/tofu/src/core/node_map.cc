@@ -87,13 +87,14 @@ const Hwloc* load() noexcept
     static Hwloc all;
     void* const library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL); // stays: it is asked again and again
     if (library == nullptr) {
-        TOFU_INFO(FI_LOG_CORE, "no %s: memory, TNIs and threads are placed without; install hwloc 2\n", library_name);
+        TOFU_INFO(FI_LOG_CORE, "no %s: memory, TNIs and threads are placed without a topology; install hwloc 2\n",
+                  library_name);
         return nullptr;
     }
     if (!find_all(library, all) || all.get_api_version() >> 16 != 2 || is_replaced(all)) {
         TOFU_WARN(FI_LOG_CORE,
-                  "%s cannot be used: it is not hwloc 2.1 or later, or the program brings another hwloc: memory, TNIs "
-                  "and threads are placed without it\n",
+                  "%s cannot be used: it is not hwloc 2.1 or later, or the program contains another hwloc: memory, "
+                  "TNIs and threads are placed without a topology\n",
                   library_name);
         dlclose(library);
         return nullptr;
@@ -260,7 +261,7 @@ bool Map::load(void*& topology) const noexcept
     hwloc_topology_t made = from_file ? nullptr : copy_of_launchers(*library);
     if (made != nullptr) {
         topology = made;
-        TOFU_INFO(FI_LOG_CORE, "the topology is the launcher's\n");
+        TOFU_INFO(FI_LOG_CORE, "the topology was shared by the launcher\n");
         return true;
     }
     if (library->topology_init(&made) != 0)
@@ -275,8 +276,8 @@ bool Map::load(void*& topology) const noexcept
         (void)library->topology_set_flags(made, needless);
     }
     if (library->topology_load(made) != 0) {
-        TOFU_WARN(FI_LOG_CORE, "hwloc cannot read the topology: memory, TNIs and threads are placed without it; is "
-                               "HWLOC_XMLFILE or HWLOC_SYNTHETIC set?\n");
+        TOFU_WARN(FI_LOG_CORE, "hwloc cannot read the topology: memory, TNIs and threads are placed without it; check "
+                               "HWLOC_XMLFILE and HWLOC_SYNTHETIC\n");
         library->topology_destroy(made);
         return false;
     }
@@ -293,7 +294,9 @@ bool Map::read() noexcept
     auto* const topology = static_cast<hwloc_topology_t>(topology_);
     here_ = library.topology_is_thissystem(topology) != 0;
     if (here_ && is_set("HWLOC_XMLFILE") && !is_set("HWLOC_THISSYSTEM"))
-        TOFU_WARN(FI_LOG_CORE, "HWLOC_XMLFILE=%.200s: hwloc cannot read it, and describes this machine\n",
+        TOFU_WARN(FI_LOG_CORE,
+                  "HWLOC_XMLFILE=%.200s: hwloc cannot read this file and uses the topology of this machine: correct or "
+                  "unset the variable\n",
                   std::getenv("HWLOC_XMLFILE"));
     copy(library, library.topology_get_allowed_cpuset(topology), allowed_);
     const unsigned nodes = library.get_nbobjs_by_depth(topology, numa_depth);
@@ -383,7 +386,7 @@ Seat Map::seat_of(const cpu_set_t& processors) const noexcept
         groups++;
     }
     if (covered == 0 || groups < 2 || covered == groups)
-        return {}; // bound to nothing that tells it from others
+        return {};                                             // its binding does not distinguish it from others
     const unsigned columns = (groups + covered - 1) / covered; // processes that lie side by side over the groups
     const unsigned rows = std::max(most / own, 1u);            // and within one
     return {first / covered + columns * std::min(before / own, rows - 1), columns * rows};

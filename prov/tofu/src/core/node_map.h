@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How the node is made (Map): its NUMA nodes (core memory groups of an A64FX) with their processors, and what follows
-// for memory, TNIs and threads of this process. hwloc tells it, once and without devices, when first needed; nothing is
-// asked on a node with one NUMA node, or with FI_TOFU_NUMA=off. Other sources: an MPI launcher's library, the kernel.
+// The topology of the node (Map): its NUMA nodes (core memory groups of an A64FX) with their processors, and the
+// placement of memory, TNIs and threads of this process. hwloc is queried once and without devices, at first use. It is
+// not queried on a node with one NUMA node, or with FI_TOFU_NUMA=off. Other sources: an MPI launcher's library, the
+// kernel.
 #pragma once
 
 #include <cstddef>

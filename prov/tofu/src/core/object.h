@@ -104,8 +104,8 @@ constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
     return {sizeof(fi_ops), calls.close, calls.bind, calls.control, calls.open_ops, nullptr, set_no_ops};
 }
 
-/// Has the application passed an object of this class, and one of ours? Several providers' objects look alike in a
-/// process, and theirs have nothing behind the handle that we know of.
+/// Whether the application has passed an object of this class and of this provider. Objects of several providers look
+/// alike in a process, and those of others have a different layout behind the handle.
 [[nodiscard]] inline bool is_ours(const struct fid* object, std::size_t fclass) noexcept
 {
     constexpr std::size_t least = offsetof(fi_ops, ops_set) + sizeof(fi_ops::ops_set);
@@ -113,8 +113,8 @@ constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
            object->ops->ops_set == set_no_ops;
 }
 
-/// `HandleType` is the struct that the application holds, `OwnerType` what the object is opened from, and `Base` what is
-/// behind the handle where that is more.
+/// `HandleType` is the struct that the application holds, `OwnerType` what the object is opened from, and `Base` what
+/// is behind the handle where that is more.
 template <class Self, class HandleType, class OwnerType, class Base = HandleType>
 class Object : public Base, public Counted {
   public:
@@ -244,7 +244,7 @@ class OpenList {
                 return;
             }
     }
-    /// Calls `visit` for each, which stays open meanwhile.
+    /// Calls `visit` with each object, which stays open meanwhile.
     template <class Visit>
     void each(Visit&& visit) noexcept
     {

@@ -38,7 +38,7 @@ struct Variable {
     const char* help;
 };
 
-// Nothing is to be told between auto and on: what can't be had is left out, and the log says so.
+// auto and on have the same effect: a feature that is not available is off, and a log line says so.
 constexpr std::string_view words_for_on[] = {"auto", "on", "yes", "1"};
 constexpr std::string_view words_for_off[] = {"off", "no", "0"};
 
@@ -48,42 +48,45 @@ bool is_one_of(const std::string_view (&words)[count], std::string_view text) no
     return std::find(std::begin(words), std::end(words), text) != std::end(words);
 }
 
-// All as text: libfabric's own reading of numbers takes what is none for 0.
+// All are read as text, since libfabric converts an invalid number to 0.
 constexpr Variable variables[] = {
     {"backend", "FI_TOFU_BACKEND", Kind::library, 0, 0,
-     "The uTofu library to use: auto (the machine's own where a Tofu interface answers, else none; the "
-     "simulator where FI_PROVIDER is tofu alone), utofu, sim, or the path of a library (default: auto)"},
-    {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536,
-     "Rings of an endpoint's message area, 1 to 65536: how many peers have one at a time; memory is "
-     "taken as they do (default: 256)"},
-    {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096,
-     "Slots of 256 bytes of a ring, a power of two from 16 to 4096; a quarter of them, and at most "
-     "8 KiB, is the longest message that is sent at once (default: 128)"},
-    {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16,
-     "Processes of a node where nobody gives each its control queues (no MPI_Init of the vendor's MPI): each takes as "
-     "many TNIs for itself as there are for so many, and who comes later is refused (default: all take all in turn)"},
-    {"tnis", "FI_TOFU_TNIS", Kind::number, 1, 8,
-     "TNIs that the long transfers of an endpoint may take at a time, one for each peer, 1 to 8: beyond its own those that "
-     "no process of the node posts from, a control queue each (default: all of these)"},
-    {"numa", "FI_TOFU_NUMA", Kind::toggle, 0, 0,
-     "Ask hwloc how the node is made, and place memory, TNIs and the thread of automatic progress by it: auto or on, off "
+     "The uTofu library: auto, utofu, sim or the path of a library. auto uses the machine's library if a Tofu "
+     "interface is present. Otherwise it uses the simulator if FI_PROVIDER is tofu alone, and else no library "
      "(default: auto)"},
+    {"rings", "FI_TOFU_RINGS", Kind::number, 1, 65536,
+     "Rings in an endpoint's receive area, 1 to 65536. It limits how many peers have a ring at a time. Memory is "
+     "allocated as peers get rings (default: 256)"},
+    {"ring_slots", "FI_TOFU_RING_SLOTS", Kind::power_of_two, 16, 4096,
+     "Slots of 256 bytes of a ring, a power of two from 16 to 4096. The longest eager message is a quarter of the "
+     "ring, and at most 8 KiB (default: 128)"},
+    {"ppn", "FI_TOFU_PPN", Kind::number, 1, 16,
+     "Processes of a node, 1 to 16. Needed if the launcher does not assign control queues to processes (no MPI_Init of "
+     "the vendor's MPI). Each process takes an equal share of the TNIs for itself, and processes beyond this number "
+     "fail (default: all processes use all TNIs in turn)"},
+    {"tnis", "FI_TOFU_TNIS", Kind::number, 1, 8,
+     "Number of TNIs that the long transfers of an endpoint may use at a time, 1 to 8. Beyond its own TNI, an endpoint "
+     "uses TNIs that no process of the node posts from. Each takes a control queue (default: all of these TNIs)"},
+    {"numa", "FI_TOFU_NUMA", Kind::toggle, 0, 0,
+     "Query hwloc for the topology of the node, and place memory, TNIs and the thread of automatic progress by it: "
+     "auto, on or off (default: auto)"},
     {"progress_cpus", "FI_TOFU_PROGRESS_CPUS", Kind::cpus, 0, CPU_SETSIZE - 1,
-     "Processors for the threads of automatic progress, as hwloc lists them: 0,48-51 or 48- (default: allowed ones that "
-     "the process's threads are not bound to, assistant cores first)"},
+     "Processors for the threads of automatic progress, as hwloc lists them: 0,48-51 or 48- (default: allowed "
+     "processors to which no thread of the process is bound, assistant cores first)"},
     {"unexpected_bytes", "FI_TOFU_UNEXPECTED_BYTES", Kind::number, 0, std::size_t{1} << 48,
-     "Bound of the memory for messages that come before their receive, per endpoint, up to 2^48; with more, senders "
-     "are held back, those of the message that is awaited as well (default: what memory there is)"},
+     "Limit, up to 2^48 bytes, of an endpoint's memory for messages that arrive before their receive is posted. Above "
+     "it all senders get -FI_EAGAIN, also the sender of a message that the program waits for (default: no limit but "
+     "memory)"},
     {"linger", "FI_TOFU_LINGER", Kind::number, 0, 86400,
-     "Seconds, 0 to 86400, that the close of a domain waits for receivers that live and have not fetched what was "
-     "reported as sent (default: 300)"},
+     "Seconds, 0 to 86400, that the close of a domain waits for live receivers that have not fetched messages reported "
+     "as sent (default: 300)"},
     {"stats", "FI_TOFU_STATS", Kind::number, 0, 1,
-     "1: print what was counted when a domain is closed; fi_tofu(7), STATISTICS (default: 0)"},
+     "1: print the statistics of a domain when it is closed; fi_tofu(7), STATISTICS (default: 0)"},
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::toggle, 0, 0,
-     "Keep registrations of local buffers while their pages stay the same: auto or on (where libucm of UCX "
-     "can tell), off (default: auto)"},
+     "Cache registrations of local buffers: auto or on (if libucm of UCX can observe changes of the memory), or off "
+     "(default: auto)"},
     {"gates", "FI_TOFU_GATES", Kind::toggle, 0, 0,
-     "Barrier gates for collective groups: auto or on (where all members get some), off (default: auto)"},
+     "Barrier gates for collective groups: auto or on (if all members of a group get some), or off (default: auto)"},
 };
 
 /// Null: not set, or empty.
@@ -170,11 +173,12 @@ int check_params() noexcept
         if (text == nullptr || is_legal(variable, text, number))
             continue;
         if (variable.kind == Kind::cpus)
-            complain("%s=%.80s: give processors from 0 to %zu, such as 0,48-51", variable.full, text, variable.most);
+            complain("%s=%.80s: invalid: use processors from 0 to %zu, such as 0,48-51", variable.full, text,
+                     variable.most);
         else if (variable.kind == Kind::toggle)
-            complain("%s=%.80s: say one of these: auto on yes 1 off no 0", variable.full, text);
+            complain("%s=%.80s: invalid: use one of auto, on, yes, 1, off, no, 0", variable.full, text);
         else
-            complain("%s=%.80s: give a %s from %zu to %zu", variable.full, text,
+            complain("%s=%.80s: invalid: use a %s from %zu to %zu", variable.full, text,
                      variable.kind == Kind::number ? "number" : "power of two", variable.least, variable.most);
         return -FI_EINVAL;
     }

@@ -58,7 +58,7 @@ bool NodeFile::lock_within(std::chrono::milliseconds patience, short type, off_t
 {
     using Clock = std::chrono::steady_clock;
     for (const Clock::time_point end = Clock::now() + patience; !lock(type, from, bytes);) {
-        if (errno != EAGAIN && errno != EACCES) // fcntl(2): nobody has it, and it can't be had
+        if (errno != EAGAIN && errno != EACCES) // fcntl(2): no process has the lock, and it is not available
             return false;
         if (Clock::now() >= end)
             return false;

@@ -77,7 +77,7 @@ class NodeFile {
     NodeFile(const NodeFile&) = delete;
     NodeFile& operator=(const NodeFile&) = delete;
 
-    /// Opens the file, and makes it if it is not there. False: it can't be opened, or belongs to another user.
+    /// Opens the file, and creates it if it does not exist. False: it cannot be opened, or belongs to another user.
     [[nodiscard]] bool open(const char* path) noexcept;
     [[nodiscard]] bool is_open() const noexcept { return file_ >= 0; }
     [[nodiscard]] int descriptor() const noexcept { return file_; }
@@ -86,8 +86,8 @@ class NodeFile {
     void remove() noexcept;
     void close() noexcept;
 
-    /// F_RDLCK, F_WRLCK or F_UNLCK of so many bytes (0: all that follow). F_OFD_SETLK: is it done? F_OFD_GETLK: could
-    /// it be had? The locks of one process do not meet each other.
+    /// F_RDLCK, F_WRLCK or F_UNLCK of `bytes` bytes (0: all that follow). F_OFD_SETLK: whether it was locked.
+    /// F_OFD_GETLK: whether it is available. The locks of one process do not exclude each other.
     bool lock(short type, off_t from, off_t bytes, int command = F_OFD_SETLK) noexcept;
     /// The same by F_OFD_SETLK, repeated for `patience` while another process, perhaps a stopped one, has the lock.
     bool lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept;

@@ -86,7 +86,8 @@ bool Entries::grow() noexcept
     const std::size_t size = (mask_ + 1) * 2;
     std::unique_ptr<CqEntry[]> larger(new (std::nothrow) CqEntry[size]);
     if (larger == nullptr) {
-        TOFU_WARN(FI_LOG_CQ, "completion queue: no memory for more than %zu entries: read it more often\n", mask_ + 1);
+        TOFU_WARN(FI_LOG_CQ, "completion queue: no memory for more than %zu entries: read the queue more often\n",
+                  mask_ + 1);
         return false;
     }
     for (std::uint64_t i = head_; i != tail_; i++)
@@ -114,7 +115,7 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
     // uTofu's codes are negative; the positive ones are FI_E* that the receiver of a message had (FI_EREMOTEIO).
     const char* text = prov_errno > 0   ? fi_strerror(prov_errno)
                        : prov_errno < 0 ? utofu_text(prov_errno)
-                                        : "no uTofu code";
+                                        : "not a uTofu code";
     if (buffer != nullptr && length > 0)
         std::snprintf(buffer, length, "%s", text);
     return text;
@@ -152,7 +153,7 @@ int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
     const fi_cq_attr& wish = given(attr);
     if (wish.format < FI_CQ_FORMAT_UNSPEC || wish.format > FI_CQ_FORMAT_TAGGED)
         return -FI_ENOSYS;
-    // fi_cq(3): the condition is ignored where nobody waits
+    // fi_cq(3): the condition is ignored without a waiter
     const bool bad_condition = wish.wait_cond < FI_CQ_COND_NONE || wish.wait_cond > FI_CQ_COND_THRESHOLD;
     if ((wish.flags & ~FI_AFFINITY) != 0 || (bad_condition && wish.wait_obj != FI_WAIT_NONE))
         return -FI_EINVAL;
@@ -313,7 +314,7 @@ struct QueueLink {
     bool full = false; ///< the owner did not take `last`
     CqEntry last{};
 
-    /// Hands an entry on. False: the owner can't take it now.
+    /// Forwards an entry. False: the owner cannot accept it now.
     [[nodiscard]] bool give(bool textual) noexcept
     {
         const Completion& c = last.completion;
@@ -390,7 +391,7 @@ fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
     return &ops;
 }
 
-/// With FI_PEER: makes an object of ours with a Link to the owner's object, which `context` names.
+/// With FI_PEER: creates an object with a Link to the owner's object, which `context` names.
 template <class T, class Link, class Owned, class Attr, class OpsOf>
 int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, OpsOf&& ops_of) noexcept
 {
@@ -398,8 +399,10 @@ int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* contex
         return T::open(domain, wish, made, context);
     Owned* const owner = peer::imported<Owned>(context);
     if (owner == nullptr) {
-        TOFU_WARN(FI_LOG_DOMAIN, "FI_PEER: the context names no object of an owner, or libfabric %u.%u has another fi_peer(3): "
-                                 "use 2.0 to 2.6\n", FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+        TOFU_WARN(FI_LOG_DOMAIN,
+                  "FI_PEER: the context has no object of an owner, or fi_peer(3) of libfabric %u.%u is unknown: use "
+                  "2.0 to 2.6\n",
+                  FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
         return -FI_EINVAL;
     }
     Attr attr = *wish;

@@ -63,8 +63,8 @@ class Entries {
         return std::atomic_ref(tail_).load(std::memory_order_relaxed) ==
                std::atomic_ref(head_).load(std::memory_order_relaxed);
     }
-    /// Adds a success. Never fails: beyond its size the ring grows. Where it can't grow its last place gets an error
-    /// FI_EOVERRUN with the context of the first that is lost; further ones are lost without a trace until there is
+    /// Adds a success. Never fails: beyond its size the ring grows. If it cannot grow, its last entry becomes an error
+    /// FI_EOVERRUN with the context of the first lost entry. Further entries are lost until there is
     /// room again.
     [[gnu::always_inline]] void put(const Completion& c) noexcept
     {
@@ -270,7 +270,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept;
 
 // Completion queues and counters that another provider owns (fi_peer(3), FI_PEER of fi_cq_open and fi_cntr_open).
-// Ours are as all others, except that nobody reads them: their entries and counts are handed on to the owner.
+// They work like all others, but are not read: their entries and counts are forwarded to the owner.
 
 class CompletionQueue;
 

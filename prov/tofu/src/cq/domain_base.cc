@@ -139,7 +139,7 @@ void AutoProgress::settle() noexcept
     if (CPU_COUNT(&bound) == 0)
         return; // the kernel chooses among all
     if (cpus = map->apart_from(bound); CPU_COUNT(&cpus) != 0)
-        set_processors(cpus, "processors that nothing of this process is bound to");
+        set_processors(cpus, "processors to which no thread of this process is bound");
 }
 
 void AutoProgress::set_processors(const cpu_set_t& cpus, const char* why) noexcept
@@ -148,8 +148,8 @@ void AutoProgress::set_processors(const cpu_set_t& cpus, const char* why) noexce
     node::write_list(cpus, list, sizeof list);
     if (const int error = pthread_setaffinity_np(thread_, sizeof(cpus), &cpus); error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "%s (%s): %s: none of these processors is ours; the thread of automatic progress stays where its "
-                  "maker is\n",
+                  "%s (%s): %s: this process may use none of these processors; the thread of automatic progress runs "
+                  "where its creator does\n",
                   why, list, std::strerror(error));
     } else {
         std::memcpy(processors_, list, sizeof list);

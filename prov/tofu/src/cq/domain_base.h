@@ -166,7 +166,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// msg/copies.h
     [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
-    /// True if more processes run than there are processors, as the last reader that polled in vain was told
+    /// True if more processes run than there are processors, as the last reader without success found
     /// (ProgressSet). Only a hint.
     [[nodiscard]] bool oversubscribed() const noexcept { return oversubscribed_.load(std::memory_order_relaxed); }
     void set_oversubscribed(bool now) noexcept { oversubscribed_.store(now, std::memory_order_relaxed); }

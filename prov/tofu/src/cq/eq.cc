@@ -100,7 +100,7 @@ void EventQueue::drop_first() noexcept
 
 void EventQueue::wake() noexcept
 {
-    arrived_.notify_all(); // who is woken need not take it: FI_PEEK, an error, too little room
+    arrived_.notify_all(); // a woken thread may leave it: FI_PEEK, an error, too little room
     wait_.signal();
 }
 
@@ -108,7 +108,7 @@ void EventQueue::post(const struct fid* about, std::uint32_t type, const void* b
                       const fi_eq_err_entry& error) noexcept
 {
     if (append(about, type, bytes, size, error) != 0) {
-        TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event: it is lost\n");
+        TOFU_WARN(FI_LOG_EQ, "event queue: no memory for an event, which is lost: read the queue more often\n");
         std::lock_guard guard(mutex_);
         overrun_ = true;
     }

@@ -46,7 +46,7 @@ int WaitSet::set_up(const fi_wait_attr* attr) noexcept
     if (kind_ == FI_WAIT_UNSPEC || kind_ == FI_WAIT_YIELD)
         return 0;
     if (!WakeSignal::offers(kind_))
-        TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not offered\n", kind_);
+        TOFU_INFO(FI_LOG_EQ, "wait set: wait object %d is not supported: use FI_WAIT_UNSPEC or FI_WAIT_FD\n", kind_);
     return signal_.open(kind_);
 }
 

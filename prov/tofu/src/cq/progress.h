@@ -79,7 +79,7 @@ class ProgressSet final : public ProgressSource {
     }
     /// Are locks on? Then a look needs lock().
     [[nodiscard]] bool locked() const noexcept { return lock_.enabled(); }
-    /// Is there another endpoint than that one?
+    /// Whether there is another endpoint than that one.
     [[nodiscard]] bool has_others() const noexcept { return endpoints_.size() != 1; }
     unsigned count_look() noexcept
     {
@@ -97,7 +97,7 @@ class ProgressSet final : public ProgressSource {
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
-    // for may need that core, so after some polls in vain the reader yields. Any thread; the count is a hint.
+    // for may need that core, so after some idle polls the reader yields. Any thread; the count is a hint.
     void found() noexcept
     {
         found_at_.store(looks_.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -120,10 +120,10 @@ class ProgressSet final : public ProgressSource {
     }
     void yield(unsigned looks) noexcept;
 
-    static constexpr unsigned patience = 4096; ///< polls in vain, some 20 us: answers that are under way come sooner
+    static constexpr unsigned patience = 4096; ///< idle polls, some 20 us: answers that are under way arrive sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 32; ///< looks
-    // Polls in vain between two questions whether to yield, less one: some 0.2 us where the last yield was right.
+    // Idle polls between two checks whether to yield, less one: some 0.2 us if the last yield was useful.
     static constexpr unsigned between = 15;
     static constexpr unsigned between_if_oversubscribed = 3;
 

@@ -133,8 +133,8 @@ void WakeSignal::raise() noexcept
             (void)repeat();
             return;
         }
-        // A call of ours that makes the event, fi_av_insert say, while its thread holds the mutex: then all who sleep
-        // have given the mutex up, and hear the broadcast.
+        // The event is made by a call such as fi_av_insert whose thread holds the mutex. All sleeping threads
+        // have then released the mutex, and receive the broadcast.
         const bool locked = pthread_mutex_lock(&mutex_) == 0; // else EDEADLK
         pthread_cond_broadcast(&condition_);
         if (locked)
@@ -151,7 +151,7 @@ bool WakeSignal::repeat() noexcept
         return true;
     if (pthread_mutex_trylock(&mutex_) != 0)
         return false;
-    // acquire: pairs with raise(), of the last one too, whose cause must be seen by whom we wake
+    // acquire: pairs with raise(), also the last one, since the woken thread must see its cause
     (void)raised_.exchange(false, std::memory_order_acquire);
     pthread_cond_broadcast(&condition_);
     pthread_mutex_unlock(&mutex_);
@@ -220,7 +220,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
         signal_ = set_->wake_signal();
         needs_thread = signal_ != nullptr;
         break;
-    default: TOFU_INFO(FI_LOG_CQ, "wait object %d is not offered\n", kind); return -FI_ENOSYS;
+    default: TOFU_INFO(FI_LOG_CQ, "wait object %d is not supported\n", kind); return -FI_ENOSYS;
     }
     kind_ = kind;
     if (needs_thread && owner_.domain != nullptr) {

@@ -8,7 +8,7 @@
 //   1. an event is visible before raise() is called for it;
 //   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered
 //      by the look for events that follows; one that writes comes after the clearing. In the other order the read would
-//      take the write of a raise() that has set the flag, and nobody would write again;
+//      consume the write of a raise() that has set the flag, and no other write would follow;
 //   3. of several objects that share a descriptor, clear() is called once, before the first is looked at, and all are
 //      looked at: a second clear() would take the wake-up of one that was looked at already;
 //   4. where something was found, raise() is called again: another thread may sleep on the same descriptor for it.
@@ -29,7 +29,7 @@ namespace tofu::wake_flag {
 template <class Flag, class Line>
 void raise(Flag& raised, Line& line)
 {
-    // acq_rel: what was written before is seen by whoever clears the flag and then looks (partner: clear())
+    // acq_rel: earlier writes are seen by a thread that clears the flag and then polls (partner: clear())
     if (!raised.exchange(true, std::memory_order_acq_rel))
         line.write();
 }
@@ -46,7 +46,7 @@ void clear(Flag& raised, Line& line)
 
 namespace tofu {
 
-// Waiting. A reader that blocks in a call of ours sleeps until something may have come for one of its VCQs: the
+// Waiting. A reader that blocks in a call sleeps until something may have arrived for one of its VCQs. The
 // backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its
 // own means (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the thread that makes progress
 // raises; as long as there is one, a thread of the domain makes progress (domain_base.h).
@@ -175,10 +175,10 @@ class WaitObject {
     [[nodiscard]] bool watched() const noexcept { return signal_ != nullptr || set_ != nullptr; }
     /// Its own signal or that of its wait set, which the application sleeps on by its own means; null: there is none.
     [[nodiscard]] WakeSignal* wake_signal() const noexcept { return signal_; }
-    /// There is something new: wakes all that wait. Costs two loads where nobody waits.
+    /// Wakes all waiters after an event. Costs two loads without a waiter.
     void signal() noexcept
     {
-        // relaxed: a thread that sleeps has counted itself before it announced its sleep, and looks once more after
+        // relaxed is enough: a waiter counts itself before it announces its sleep, and polls once more after
         // that (tofu_sim_wait, whose announcement is a barrier for this thread)
         if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();

@@ -48,8 +48,9 @@ void place_memory(void* base, std::size_t bytes) noexcept
         return placed_on.store(static_cast<int>(group->number), std::memory_order_relaxed);
     if (const int error = map.prefer(base, bytes, *group); error != 0) {
         if (!refused.exchange(true, std::memory_order_relaxed))
-            TOFU_WARN(FI_LOG_CORE, "memory is not bound to NUMA node %u (%s): it lies where it is first touched; "
-                                   "FI_TOFU_NUMA=off asks for no more\n",
+            TOFU_WARN(FI_LOG_CORE,
+                      "memory cannot be bound to NUMA node %u (%s): it is placed at its first use; FI_TOFU_NUMA=off "
+                      "avoids the attempt\n",
                       group->number, std::strerror(error));
         return;
     }
@@ -69,12 +70,12 @@ void describe_placement(char* text, std::size_t size) noexcept
     if (const int node = numa_node_of_thread(); node >= 0)
         std::snprintf(threads, sizeof threads, "NUMA node %d", node);
     else
-        std::snprintf(threads, sizeof threads, "no one NUMA node");
+        std::snprintf(threads, sizeof threads, "no single NUMA node");
     const int on = placed_on.load(std::memory_order_relaxed);
     if (const std::size_t bytes = placed_bytes.load(std::memory_order_relaxed); bytes != 0)
         std::snprintf(memory, sizeof memory, "%zu KiB bound to NUMA node %d", bytes / 1024, on);
     else
-        std::snprintf(memory, sizeof memory, "where it is first touched");
+        std::snprintf(memory, sizeof memory, "placed at first use");
     node::write_list(node::processors_of_thread(), cpus, sizeof cpus);
     std::snprintf(text, size, "memory: %s; thread: %s, processors %s", memory, threads, cpus);
 }
@@ -202,7 +203,7 @@ void PagePool::release(std::byte* data, std::size_t bytes) noexcept
         }
         return;
     }
-    // Of the parent: its pages are not here, and what has their addresses by now is somebody else's.
+    // The parent's pages do not exist in this process, and their addresses may belong to other memory by now.
 }
 
 // Slabs of registered blocks.

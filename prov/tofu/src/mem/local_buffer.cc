@@ -14,13 +14,13 @@ namespace tofu {
 /// the operation that is refused: the line is all that its user sees.
 int refuse_nowhere() noexcept
 {
-    TOFU_WARN(FI_LOG_EP_DATA, "a buffer has a length and a null address: pass the address of the data\n");
+    TOFU_WARN(FI_LOG_EP_DATA, "a buffer has a length but a null address: pass the address of the data\n");
     return -FI_EINVAL;
 }
 
 // A buffer without a region is registered for one transfer, after which nothing can be stale, or the registration
 // cache keeps it. For a buffer inside a region the whole region is registered, until it is closed, which RegionTable
-// tells by forget(). That is done for max_kept regions at a time: those of a program with tens of thousands would use
+// reports by forget(). That is done for max_kept regions at a time: those of a program with tens of thousands would use
 // up the steering tags of the VCQ. Buffers in the others are registered as if they lay in none.
 
 LocalMemory::LocalMemory(vcq::Vcq& vcq, const Descs* descs) noexcept : vcq_(vcq), descs_(descs) {}

@@ -81,8 +81,8 @@ inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total
     return true;
 }
 
-// Makes local buffers known to a VCQ, which it needs to send from them or receive into them: finds a registration
-// that is there already, or registers the buffer for one transfer.
+// Registers local buffers with a VCQ, which sends from them or receives into them: finds an existing registration,
+// or registers the buffer for one transfer.
 
 class Descs;
 class MemoryRegion;
@@ -92,13 +92,13 @@ class RegistrationCache;
 /// is over.
 struct LocalRef {
     utofu_stadd_t stadd = 0;
-    std::uint32_t cache_slot = 0; ///< of LocalMemory; 0: nothing to give back
+    std::uint32_t cache_slot = 0; ///< of LocalMemory; 0: nothing to release
 };
 
 /// Registrations of local buffers with one VCQ, under that VCQ's owner's lock.
 class LocalMemory {
   public:
-    /// `descs`: of the domain; null: no desc is looked at.
+    /// `descs`: of the domain; null: descs are ignored.
     explicit LocalMemory(vcq::Vcq& vcq, const Descs* descs = nullptr) noexcept;
     /// Ends all registrations, released or not.
     ~LocalMemory();
@@ -110,7 +110,7 @@ class LocalMemory {
     [[nodiscard]] int acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
                               void* desc = nullptr) noexcept;
     void release(const LocalRef& ref) noexcept;
-    /// As acquire(), for a buffer in a region whose registration is kept, so that there is nothing to give back. False:
+    /// As acquire(), for a buffer in a region whose registration is kept, so that there is nothing to release. False:
     /// there is no such registration, nor room for one.
     [[nodiscard, gnu::always_inline]] bool find_in_region(const void* desc, const void* address, std::size_t length,
                                                           bool read_only, utofu_stadd_t& stadd) noexcept

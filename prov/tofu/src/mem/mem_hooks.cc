@@ -53,7 +53,7 @@ constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
 constexpr std::uint64_t is_shared = 8;
 constexpr std::uint64_t or_the_next = 16;
 
-/// /proc/self/maps, and the name of what was looked at last.
+/// /proc/self/maps, and the name of the last entry that was read.
 class Maps {
   public:
     explicit Maps(char (&name)[sizeof MappedFile::name]) noexcept : name_(name) {}
@@ -71,7 +71,7 @@ class Maps {
             return false;
         if (answers_ && ask(address, found))
             return true;
-        answers_ = false; // or there is none: the text says so, too
+        answers_ = false; // or there is none, which the text shows as well
         return read(address, found);
     }
 
@@ -135,7 +135,7 @@ bool Maps::read(std::uint64_t address, Mapping& found) noexcept
     return false;
 }
 
-/// Huge pages are of a file of the kernel's own, which nobody else has.
+/// Huge pages belong to an internal file of the kernel, which no other process has.
 bool is_own(const Mapping& mapping, const char* name) noexcept
 {
     return !mapping.shared && (mapping.inode == 0 || std::strncmp(name, "/anon_hugepage", 14) == 0);
@@ -289,8 +289,8 @@ using SetEventHandler = signed char (*)(int events, int priority, Callback callb
 using TestEvents = signed char (*)(int events);
 } // namespace ucm
 
-/// libucs takes signals for itself when it is loaded, to print where a program crashed: they are the program's. Whoever
-/// changes one in another thread meanwhile may find the old one.
+/// libucs takes signals for itself when it is loaded, to print where a program crashed, but they belong to the program.
+/// A thread that changes one meanwhile may find the old handler again.
 class KeptSignals {
   public:
     KeptSignals() noexcept
@@ -323,8 +323,8 @@ bool is_the_program(const void* base) noexcept
     return reinterpret_cast<std::uint64_t>(base) == (getauxval(AT_PHDR) & ~(page_size() - 1));
 }
 
-/// The runtime of a sanitizer, where the program has one: its allocator calls the kernel itself, and nobody hears of
-/// what it unmaps. Null: none.
+/// The runtime of a sanitizer, where the program has one: its allocator calls the kernel directly, and no hook reports
+/// the memory that it unmaps. Null: none.
 const char* unmaps_by_itself() noexcept
 {
     for (const char* runtime : {"__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"})
@@ -370,7 +370,8 @@ MemoryHooks* MemoryHooks::get() noexcept
 bool MemoryHooks::start() noexcept
 {
     if (const char* who = unmaps_by_itself(); who != nullptr) {
-        TOFU_INFO(FI_LOG_MR, "registration cache: off, for what has %s unmaps memory by its own system calls\n", who);
+        TOFU_INFO(FI_LOG_MR, "registration cache: off, since code with %s unmaps memory by its own system calls\n",
+                  who);
         return false;
     }
     // libucm wants symbols of libucs without naming the library. Both stay until the process ends, and this module,
@@ -384,7 +385,7 @@ bool MemoryHooks::start() noexcept
             library = dlopen("libucm.so.0", how);
     }
     if (library == nullptr) {
-        TOFU_INFO(FI_LOG_MR, "registration cache: off, for %s; install libucx0 (UCX)\n", dlerror());
+        TOFU_INFO(FI_LOG_MR, "registration cache: off: %s; install libucx0 (UCX)\n", dlerror());
         return false;
     }
     auto set = reinterpret_cast<ucm::SetEventHandler>(dlsym(library, "ucm_set_event_handler"));
@@ -395,15 +396,15 @@ bool MemoryHooks::start() noexcept
     if (set == nullptr || test == nullptr || !stays || set(ucm::mremap, ucm::before, on_mremap, this) != 0 ||
         set(ucm::vm_unmapped, ucm::before, on_event, this) != 0 || test(ucm::vm_unmapped) != 0 ||
         set(ucm::madvise | ucm::mremap, ucm::after, on_event, this) != 0) {
-        TOFU_WARN(FI_LOG_MR, "registration cache: off, for libucm can't hook into this program\n");
+        TOFU_WARN(FI_LOG_MR, "registration cache: off, since libucm cannot hook into this program\n");
         return false;
     }
     try_mremap();
     return true;
 }
 
-/// libucm 1.13 does not hand on the address that mremap is to move to: the pages would go to a place of chance, over
-/// what is there. So the call is made one that the kernel refuses, by EINVAL.
+/// libucm 1.13 does not pass on the target address of mremap: the pages would move to a random address, over
+/// other memory. So the call is changed into one that the kernel rejects by EINVAL.
 void MemoryHooks::on_mremap(int, void* event, void* self) noexcept
 {
     auto& call = *static_cast<ucm::Mremap*>(event);
@@ -432,9 +433,9 @@ void MemoryHooks::try_mremap() noexcept
     munmap(pages, 2 * page);
 }
 
-/// vm_unmapped comes before pages go. What discards pages without taking the addresses away (madvise) tells behind the
-/// call, too: another thread may have registered the range between. And what puts others in their place (mremap to a
-/// fixed address) tells behind it alone.
+/// vm_unmapped comes before pages go. A call that discards pages but keeps the addresses (madvise) reports after the
+/// call, too: another thread may have registered the range between. A call that replaces pages (mremap to a
+/// fixed address) reports only afterwards.
 void MemoryHooks::on_event(int type, void* event, void* self) noexcept
 {
     std::uint64_t begin = 0;
@@ -490,14 +491,14 @@ WatchTicket MemoryHooks::watch(std::uintptr_t begin, std::uintptr_t end, IsPriva
             used_.store(used + 1, std::memory_order_release); // partner: invalidate()
         ticket = {i, span.serial};
     }
-    // Looked at after it is watched: else it might be replaced in between.
+    // Read after the watch has begun: else it might be replaced in between.
     if (same_from_now_on(ticket, first, limit, is_private) && mapped(ticket))
         return ticket;
     unwatch(ticket);
     return {.later = ticket.later};
 }
 
-/// Does what is mapped there change by what the hooks or the file tell, and by nothing else?
+/// Whether the hooks or the file report all changes of the mapping.
 bool MemoryHooks::same_from_now_on(WatchTicket& ticket, std::uint64_t begin, std::uint64_t end,
                                    IsPrivate is_private) noexcept
 {
@@ -515,7 +516,7 @@ bool MemoryHooks::same_from_now_on(WatchTicket& ticket, std::uint64_t begin, std
     return !ticket.later;
 }
 
-/// Under lock_. None: it can't be opened, or there are too many.
+/// Under lock_. None: it cannot be opened, or there are too many.
 std::uint32_t MemoryHooks::open_file(const MappedFile& mapped) noexcept
 {
     std::uint32_t vacant = none;

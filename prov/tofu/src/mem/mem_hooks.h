@@ -13,10 +13,10 @@ namespace tofu {
 
 // What is mapped at an address of this process.
 
-/// Whose pages a range shows.
+/// The owner of the pages of a range.
 enum class Pages : std::uint8_t {
-    unknown, ///< a hole, a private view of a file, more than one file, or the kernel does not tell
-    own,     ///< private memory of no file, which nobody else can change
+    unknown, ///< a hole, a private view of a file, more than one file, or the kernel does not say
+    own,     ///< private memory of no file, which no other process can change
     file,    ///< shared pages of one file, and perhaps pages of the kind above
 };
 
@@ -29,16 +29,16 @@ struct MappedFile {
     char name[256] = ""; ///< as the kernel shows it: a path, if there is one still; empty: none, or one that is longer
 };
 
-/// Tells memory that is private although a file stands behind it: the simulator's own (utofu/library.h). Null: there is
+/// Recognises private memory that has a file behind it: that of the simulator (utofu/library.h). Null: there is
 /// none.
 using IsPrivate = int (*)(const void* address, std::size_t size);
 
-/// Whose pages are all of [begin, end)? `file` is written for Pages::file only. Takes a microsecond or two if the
+/// The owner of all pages of [begin, end). `file` is written for Pages::file only. Takes a microsecond or two if the
 /// kernel can be asked about one mapping (Linux 6.11); else 0.2 us for each mapping below it.
 [[nodiscard]] Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept;
 
-// Files whose pages are memory (memfd, /dev/shm, shared anonymous and System V memory), mapped by this process: tells
-// whether any page of such a file may have been replaced, by whatever process. A mapping shows pages of a file. These
+// Files whose pages are memory (memfd, /dev/shm, shared anonymous and System V memory), mapped by this process: finds
+// whether any page of such a file may have been replaced, by any process. A mapping shows pages of a file. These
 // are exchanged by cutting the file or by a hole in it: ftruncate, fallocate, madvise(MADV_REMOVE), by any process
 // that has the file. The kernel notes the time of each such change in the file (st_ctime). So the pages are the same
 // as long as that time is. The first store to a page by a process moves it, too, which costs a registration; later
@@ -64,7 +64,7 @@ class MemoryFile {
         return is_open() && device_ == mapped.device && inode_ == mapped.inode;
     }
 
-    /// The time from which on a later change can be told. False: the last change was in this tick of the clock, so that
+    /// The time after which a change is visible. False: the last change was in this tick of the clock, so that
     /// one more in the same tick would not show. Asked again some milliseconds later it answers.
     [[nodiscard]] bool begin(ChangeTime& since) const noexcept;
     /// Is the file as it was at `since`? One system call. Any thread, while the file is open.
@@ -80,8 +80,8 @@ class MemoryFile {
     std::uint64_t inode_ = 0;
 };
 
-// Tells whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat are
-// noticed before they take effect. libucm.so.0 is looked up at run time; without it nothing is watched. It patches
+// Finds out whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat
+// are seen before they take effect. libucm.so.0 is looked up at run time; without it nothing is watched. It patches
 // the functions of the C library, so that calls by other libraries and by the C library itself are seen. Direct
 // system calls of a program (syscall(2)) are not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is
 // remap_file_pages(2), which libucm does not know. Pages of a file in memory can be replaced by others that have the
@@ -91,16 +91,16 @@ class MemoryFile {
 struct WatchTicket {
     std::uint32_t span = 0;
     std::uint32_t serial = 0; ///< 0: none
-    bool later = false;       ///< of none: it may be had some milliseconds later
+    bool later = false;       ///< of none: it may be available some milliseconds later
     explicit operator bool() const noexcept { return serial != 0; }
 };
 
 /// There is one in a process, from the first use to its end: hooks are never removed from the C library. Any thread may
-/// call it, under any lock. The hook takes no lock of ours and allocates nothing, since a thread that changes mappings
-/// may hold any lock.
+/// call it, under any lock. The hook takes no lock of the provider and allocates nothing, since a thread that changes
+/// mappings may hold any lock.
 class MemoryHooks {
   public:
-    /// The hooks of the process; null: libucm is not there or can't hook.
+    /// The hooks of the process; null: libucm is missing or cannot hook.
     [[nodiscard]] static MemoryHooks* get() noexcept;
 
     /// Watches the pages of [begin, end) from now on. None: too many ranges or files are watched, or the pages are
@@ -137,7 +137,7 @@ class MemoryHooks {
         std::atomic<std::uint64_t> end{0};   ///< 0: free
         std::atomic<bool> live{false};
         std::uint32_t serial = 0;
-        std::uint32_t file = none; ///< of files_; this and `since` are read by who has the ticket
+        std::uint32_t file = none; ///< of files_; this and `since` are read by the holder of the ticket
         ChangeTime since = 0;
     };
     static constexpr std::uint32_t none = ~0u;

@@ -137,8 +137,8 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 }
 
 /// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
-/// VCQ is not the one that peers know, the bias looks like a listed key, the region must not be read, which a TNI can't
-/// refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
+/// VCQ is not the one that peers know, the bias looks like a listed key, the region must not be read, which a TNI
+/// cannot refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
     bool listed = region.reachable_;

@@ -24,7 +24,7 @@
 namespace tofu {
 
 // A region of memory that peers may reach (fi_mr). The application holds it; api/mr_calls.cc makes and closes it, and
-// the domain's RegionTable (mr.h) lists it. tx/remote_memory.h tells how peers reach it by its key.
+// the domain's RegionTable (mr.h) lists it. tx/remote_memory.h describes how peers reach it by its key.
 
 /// What counts the accesses of peers to a region.
 struct EventTarget {
@@ -126,7 +126,7 @@ class RegionTable {
     /// The directory that peers read; under the home lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
-    /// Adds a LocalMemory, which is told of each region that is closed, to end its registration. 0 or -FI_ENOMEM.
+    /// Adds a LocalMemory, which is notified of each closed region, to end its registration. 0 or -FI_ENOMEM.
     [[nodiscard]] int attach(LocalMemory& memory, Lock& lock) noexcept;
     void detach(LocalMemory& memory) noexcept;
 

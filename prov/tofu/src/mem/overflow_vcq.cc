@@ -58,8 +58,8 @@ int OverflowVcqs::add() noexcept
         ret = made->vcq.reg_with_stag(area_, directory::area_bytes, directory_stag, stadd);
     if (ret != 0) {
         TOFU_WARN(FI_LOG_MR,
-                  "domain: no steering tag left for a region in its %u VCQs, and no further VCQ (%s): close "
-                  "regions, register larger ones, or run fewer processes per node\n",
+                  "domain: its %u VCQs have no free steering tag for a region, and no further VCQ can be opened (%s): "
+                  "close regions, register larger ones, or run fewer processes per node\n",
                   count_ + 1, fi_strerror(-ret));
         return -FI_ENOSPC;
     }

@@ -5,7 +5,7 @@
 //
 // An overflow VCQ has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a
 // peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an
-// overflow VCQ is found only through the directory, whoever chose its key. An overflow VCQ stays until the domain is
+// overflow VCQ is found only through the directory, with either kind of keys. An overflow VCQ stays until the domain is
 // closed: peers remember its ID, which another process must not get.
 #pragma once
 

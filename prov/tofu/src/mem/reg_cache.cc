@@ -28,8 +28,9 @@ bool hooks_allowed() noexcept
         std::strcmp(monitor, "default") == 0 || std::strcmp(monitor, "memhooks") == 0)
         return true;
     if (std::strcmp(monitor, "disabled") != 0)
-        TOFU_WARN(FI_LOG_MR, "registration cache: off, for FI_MR_CACHE_MONITOR=%s is not offered: say memhooks or "
-                             "disabled\n", monitor);
+        TOFU_WARN(FI_LOG_MR,
+                  "registration cache: off, since FI_MR_CACHE_MONITOR=%s is not supported: use memhooks or disabled\n",
+                  monitor);
     return false;
 }
 
@@ -104,7 +105,7 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
     return number;
 }
 
-/// Other pages are there now. What still uses the old ones goes on with them.
+/// The pages have been replaced. Transfers under way continue with the old ones.
 [[gnu::noinline]] void RegistrationCache::outdated(Entry& entry) noexcept
 {
     counts_.stale++;
@@ -156,7 +157,7 @@ void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length, i
         s.doublings++;
 }
 
-/// Pages that their program has given back stay pinned until their registration ends, and so does the file that they are
+/// Pages that the program has released stay pinned until their registration ends, and so does the file that they are
 /// of.
 void RegistrationCache::drop_replaced() noexcept
 {
@@ -176,7 +177,7 @@ unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool 
     utofu_stadd_t stadd = 0;
     if (!ticket || vcq_.reg(reinterpret_cast<const void*>(begin), length, read_only, stadd) != 0) {
         hooks_.unwatch(ticket);
-        // What can be had soon is tried again soon, and what else can't is asked for less and less.
+        // A temporary failure is retried soon, and a permanent one at growing intervals.
         kept_in_vain(begin, length, ticket.later ? most_doublings / 2 : most_doublings);
         return none;
     }
@@ -193,7 +194,7 @@ unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool 
     return number;
 }
 
-/// A place for one more of so many bytes; those that were not used for longest make room.
+/// Room for one more of `length` bytes, by removal of the least recently used.
 unsigned RegistrationCache::free_entry(std::size_t length) noexcept
 {
     if (length > limits_.bytes)
@@ -220,7 +221,7 @@ unsigned RegistrationCache::free_entry(std::size_t length) noexcept
     }
 }
 
-/// The registration ends before the watch does: at no time is one kept that nobody watches.
+/// The registration ends before the watch does: no registration is kept without a watch.
 void RegistrationCache::drop(Entry& entry) noexcept
 {
     vcq_.dereg(entry.stadd);

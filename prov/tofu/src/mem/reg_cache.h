@@ -3,7 +3,7 @@
 // Part of LocalMemory, under its VCQ's owner's lock; calls memory_hooks and vcq.
 //
 // A registration names pages, a program names addresses. So a kept registration is used only while MemoryHooks says
-// that the pages are still those that were registered; where it can't say so, nothing is kept. The limits are those of
+// that the pages are still those that were registered; otherwise nothing is kept. The limits are those of
 // libfabric (fi_mr(3), "Memory Registration Cache"), for each VCQ.
 #pragma once
 
@@ -23,9 +23,9 @@ class RegistrationCache {
         std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
         std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
     };
-    /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR says no. Called by fi_domain(), before
-    /// threads of ours run, and those of most programs: libucm replaces code, and a thread that is in that code, such
-    /// as munmap(2), would return into the middle of other instructions.
+    /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR disables it. Called by fi_domain(),
+    /// before the provider's threads run, and those of most programs: libucm replaces code, and a thread that is in
+    /// that code, such as munmap(2), would return into the middle of other instructions.
     static void prepare() noexcept;
     /// Makes a cache. Null: the environment says no, or nothing can be watched.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq) noexcept;
@@ -67,7 +67,7 @@ class RegistrationCache {
         std::uintptr_t begin = 0;
         std::size_t length = 0;
         std::uint16_t uses = 0;
-        std::uint8_t doublings = 0; ///< of the uses needed to be kept: one for each time it was kept in vain
+        std::uint8_t doublings = 0; ///< of the uses needed to be kept: one for each time it was kept without a use
     };
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;

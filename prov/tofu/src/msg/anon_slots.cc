@@ -82,7 +82,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
     if (control.type == static_cast<std::uint8_t>(Type::none))
         return true; // an empty packet: the sender had no use for the slot
     Envelope envelope;
-    alignas(8) std::byte packet[slot_size]; // a copy, which the sender can't change any more
+    alignas(8) std::byte packet[slot_size]; // a copy, which the sender cannot change any more
     const bool good = read_anonymous(end, port_.self.nonce, envelope, packet);
     const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
     if (good && refuses(key))
@@ -115,7 +115,7 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     anonymous.generation = ~0u; // the last packet may have had another sender
     anonymous.key = peer_key(who.home, who.nonce, who.identity);
     if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
-        in_.bad_packet(anonymous, "that makes no sense");
+        in_.bad_packet(anonymous, "with invalid fields");
         return true;
     }
     if (who.credit_index != no_credit_block) {
@@ -260,15 +260,16 @@ void AnonTx::on_heading(Channel& ch, const AreaHeader& header) noexcept
     switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
     case Heading::other_version:
         TOFU_WARN(FI_LOG_EP_CTRL,
-                  "endpoint %u: peer 0x%llx speaks version %u of the wire protocol, this is %u: use the "
-                  "same release of the provider on all nodes\n",
-                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.version,
-                  wire_version);
+                  "endpoint %u: wire protocol mismatch: peer 0x%llx has version %u, this endpoint %u: use the same "
+                  "release of the provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.version, wire_version);
         ch.owner->fail(ch, FI_ECONNREFUSED, 0);
         return;
     case Heading::other_process: ch.owner->fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
     case Heading::usable:
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: the gate of peer 0x%llx is not what it can be: its memory is damaged\n",
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: the slot counter of peer 0x%llx has an invalid value: its memory is damaged; restart "
+                  "that process\n",
                   port_.self.index, static_cast<unsigned long long>(ch.peer.home));
         ch.owner->fail(ch, FI_EIO, 0);
         return;

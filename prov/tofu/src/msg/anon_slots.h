@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots for senders that have no ring here, and their packets on the way to the protocol. A sender takes a slot at the
-// gate by an ARMW ADD and fills it by one Put. We do not know who has a slot before it is filled: it stays with its
-// sender until then, however long that takes, and nobody waits for it. Part of Inbound; calls vcq.
+// Slots for senders that have no ring here, and the path of their packets to the protocol. A sender takes a slot at the
+// slot counter by an ARMW ADD and fills it by one Put. The receiver does not know the sender of an unfilled slot: it
+// stays with its sender until then, however long that takes, and blocks no other packet. Part of Inbound; calls vcq.
 //
 // S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
 // that R knows. A slot goes on offer again only after R has taken what it was handed out for.
@@ -9,7 +9,8 @@
 //  1. S dies before its ADD: nothing has happened.
 //  2. S dies between ADD and Put, or is stopped there for any time: the slot stays out. The others of the run, and
 //     all other slots, go on. A slot of 256 bytes is lost by a death, until the endpoint is closed.
-//  3. S goes on after minutes: nobody else was ever given its slot, so its Put overwrites nothing. It is taken as ever.
+//  3. S goes on after minutes: no other sender has had its slot, so its Put overwrites nothing. It is consumed
+//     normally.
 //  4. S dies in its Put: the control word, written last, is not there. As 2.
 //  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty packet there.
 //  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there
@@ -18,14 +19,14 @@
 //  8. Order among anonymous packets of one S: each has its ADD behind the Put of the one before, and Puts arrive in
 //     order (strong order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then
 //     takes what it has seen from the oldest on: what came before something seen was seen, too.
-//  9. A packet that can't be taken now stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
+//  9. A packet without room stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
 // 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
 //     takes the first of them (Inbound::begin). S sends anonymously again only after `closed`, when R has taken all
 //     from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
 //     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
-// 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, its rings are as ever. It fills
-//     what it has not taken: as wherever it can write.
+// 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, but its rings continue. It fills
+//     slots that it has not taken: a peer with write access can always do that.
 // 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
 //     a ring, every 64 anonymous packets at least, and sends at most 64 before it has been answered.
 #pragma once
@@ -145,7 +146,7 @@ class AnonTx {
     explicit AnonTx(Port& port) noexcept : port_(port) {}
     /// Takes the next step towards a slot. 0: the channel has one; -FI_EAGAIN; or the error of a failed channel.
     [[nodiscard]] int step(Channel& ch) noexcept;
-    /// Gives back a slot that we have no use for, by an empty packet. Where the TNI has no room, a later call does it.
+    /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
     void dismiss(Channel& ch) noexcept;
     /// True if some gate has been asked for a slot and has not answered.
     [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }

@@ -56,7 +56,7 @@ struct Channel {
     std::uint32_t consumed = 0; ///< slots that the peer has taken, as far as we know (low 32 bits)
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
-    bool leave = false;         ///< we have to say BYE: the peer, or another peer of ours, needs the room
+    bool leave = false;         ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
     bool met = false;           ///< its area has been seen; until then a missing area does not show that it is gone
     bool aliased = false;       ///< several places of the address vector lead here
     std::uint16_t number = 0;
@@ -80,7 +80,7 @@ struct Channel {
         std::uint32_t seq = 0;   ///< sequence number of the packet in it
         bool reads = false;      ///< what is under way is a Get, not an ADD
         bool full = false;       ///< the gate had no slot: read it before asking again
-        bool lingers = false;    ///< the slot was unused when channels were last looked at
+        bool lingers = false;    ///< the slot was unused at the last pass over the channels
         bool asks = false;       ///< the packet that is being built asks for a ring
         bool asked = false;      ///< a packet has asked for a ring, and no answer has come
         std::uint32_t pause = 0; ///< rounds to wait before a full gate is read again,
@@ -144,7 +144,7 @@ struct Ring {
     Grants* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
-    std::uint32_t reported = 0; ///< slots taken that the sender has been told of
+    std::uint32_t reported = 0; ///< consumed slots that were reported to the sender
     std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back; if unchanged, this one is idle
     std::uint32_t number = 0;
     std::uint32_t place = 0;    ///< index in the list of rings that are polled
@@ -391,7 +391,7 @@ class Channels {
     /// Where an address led, as long as the place of the address vector is what it was.
     struct Found {
         std::uint64_t address = FI_ADDR_NOTAVAIL;
-        std::uint32_t generation = ~0u; // not that of nobody
+        std::uint32_t generation = ~0u; // not the generation of an unset peer
         const Peer* peer = &nobody;
         Channel* channel = nullptr;
     };

@@ -123,7 +123,7 @@ void Estate::watch() noexcept
     domain_.home_lock().unlock();
 }
 
-/// Nobody fetches the copies for this receiver any more.
+/// The copies for this receiver are not fetched any more.
 void Estate::bury(const Probe& gone) noexcept
 {
     for (Copies* each = first_.get(); each != nullptr; each = each->next.get())

@@ -21,7 +21,7 @@ namespace tofu::proto {
 // Copies of messages that were reported as sent and that their receivers fetch. Their blocks are registered with the
 // home VCQ of the domain, so that they can outlive their endpoint (copies.h). Made by the sender with its first copy.
 
-/// A copy, and who fetches it.
+/// A copy and its receiver.
 struct Copy {
     Bounce block{};
     std::size_t size = 0;    ///< of the message
@@ -35,7 +35,7 @@ struct Copy {
 
 class Copies {
   public:
-    /// Messages of up to so many bytes are copied for the receiver to fetch, so that the sender need not wait for the
+    /// Longest message that is copied for the receiver to fetch, so that the sender need not wait for the
     /// fetch: the copy takes a microsecond, two switches between processes take several. Longer copies, or more of
     /// them, would push each other out of the processor's cache.
     static constexpr std::size_t longest = 16384;
@@ -67,7 +67,7 @@ class Copies {
         pool_.release(&copy);
     }
     [[nodiscard]] std::size_t in_use() const noexcept { return pool_.in_use(); }
-    /// Calls `visit` for each copy that is in use; `visit` may release() it.
+    /// Calls `visit` with each copy in use; `visit` may release() it.
     template <class Visit>
     void each(Visit&& visit) noexcept
     {
@@ -120,7 +120,7 @@ class Estate {
     [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
     /// Frees what has been fetched, and what belongs to receivers that are gone.
     void progress() noexcept;
-    /// Frees everything and returns how many messages are lost by that. Called when nobody polls any more, before the
+    /// Frees everything and returns how many messages are lost by that. Called after the last poll, before the
     /// home VCQ is closed.
     [[nodiscard]] std::size_t close() noexcept;
 
@@ -148,7 +148,7 @@ class Estate {
     std::optional<BouncePool> answers_; ///< guarded by the home lock; until close()
     Probe probe_{};
     std::uint64_t probed_at_ = 0; ///< milliseconds
-    std::size_t turn_ = 0;        ///< the copy whose receiver is asked next
+    std::size_t turn_ = 0;        ///< the copy whose receiver is checked next
 };
 
 } // namespace tofu::proto

@@ -48,12 +48,12 @@ struct FifoLinks {
     T** from;     ///< head: what points here, the bucket or another head's next_head; else null
 };
 
-/// `Key` tells an element's key, which does not change while it is in here.
+/// `Key` returns an element's key, which does not change while the element is in the table.
 template <class T, FifoLinks<T> T::*Links, MatchKey (*Key)(const T&) noexcept>
 class FifoIndex {
   public:
     FifoIndex() noexcept : buckets_(new (std::nothrow) T*[std::size_t{1} << initial_bits]()) {}
-    /// False: there was no memory, and the table can't be used.
+    /// False: there was no memory, and the table is not usable.
     [[nodiscard]] bool valid() const noexcept { return buckets_ != nullptr; }
 
     void push(T& item) noexcept
@@ -218,7 +218,7 @@ struct Arrived {
 
 class Matcher {
   public:
-    /// False: there was no memory, and the matcher can't be used.
+    /// False: there was no memory, and the matcher is not usable.
     [[nodiscard]] bool valid() const noexcept { return posted_.valid() && by_both_.valid() && by_tag_.valid(); }
 
     // --- inline: the way of each expected message
@@ -301,7 +301,7 @@ class Matcher {
   private:
     static constexpr unsigned max_kinds = Posted::max_kinds;
     static constexpr std::uint32_t overflow_kind = Posted::overflow_kind;
-    static constexpr unsigned few_receives = 8; ///< up to so many are compared one by one
+    static constexpr unsigned few_receives = 8; ///< up to this number they are compared one by one
     static constexpr unsigned few_messages = 16;
     static constexpr unsigned kept_kinds = 4; ///< remembered without a receive: the next one is likely of the same kind
     struct Kind {
@@ -350,7 +350,7 @@ class SrxPeer;
 /// The flags of a receive's completion entry.
 inline constexpr std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
 
-/// Flags of a receive that uses no buffer (fi_tagged(3)): whatever its segments name is not looked at.
+/// Flags of a receive that uses no buffer (fi_tagged(3)): its segments are ignored.
 inline constexpr std::uint64_t no_buffer_flags = FI_PEEK | FI_DISCARD;
 
 /// What a call asks for: one receive, in any form of the call.
@@ -448,7 +448,7 @@ class SrxPeer {
     /// start_msg, start_tag: the message has found its receive; moves it there. False: there is no room now, and
     /// nothing has happened.
     [[nodiscard]] virtual bool start(RecvRequest& receive, Unexpected& message) noexcept = 0;
-    /// discard_msg, discard_tag: nobody wants the message; its sender is told as if it had been received. False: as
+    /// discard_msg, discard_tag: the message is discarded; its sender is notified as if it had been received. False: as
     /// above.
     [[nodiscard]] virtual bool discard(Unexpected& message) noexcept = 0;
     /// The queue has dropped the message and frees its memory when this returns.
@@ -609,7 +609,7 @@ class MatchQueue {
   public:
     MatchQueue(const MatchQueue&) = delete;
     MatchQueue& operator=(const MatchQueue&) = delete;
-    /// False: there was no memory, and the queue can't be used.
+    /// False: there was no memory, and the queue is not usable.
     [[nodiscard]] bool valid() const noexcept { return tagged_.valid() && plain_.valid(); }
 
     // --- the endpoints that it serves
@@ -662,7 +662,7 @@ class MatchQueue {
     void queue_entry(Unexpected& message) noexcept { matcher(message.tagged).keep(message); }
     /// Frees a message that was not queued.
     void free_entry(Unexpected& message) noexcept;
-    /// Removes and frees a queued message, which a receive has taken or nobody wants.
+    /// Removes and frees a queued message, which a receive has taken or which is discarded.
     void forget(Unexpected& message) noexcept;
     /// Does a message for which `wanted` holds and that came through `peer` wait for its receive?
     template <class Wanted>
@@ -674,7 +674,7 @@ class MatchQueue {
                     return true;
         return false;
     }
-    /// Calls `visit` for each message that waits for its receive; `visit` may forget() it.
+    /// Calls `visit` with each message that waits for its receive; `visit` may forget() it.
     template <class Visit>
     void visit_kept(Visit visit) noexcept
     {

@@ -13,7 +13,7 @@ namespace tofu::proto {
 
 namespace {
 
-constexpr std::size_t anon_slot_count = 1024; // 256 KiB; so many peers without a ring may send at the same time
+constexpr std::size_t anon_slot_count = 1024; // 256 KiB; peers without a ring that may send at a time
 
 Local local(TxContext& tx) noexcept
 {

@@ -137,7 +137,7 @@ RecvRequest* ReceiveQueue::make_receive(const RecvCall& call, std::uint64_t key)
     return r;
 }
 
-/// FI_PEEK: is there such a message? Its answer is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
+/// FI_PEEK: whether there is such a message. The result is an entry: success, or the error FI_ENOMSG (fi_tagged(3)).
 ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 {
     std::uint64_t key;
@@ -232,7 +232,7 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
 
 } // namespace tofu::proto
 
-// A receive of the owner becomes one of ours when its message is there. It is allocated before the number of its
+// A receive of the owner becomes one of this queue when its message arrives. It is allocated before the number of its
 // buffers is known, so it has room for the maximum. A message that the owner has noted waits in our queue as any
 // other, and goes its ordinary way from there.
 
@@ -335,8 +335,8 @@ int SrxOwner::begin(peer::Entry* entry, bool wanted) noexcept
     auto* const message = static_cast<Unexpected*>(peer::fields_of(entry).of_peer);
     if (message == nullptr) {
         if (wanted)
-            TOFU_WARN(FI_LOG_EP_DATA, "shared receives: a message is asked for whose endpoint is closed: close it behind "
-                                      "its receives\n");
+            TOFU_WARN(FI_LOG_EP_DATA, "shared receives: the owner requests a message whose endpoint is closed: close "
+                                      "the endpoint after its receives\n");
         return wanted ? -FI_ECANCELED : 0;
     }
     SrxOwner& self = *message->peer->rx.shared->owner();

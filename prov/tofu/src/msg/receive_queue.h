@@ -102,7 +102,7 @@ namespace tofu::proto {
 
 class MatchQueue;
 
-/// What the owner is told of a message that has come.
+/// The description of an arrived message for the owner.
 struct Offer {
     bool tagged;
     bool has_data;
@@ -113,7 +113,7 @@ struct Offer {
 };
 
 /// Everything is called under the lock of the endpoints that the queue serves, except for the owner's calls, which take
-/// it. The owner does not make these while it makes progress of ours ("Peer SRX").
+/// it. The owner does not make these calls while it makes progress of this provider ("Peer SRX").
 class SrxOwner {
   public:
     SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept;
@@ -130,7 +130,7 @@ class SrxOwner {
     /// There is no room for the message yet. Posts its receive to our own queue, where the message finds it when it is
     /// offered again.
     void hold(RecvRequest& receive, std::uint64_t source, std::uint64_t tag) noexcept;
-    /// Tells the owner that a message without a receive waits in our queue. False: the owner does not want the message,
+    /// Notifies the owner of a message without a receive in this queue. False: the owner discards the message,
     /// which is forgotten.
     [[nodiscard]] bool note(Unexpected& message, RecvRequest& receive) noexcept;
     /// The receive has ended and has been reported, or it came to nothing: gives it back to the owner.

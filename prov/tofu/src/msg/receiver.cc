@@ -203,7 +203,7 @@ bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
     if (kept == nullptr) [[unlikely]]
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
-        // Delivered: the message is here, and the application can have it (fi_cq(3), FI_DELIVERY_COMPLETE).
+        // Delivered: the message has arrived and is available to the application (fi_cq(3), FI_DELIVERY_COMPLETE).
         if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
             queue_.free_entry(*kept);
             return false;
@@ -319,7 +319,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     if (packet.type == Type::long_eager) {
         const Geometry& g = geometry();
         if (m.length == 0 || m.length > g.eager_limit()) {
-            bad_packet(in, "of impossible length");
+            bad_packet(in, "with an invalid length");
             return true;
         }
         const LongSlots where = long_slots(in.next_seq, packet.control.length, g.ring_slots);
@@ -328,7 +328,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     } else if (packet.type != Type::eager) {
         const bool by_get = packet.type == Type::eager_by_get;
         if (!read_rts(packet, m) || (by_get && (in.number != no_place || m.length > max_eager))) {
-            bad_packet(in, "of impossible segments");
+            bad_packet(in, "with invalid segments");
             return true;
         }
         if (by_get)
@@ -343,7 +343,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
     return true;
 }
 
-/// An eager-by-get message of an anonymous packet: once its payload is here, it is an eager message.
+/// An eager-by-get message of an anonymous packet: once its payload has arrived, it is an eager message.
 bool Receiver::take_eager_by_get(Message& m) noexcept
 {
     EagerPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};

@@ -85,7 +85,7 @@ class Delivery final : private SrxPeer {
     std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
     ReceiveQueue& queue_;
     Fetches fetches_;
-    /// A message of ours holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
+    /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
     struct HoldUp : Deferred {
         Delivery* owner;
         bool waiting = false;
@@ -112,7 +112,7 @@ class Receiver final : public Inbound {
     [[nodiscard]] Delivery& delivery() noexcept { return delivery_; }
     /// Takes packets from the place of first_arrived() on, a bounded number.
     void take_packets(std::size_t ring) noexcept;
-    /// Answers the fences whose senders have no message here that waits for its receive. Messages that came after the
+    /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
     /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;
 

@@ -163,10 +163,10 @@ void Fetches::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& not
         m.finish(f);
 }
 
-/// Called when all bytes are here, or will never come: tells the sender. An RTS may be old when it is taken up: its
+/// Called when all bytes have arrived or cannot arrive: notifies the sender. An RTS may be old when it is accepted: its
 /// sender may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that
-/// the bytes are anybody's. As long as the completion word waits for this operation they are the sender's. No other
-/// endpoint uses the number in the word, and the CSWAP changes no word of another one.
+/// the bytes may be of any origin. As long as the completion word waits for this operation they are the sender's. No
+/// other endpoint uses the number in the word, and the CSWAP changes no word of another one.
 void Fetches::finish(Fetch& f) noexcept
 {
     const Ring& in = *f.message.in;
@@ -185,7 +185,7 @@ void Fetches::finish(Fetch& f) noexcept
         finished(f, {vcq_.last_error(), 0});
 }
 
-/// The CSWAP has ended: tells the application.
+/// The CSWAP has ended: notifies the application.
 void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 {
     if (!port_.open)
@@ -294,7 +294,7 @@ EagerGets::Stage EagerGets::look(const EagerPayload& payload, std::uint32_t roun
     return stage;
 }
 
-/// Posts as many Gets as there is room for. When all bytes are here it reads the sender's completion word.
+/// Posts as many Gets as there is room for. When all bytes have arrived it reads the sender's completion word.
 void EagerGets::get(Transfer& transfer) noexcept
 {
     for (; transfer.next < transfer.what.count && transfer.code == UTOFU_SUCCESS; transfer.next++) {
@@ -315,7 +315,7 @@ void EagerGets::get(Transfer& transfer) noexcept
 }
 
 /// As long as the completion word waits for this operation, no other process has the sender's VCQ or memory, so the
-/// bytes read before are the sender's. Otherwise nobody waits for the completion word either.
+/// bytes read before are the sender's. Otherwise no sender waits for the completion word either.
 void EagerGets::judge(Transfer& transfer) noexcept
 {
     CompletionWord word;

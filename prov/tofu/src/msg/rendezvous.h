@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Messages whose bytes the receiver fetches: a message as the protocol has it, the Gets of a rendezvous and of
-// eager-by-get. Part of the receiving half; calls vcq, mem, the receive queue.
+// Messages whose bytes the receiver fetches: the protocol's description of a message, and the Gets of a rendezvous and
+// of eager-by-get. Part of the receiving half; calls vcq, mem, the receive queue.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace tofu::proto {
 
 // A message that has come, between its packet and its receive.
 
-/// Writes a completion word: tells the sender how the send that waits for it has ended, 0 or FI_E*. False: no room now.
+/// Writes a completion word: the result of the send that waits for it, 0 or FI_E*. False: no room now.
 [[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
                                   int status) noexcept
 {
@@ -112,7 +112,7 @@ class Fetches {
     /// Makes a fetch. Null: too many are under way.
     [[nodiscard]] Fetch* make(const Message& message) noexcept;
     /// Starts a fetch whose source and destination are filled in; one with nothing to fetch only writes the completion
-    /// word. The fetch may have ended, and be gone, when this returns.
+    /// word. The fetch may have ended, and been freed, when this returns.
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Lets the item go on in the next round, like a fetch that found no room.
@@ -167,11 +167,11 @@ class EagerGets {
 
     enum class Stage : std::uint8_t {
         getting, ///< -> asking: the Gets of the segments have ended
-        asking,  ///< reads the completion word. -> here; -> lost: the sender no longer waits, or the bytes can't be read
-        here,    ///< the payload is here, until release()
+        asking,  ///< reads the completion word. -> here; -> lost: the sender no longer waits, or a read failed
+        here,    ///< the payload is available, until release()
         lost     ///< the payload never comes; the packet is ignored
     };
-    /// Begins to fetch a payload that is new, and returns how far it is. `round`: number of the round in which all
+    /// Begins to fetch a new payload, and returns its state. `round`: number of the round in which all
     /// anonymous packets are offered. Sets `bytes` for a payload that is here.
     [[nodiscard]] Stage look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
     /// The message has been taken.

@@ -235,38 +235,38 @@ void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice)
 // is limited. See ring_lease.h; R's part is in ring_lease.cc.
 //
 // S sends to R; the ring lies at R, and only R gives it away. S asks for one with an anonymous packet (anon_slots.h)
-// and is answered in its credit block: `granted` with the place of a ring, or `denied`. S has the ring from then on
-// until R has taken S's BYE and has written `closed` there. Only S says BYE, so nobody writes to a ring after its
+// and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the ring from then on
+// until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a ring after its
 // lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before
 // `closed`.
 //
-//  1. S dies before its question arrives: nothing has happened.
-//  2. S dies behind its question: R grants a ring, and finds out as in 4.
+//  1. S dies before its request arrives: nothing has happened.
+//  2. S dies after its request: R grants a ring, and finds out as in 4.
 //  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are anonymous
 //     packets.
 //  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
 //     written is no packet: its control word, written last, is not there.
-//  5. S dies after its BYE: R takes it; the Put of `closed` fails, which concerns nobody; the ring is free.
-//  6. R asks for the ring back (give_back): S says BYE as soon as it sees that, in its progress or when it runs out
-//     of credit. What S sends until then is taken as ever. R does not depend on S: it asks others as well. Where S has
-//     not used the ring yet give_back says the grant again, for S may not have seen that.
-//  7. R asks, and S says BYE by itself at the same time: the request comes before `closed` in the same words, and
-//     counts for nothing while S waits for `closed`.
+//  5. S dies after its BYE: R takes it; the Put of `closed` fails without a consequence; the ring is free.
+//  6. R revokes the ring (give_back): S sends BYE as soon as it sees that, in its progress or when it runs out
+//     of credit. Packets of S until then are consumed normally. R does not depend on S: it revokes others as well. If S
+//     has not used the ring yet, give_back repeats the grant, since S may not have seen it.
+//  7. R revokes, and S sends BYE by itself at the same time: the request comes before `closed` in the same words, and
+//     is ignored while S waits for `closed`.
 //  8. S wants to send after BYE: it waits for `closed`, then its packets go anonymously. So a pair never has two rings,
 //     and order holds across leases.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
 //     fails.
 // 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
-//     `denied`: the anonymous packet stays. A grant is reported as progress is, in a later round.
-// 11. S uses the credit block for another peer: only when it has not asked, or after `denied` or `closed`, or when R is
-//     gone, so no late report of R can hide one of the other's. Every question has a serial number of its own besides.
-// 12. S has no credit for its BYE: R is not done with the ring either, and will report.
-// 13. A hostile S keeps its ring, floods it or says BYE in the middle: its own ring, its own loss. It asks for rings in
-//     the names of many: each is one that R probes and frees. R asks for at most a few back every few milliseconds.
-// 14. A hostile R says anything: `closed` counts only after BYE, a grant only after a question, and where it
-//     cannot be the channel fails. Other words than its own S does not write to.
+//     `denied`: the anonymous packet stays. A grant is reported like a credit update, in a later round.
+// 11. S uses the credit block for another peer: only without a request, or after `denied` or `closed`, or when R is
+//     dead, so no late update of R can hide one of the other. Besides, every request has its own serial number.
+// 12. S has no credit for its BYE: R has not finished with the ring either, and will report.
+// 13. A hostile S keeps its ring, floods it or sends BYE in the middle: only its own ring suffers. It requests rings in
+//     the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
+// 14. A hostile R writes any status: `closed` counts only after BYE, a grant only after a request, and if it
+//     is invalid the channel fails. S writes to no other words than its own.
 // 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
-//     number there. S asks anew: who asks has no ring, so R frees what it has in its name, packets first.
+//     number there. S asks anew: a sender that asks has no ring, so R frees the ring in its name, packets first.
 // 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
 //     ring's first packet.
 
@@ -350,9 +350,10 @@ bool RingLeases::wants(Channel& ch) noexcept
 void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: peer 0x%llx grants a ring which cannot be: use the same release of the "
-                                  "provider on all nodes\n",
-                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        TOFU_WARN(
+            FI_LOG_EP_CTRL,
+            "endpoint %u: peer 0x%llx sent an invalid ring grant: use the same release of the provider on all nodes\n",
+            port_.self.index, static_cast<unsigned long long>(ch.peer.home));
         ch.owner->fail(ch, FI_EIO, 0);
         return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings of our area: granted to senders that ask for one, asked back where there are too few, and freed when their
-// senders have left or died; and the reports that tell senders how far we have read. The cases are numbered in
+// The rings of our area: granted to senders that request one, revoked if there are too few, and freed when their
+// senders have left or died. Also the credit updates to senders. The cases are numbered in
 // ring_lease.cc. Part of Inbound; calls vcq.
 #pragma once
 
@@ -45,7 +45,7 @@ class Grants {
     [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
     /// Answers a BYE. False: no room in the queue of the TNI.
     [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
-    /// Tells the sender how many slots we have taken. Where the TNI has no room, report_late() tries again.
+    /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
     void report(Ring& ring) noexcept;
     [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
     void report_late() noexcept;
@@ -102,7 +102,7 @@ class RingLeases {
     /// Gives all rings back as poll_credit_blocks() comes by: the endpoint closes.
     void give_all_back() noexcept;
     /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
-    /// is due, and each ring is given back or was at a peer that is gone.
+    /// is due, and each ring was released or was at a dead peer.
     [[nodiscard]] bool settled() const noexcept;
     /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;
@@ -121,7 +121,7 @@ class RingLeases {
     Channels& channels_;
     AnonTx& anon_tx_;
     unsigned held_ = 0;           ///< channels that have a ring or have asked for one
-    std::size_t next_block_ = 0; ///< index of the credit block that is looked at next
+    std::size_t next_block_ = 0;  ///< index of the credit block that is polled next
     std::size_t hand_ = 0;        ///< index of the channel that reuse() and give_up() look at next
 };
 

@@ -21,8 +21,8 @@ namespace tofu::proto {
 
 namespace {
 
-/// Memory for an area, all zero. It is a sealed memory file, not private memory: fork() must not take away the pages
-/// that the TNI writes to, and nobody can change the size.
+/// Memory for an area, all zero. It is a sealed memory file, not private memory: fork() must not replace the pages
+/// that the TNI writes to, and the size cannot change.
 struct Pages {
     std::byte* base;
     std::size_t bytes;
@@ -71,7 +71,7 @@ class Spare {
     }
 
   private:
-    /// So many areas rest before they are used again, so that a Put that a TNI carries out late hits memory of no
+    /// Number of areas that rest before reuse, so that a late Put of a TNI reaches memory without an
     /// owner.
     static constexpr std::size_t resting = 8;
 
@@ -145,8 +145,8 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     std::lock_guard guard(home_lock);
     const std::size_t bytes = geometry.ring(open_rings_);
     if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: its message area of %zu bytes could not be registered: "
-                                  "set FI_TOFU_RINGS lower\n", index, bytes);
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: cannot register its receive area of %zu bytes: lower FI_TOFU_RINGS\n",
+                  index, bytes);
         spare().give(pages);
         base_ = nullptr;
         return ret;
@@ -165,8 +165,10 @@ bool Area::grow() noexcept
     full_ = home_->reg_with_stag(ring(open_rings_), bytes, further_stag(index_), further_) != 0;
     home_lock_->unlock();
     if (full_)
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: %zu more bytes could not be registered: its senders take turns with %u "
-                                  "rings; set FI_TOFU_RINGS so\n", index_, bytes, open_rings_);
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: cannot register %zu more bytes: its senders share %u rings; set FI_TOFU_RINGS to that "
+                  "number\n",
+                  index_, bytes, open_rings_);
     else
         open_rings_ = geometry_.ring_count;
     return !full_;

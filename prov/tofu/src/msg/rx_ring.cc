@@ -53,7 +53,7 @@ int Inbound::open(const Geometry& geometry) noexcept
     if (!std::exchange(bad_packets_, true))
         TOFU_WARN(FI_LOG_EP_DATA,
                   "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx: use the same release of the provider on "
-                  "all nodes; what follows is dropped in silence\n",
+                  "all nodes; further errors are not logged\n",
                   port_.self.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
 }
 
@@ -77,7 +77,7 @@ void Inbound::catch_up() noexcept
 
 namespace {
 
-constexpr std::size_t credit_blocks_per_tick = 64; // credit blocks looked at without a doorbell, which may be missing
+constexpr std::size_t credit_blocks_per_tick = 64; // credit blocks polled without a doorbell, which may be missing
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
@@ -96,8 +96,9 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon
     if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
         caps.cache_line_size > slot_size || // a slot's neighbours would be padding (vcq::whole_line)
         caps.num_reserved_stags <= endpoint_stag(self.index)) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: this uTofu library has no piggyback of 32 bytes, cache lines longer than 256 "
-                                  "bytes, or no reserved STag %u, which messages need: use another one (FI_TOFU_BACKEND)\n",
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: messages need a piggyback of 32 bytes, cache lines of at most 256 bytes and reserved "
+                  "STag %u: use another uTofu library (FI_TOFU_BACKEND)\n",
                   self.index, endpoint_stag(self.index));
         return -FI_ENOSYS;
     }

@@ -57,7 +57,7 @@ class Inbound {
     /// Logs the first packet that makes no sense, and no later ones.
     void bad_packet(const Ring& ring, const char* what) noexcept;
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
-    /// Tells the simulator's clock that a poll has seen a packet; null without a simulator.
+    /// Notifies the simulator's clock that a poll has seen a packet; null without a simulator.
     [[nodiscard]] auto seen() const noexcept { return seen_; }
 
     // --- from Rings
@@ -72,7 +72,7 @@ class Inbound {
   private:
     using Poll = Grants::Poll;
     static constexpr unsigned batch = 16;        ///< packets taken from one ring in a round
-    static constexpr std::size_t all_rings = 16; ///< rings looked at in a round
+    static constexpr std::size_t all_rings = 16; ///< rings polled in a round
 
     template <class Up>
     void poll_in_turn() noexcept;
@@ -96,7 +96,7 @@ class Inbound {
 // --- inline part
 
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
-/// at the same time and not one after the other. A line that nobody has written is in the cache already and costs
+/// at the same time and not one after the other. An unwritten line is in the cache already and costs
 /// nothing.
 inline std::size_t Inbound::first_arrived() const noexcept
 {
@@ -216,13 +216,13 @@ class Rings {
 
     /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
-    /// Gives back the rings at peers, asks back those of peers and grants none any more. The caller makes progress and
+    /// Releases the rings at peers, revokes those of peers and grants none any more. The caller makes progress and
     /// calls again. True if settled: no peer can write to the area any more.
     [[nodiscard]] bool settle() noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
     void leave() noexcept;
-    /// Closes the area, which peers then can't reach any more. Called after leave() and the last notice. Takes the home
-    /// lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
+    /// Closes the area, which peers then cannot reach any more. Called after leave() and the last notice. Takes the
+    /// home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
     [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().

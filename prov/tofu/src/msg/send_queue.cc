@@ -224,8 +224,8 @@ Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
 {
 }
 
-/// A send may wait only if its caller is told of its end, and so makes progress until then. After an inject nothing
-/// tells the caller when the message has left, and it may never call again. Deferred work (FI_TRIGGER) waits in its own
+/// A send may wait only if its caller gets an entry, and so makes progress until then. After an inject nothing
+/// shows the caller when the message has left, and it may never call again. Deferred work (FI_TRIGGER) waits in its own
 /// list.
 bool Backlog::takes(const SendCall& call) const noexcept
 {

@@ -65,7 +65,7 @@ class PacketBuffers {
     }
     static void on_sent(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
     {
-        auto& buffer = *static_cast<PacketBuffer*>(handler); // the MRQ tells the channel of a failure
+        auto& buffer = *static_cast<PacketBuffer*>(handler); // the MRQ reports a failure to the channel
         buffer.owner->release(buffer);
     }
 
@@ -136,7 +136,7 @@ class SendRequests {
     /// For a send whose packet waits in its channel (Outbound::defer): it is reported when the packet has arrived.
     /// Null: no memory.
     [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
-    /// A block for a copy of so many bytes, at most Copies::longest. Null: none is free now.
+    /// A block for a copy of `size` bytes, at most Copies::longest. Null: none is free now.
     [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
     /// Frees a request of which nothing was posted.
     void drop(SendRequest& request) noexcept;
@@ -176,7 +176,8 @@ class SendRequests {
     std::size_t next_ = 0;        ///< where the next round of polling completion words starts
     std::uint32_t made_ = 0;
     unsigned retired_ = 0;        ///< requests that have failed, whose completion words a live peer may still write
-    const std::uint32_t first_seq_; ///< of completion words: unlike an earlier endpoint's, whose late words fit none of ours
+    const std::uint32_t
+        first_seq_; ///< of completion words: unlike an earlier endpoint's, so its late words do not match
 };
 
 // Sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3): at most

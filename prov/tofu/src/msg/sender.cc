@@ -103,8 +103,8 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     return 0;
 }
 
-/// Puts a packet of `size` bytes, its envelope not counted, into one slot. `fill` writes what stands before the head.
-/// `delivered`, if not null, is told when the packet has arrived.
+/// Puts a packet of `size` bytes, its envelope not counted, into one slot. `fill` writes the bytes before the head.
+/// `delivered`, if not null, is notified when the packet has arrived.
 template <class Fill>
 int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
                      SendRequest* delivered, Fill&& fill) noexcept
@@ -342,9 +342,9 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
             request->copy = requests_.make_copy(call.length);
     }
     const bool kept = request->copy != nullptr;
-    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of ours. So
-    // does a message that is not much longer, where processes outnumber processors and the receiver needs ours before
-    // it can fetch.
+    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of the
+    // sender. So does a message that is not much longer, where processes outnumber processors and the receiver needs
+    // ours before it can fetch.
     if (kept) {
         Copy& copy = *request->copy;
         gather(copy.block.data, call.iov, call.count, call.length);

@@ -31,7 +31,7 @@ class Outbound {
     AnonTx anon_tx;
     RingLeases leases;
 
-    /// Is there room for so many slots? Where there is none, the channel may have failed.
+    /// Whether there is room for `slots` slots. If not, the channel may have failed.
     [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
     {
         return ch.free_slots() >= slots || look_for_room(ch, slots);
@@ -44,7 +44,7 @@ class Outbound {
     /// Takes the next step towards sending a packet. 0: there is a ring or an anonymous slot; -FI_EAGAIN; or the error
     /// of a failed channel.
     [[nodiscard]] int approach(Channel& ch) noexcept;
-    /// Marks the channel as failed and tells the protocol.
+    /// Marks the channel as failed and notifies the protocol.
     void fail(Channel& ch, int err, int prov_errno) noexcept;
 
     // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
@@ -56,13 +56,13 @@ class Outbound {
             leases.sent_anonymously(ch);
         ch.next_seq++;
     }
-    /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is told when it has
-    /// arrived.
+    /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is notified when it
+    /// has arrived.
     [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
     {
         return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
     }
-    /// Keeps a packet for the next slot that the TNI has no room for and that can't be taken back.
+    /// Keeps a packet for the next slot that the TNI has no room for and that cannot be withdrawn.
     void defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept;
     /// Posts the deferred packet. True if none is left.
     [[nodiscard]] bool flush(Channel& ch) noexcept;

@@ -31,7 +31,7 @@ struct AreaHeader {
     std::uint16_t version;
     std::uint16_t index;      ///< of the endpoint in its domain
     std::uint32_t none;
-    std::uint64_t nonce;      ///< of the domain; tells this process from earlier ones with the same VCQ ID
+    std::uint64_t nonce; ///< of the domain; distinguishes this process from earlier ones with the same VCQ ID
 };
 static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeader>);
 
@@ -53,7 +53,7 @@ constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
     return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
 }
 
-/// The words by which a receiver tells a sender about the sender's ring. One per outgoing channel, in the sender's
+/// The words by which a receiver reports on the sender's ring. One per outgoing channel, in the sender's
 /// area.
 struct CreditBlock {
     std::uint64_t consumed; ///< slots taken out of the ring; a Grant until the first packet has been taken
@@ -69,7 +69,7 @@ inline constexpr std::size_t credit_stride = 64;
 enum class LeaseStatus : std::uint32_t {
     open = 0,
     granted = 1,   ///< this ring is yours
-    denied = 2,    ///< there is none now: ask again later
+    denied = 2,    ///< no ring is free: request again later
     give_back = 3, ///< other senders starve: say BYE. It may also be the first status of a ring
     closed = 4     ///< the answer to BYE, and the last status of this ring
 };
@@ -189,8 +189,9 @@ constexpr std::uint64_t completion_offset(unsigned n) { return completions_offse
 // --- packets
 
 /// The sequence numbers of an area's rings begin here, so that a packet for an earlier endpoint with the same VCQ ID
-/// and STag is not taken for one of ours. It is a multiple of every ring_slots, so that slot indices do not depend on
-/// it, and less than 2^31, so that number 0, which an unused slot holds, comes only when all slots have been used.
+/// and STag is not accepted as one of this endpoint. It is a multiple of every ring_slots, so that slot indices do not
+/// depend on it, and less than 2^31, so that number 0, which an unused slot holds, comes only when all slots have been
+/// used.
 constexpr std::uint32_t seq_base(std::uint64_t nonce)
 {
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
@@ -230,7 +231,7 @@ enum class Type : std::uint8_t {
 
 /// Control::length of a BYE: is LeaseStatus::closed waited for?
 inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
-inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is given back
+inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is released
 
 /// The last 8 bytes of a packet and of its slot, written last; the receiver polls `seq`.
 struct Control {

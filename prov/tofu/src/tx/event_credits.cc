@@ -163,7 +163,9 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
         p.err = other ? FI_EHOSTDOWN : FI_EIO;
-        TOFU_INFO(FI_LOG_EP_DATA, "vcq 0x%llx: the pool of events of peer 0x%llx says nonsense\n",
+        TOFU_INFO(FI_LOG_EP_DATA,
+                  "vcq 0x%llx: the event pool of peer 0x%llx has invalid contents: its memory is damaged; restart that "
+                  "process\n",
                   static_cast<unsigned long long>(vcq_.id()), static_cast<unsigned long long>(p.home));
         return;
     }

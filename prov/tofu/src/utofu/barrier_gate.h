@@ -33,7 +33,7 @@ class Gates {
     static constexpr unsigned most = 33;
 
     /// Takes `count` gates of one TNI, of number `spread` modulo those there are or of the next one that has as many.
-    /// False: none has, or its gates can't do what GateData says, or the library has no gates. Any thread.
+    /// False: no TNI has enough, or its gates lack what GateData needs, or the library has no gates. Any thread.
     [[nodiscard]] bool alloc(const Backend& backend, unsigned count, unsigned spread) noexcept;
     /// Gives the gates back. Any thread; no packet may be on its way to them.
     void free() noexcept;

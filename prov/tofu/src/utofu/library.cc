@@ -98,7 +98,7 @@ const char* fill(const Library& library, Functions& f)
     return missing;
 }
 
-/// Finds what all TNIs of the process offer. 0, or -FI_ENODATA if there is none.
+/// Finds the common capabilities of all TNIs of the process. 0, or -FI_ENODATA if there is none.
 int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count,
                utofu_onesided_caps& least)
 {
@@ -159,8 +159,8 @@ int Backend::load()
     }
     if (!library && automatic && !provider_alone_asked_for()) {
         // A job on a cluster without Tofu must not run over a simulator just because that is installed there.
-        static constexpr const char* text =
-            "no Tofu interface here: run on a compute node that has one, or set FI_TOFU_BACKEND=sim for the simulator";
+        static constexpr const char* text = "no Tofu interface on this machine: run on a compute node that has one, or "
+                                            "set FI_TOFU_BACKEND=sim for the simulator";
         if (provider_asked_for())
             complain("%s", text);
         else
@@ -170,26 +170,24 @@ int Backend::load()
     if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
         library = find_simulator(path_, sizeof(path_));
         if (!library) {
-            complain("no uTofu library: neither a Tofu interface nor the simulator's libtofucom.so is here; install it "
-                     "or give its path in FI_TOFU_BACKEND");
+            complain("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
+                     "install it or set its path in FI_TOFU_BACKEND");
             return -FI_ENODATA;
         }
         if (automatic)
-            complain("FI_PROVIDER=tofu without a Tofu interface: this is the simulator, %s; FI_TOFU_BACKEND=sim says "
-                     "that it is meant",
+            complain("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
+                     "suppresses this line",
                      path_);
     }
     if (!library) {
         if (std::strchr(wanted, '/') == nullptr) {
-            complain("FI_TOFU_BACKEND=%s is no backend: use auto, utofu, sim or a path with a "
-                      "slash",
-                      wanted);
+            complain("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
             return -FI_EINVAL;
         }
         std::snprintf(path_, sizeof(path_), "%s", wanted);
         library = open(wanted);
         if (!library) {
-            complain("FI_TOFU_BACKEND: %s: give the path of a uTofu library", dlerror());
+            complain("FI_TOFU_BACKEND: %s: set the path of a uTofu library", dlerror());
             return -FI_ENODATA;
         }
     }
@@ -199,7 +197,7 @@ int Backend::load()
     }
     if (query_tnis(functions_, tnis_, tni_count_, caps_) != 0) {
         if (!automatic || provider_asked_for())
-            complain("%s offers no TNI for one-sided communication to this process: run it on a compute node, or set "
+            complain("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
                      "FI_TOFU_BACKEND=sim for the simulator",
                      path_);
         return -FI_ENODATA;

@@ -60,13 +60,13 @@ struct Functions {
     int (*wait)(utofu_vcq_hdl_t* vcqs, std::size_t count, int timeout_ms);
     /// Optional as well: ends the sleep of this process's threads in wait().
     int (*wake)();
-    /// Optional as well: a thread has polled in vain, for the `times`-th time in a row; lets others run if there are
-    /// more processes than processors. 0: there are not, and nothing has happened.
+    /// Optional as well: a thread has polled without success, for the `times`-th time in a row; lets others run if
+    /// there are more processes than processors. 0: there are not, and nothing has happened.
     int (*give_way)(unsigned times);
     /// Optional as well: the name of the process's job. Only peers of the same job reach each other.
     const char* (*job)();
-    /// Optional as well, and null without a virtual clock: tells the clock that these bytes, which are polled without a
-    /// notice, were found written.
+    /// Optional as well, and null without a virtual clock: notifies the clock that these bytes, which are polled
+    /// without a notice, were found written.
     int (*seen)(const void* address, std::size_t size);
     /// Optional as well: is this memory, which the kernel shows as a shared file, private memory that the library has
     /// moved?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See tni_allocator.h. There is one file for each user. It is empty: its bytes, which are only locked, are the places of all
-// nodes and jobs, of which the simulator has several on one machine.
+// See tni_allocator.h. There is one file for each user. It is empty: its bytes, which are only locked, are the places
+// of all nodes and jobs, of which the simulator has several on one machine.
 #include "utofu/tni_allocator.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr unsigned most = 1024;    ///< places of a kind: a node of Tofu-D has 4
 constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
 constexpr unsigned cqs_of_tni = 64;  ///< at most
 
-/// The process's number on its node, as launchers tell it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
+/// The process's number on its node, as launchers set it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
 unsigned local_rank() noexcept
 {
     for (const char* name : {"PMIX_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",
@@ -65,7 +65,7 @@ off_t first_byte(const Backend& backend, Bytes bytes) noexcept
 struct Cq {
     utofu_tni_id_t tni = 0;
     utofu_cq_id_t number = 0;
-    unsigned place = most; ///< among those of the node; `most` where nothing tells
+    unsigned place = most; ///< among those of the node; `most` if unknown
 };
 Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
@@ -115,7 +115,7 @@ bool open() noexcept
     return file.is_open() || file.open(path);
 }
 
-/// Finds a part of the TNIs, of so many parts, for this process alone. False: other processes have all.
+/// Finds one of `parts` parts of the TNIs for this process alone. False: other processes have all.
 bool take_share(const Backend& backend, unsigned parts, unsigned wanted) noexcept
 {
     const off_t first = first_byte(backend, Bytes::shares);
@@ -181,14 +181,15 @@ Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
     for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
         if (processes != 0 && !take_share(backend, tnis / span, seat.number)) {
             drop();
-            complain("tofu: FI_TOFU_PPN=%u: other processes of the node have all %u TNIs: start no more than so many",
+            complain("tofu: FI_TOFU_PPN=%u: all %u TNIs are in use by other processes: start at most that many "
+                     "processes per node",
                      processes, tnis);
             return {traffic, 0, 0, 0, 0};
         }
         Order order(spare || share ? node::Seat{} : seat, span);
         for (unsigned n = order.next(); n < most; n = order.next()) {
-            // The locks of one description do not meet each other: what is ours already we know. Nobody else counts
-            // where the TNIs are our own.
+            // The locks of one description do not exclude each other, but this process knows its own. No other process
+            // counts if the TNIs belong to this process alone.
             if (held[kind][n] || (spare && seat.of != 0 && !share && has_more(kind, first, n, span)) ||
                 (!share && !file.lock(F_WRLCK, first + n, 1)))
                 continue;
@@ -205,8 +206,8 @@ Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
     }
     if (!file.is_open())
         FI_WARN_ONCE(&provider, FI_LOG_CORE,
-                     "/dev/shm/tofu-fi-%u can't be had: TNIs go by the launcher's number, and two processes that meet on a "
-                     "control queue are not told; make /dev/shm writable, or remove what has this name\n",
+                     "cannot open /dev/shm/tofu-fi-%u: TNIs are assigned by the launcher's number, and two processes "
+                     "with the same control queue are not detected; make /dev/shm writable, or remove that file\n",
                      geteuid());
     // The launcher's number says which TNIs, or which of them.
     const unsigned rank = processes == 0 ? 0 : share.value_or(local_rank()) % (tnis / span);
@@ -216,7 +217,7 @@ Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
 
 void give(const Place& place) noexcept
 {
-    if (place.holder != getpid()) // nobody holds it, or the parent of this process
+    if (place.holder != getpid()) // it is free, or held by the parent of this process
         return;
     std::lock_guard guard(mutex);
     const auto kind = static_cast<unsigned>(place.traffic);
@@ -235,11 +236,11 @@ bool claim(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
     if (cq.place == most || !file.is_open() || owner != getpid())
-        return true; // nobody can say
+        return true; // unknown
     if (vcqs_of_cq[cq.place] == 0 && !file.lock(F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
         if (!spare)
-            complain("tofu: control queue %u of TNI %u is another process's already (uTofu User's Guide 4.1.2): set "
-                     "FI_TOFU_PPN to the processes of a node, or start them so that each has queues of its own",
+            complain("tofu: control queue %u of TNI %u belongs to another process (uTofu User's Guide 4.1.2): set "
+                     "FI_TOFU_PPN to the number of processes per node, or use a launcher that assigns control queues",
                      cq.number, cq.tni);
         return false;
     }

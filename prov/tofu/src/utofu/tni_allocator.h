@@ -22,7 +22,7 @@ enum class Traffic : unsigned { in, out };
 struct Place {
     Traffic traffic;
     unsigned number;
-    pid_t holder; ///< the process that has to give() it; 0: nobody
+    pid_t holder; ///< the process that has to give() it; 0: none
     unsigned first;
     unsigned span; ///< 0: there is none, and a warning has been logged
 };

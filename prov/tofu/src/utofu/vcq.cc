@@ -29,9 +29,9 @@ void unmake(const Backend& backend, const Made& made) noexcept
     places::release(backend, made.id);
 }
 
-/// Creates a VCQ on the first TNI of the place that gives one whose CQ no other process has. If a TNI gives a CQ that
-/// another process has, nobody has divided the CQs of this node, and TNIs with other processes are left alone from then
-/// on. A spare VCQ is made on the first TNI or not at all.
+/// Creates a VCQ on the first TNI of the place that has one with a CQ of no other process. If a TNI returns a CQ that
+/// another process has, the CQs of this node are not assigned to processes, and TNIs with other processes are avoided
+/// from then on. A spare VCQ is made on the first TNI or not at all.
 int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made,
            bool spare = false) noexcept
 {
@@ -59,7 +59,7 @@ int create(const Backend& backend, const places::Place& place, unsigned long fla
 }
 
 /// Creates a VCQ on a CQ of its own, unless the process would then have no CQ to share: a process may have a single CQ
-/// (48 on a node of Fugaku), and uTofu does not tell how many. So this function makes one more VCQ for a moment.
+/// (48 on a node of Fugaku), and uTofu does not report how many. So this function makes one more VCQ for a moment.
 int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
 {
     if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
@@ -276,7 +276,7 @@ Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
 Post Posts::post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
 {
     utofu_stadd_t area = 0;
-    Post posted = Post::error; // no VCQ of this machine: nothing is there
+    Post posted = Post::error; // no VCQ of this machine: there is no target
     if (query_stadd(peer, fence_stag, area) == 0)
         posted = post_even_closing(Signaled{&handler, delivered_flags(true, false)}, &Functions::armw8, peer,
                                    UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
@@ -362,8 +362,8 @@ void Vcq::watch() noexcept
         taken = poll(Window::size);
     if (give_up(never_told, false, Window::lost_age))
         TOFU_WARN(FI_LOG_EP_DATA,
-                  "vcq 0x%llx: some communications have not ended for %lld ms: taken as failed; does the "
-                  "peer live, and what they reach?\n",
+                  "vcq 0x%llx: operations timed out after %lld ms and were failed: check that the peer is alive and "
+                  "its memory is still registered\n",
                   static_cast<unsigned long long>(id()), static_cast<long long>(lost_after.count()));
 }
 
@@ -491,7 +491,8 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
     const std::uint8_t type = notice.notice_type; // no other type allows a conclusion
     const bool known = type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
-    // A peer's EDATA names nothing of ours; it only tells whether the post was signaled, and what else it was.
+    // A peer's EDATA names no local completion handler; it only says whether the post was signaled, and of which kind
+    // it was.
     const bool further = type != UTOFU_MRQ_TYPE_RMT_PUT && notice.edata == Mark::edata_of(Unsignaled::event);
     if (known && code == UTOFU_SUCCESS && sink_.remote != nullptr)
         sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0, further});

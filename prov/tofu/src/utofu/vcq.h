@@ -77,7 +77,7 @@ class Handle {
 // --- Window: finds the completion handler of a notice. A signaled post takes a place, whose number travels as EDATA
 // and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
-/// The end of a communication, as its completion handler is told.
+/// The end of a communication, for its completion handler.
 struct Notice {
     int code;            ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
     std::uint64_t value; ///< ARMW: the value before the operation; else 0
@@ -129,7 +129,7 @@ class Window {
         first_free_ = number;
         free_count_++;
     }
-    /// A notice has come: returns its completion handler. Null: the completion handler has been told already.
+    /// Returns the completion handler of a notice. Null: the completion handler has been notified already.
     [[nodiscard, gnu::always_inline]] CompletionHandler* arrived(std::uint8_t number) noexcept
     {
         Place& place = places_[number];
@@ -145,12 +145,12 @@ class Window {
 
     // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the order of
     // the posts (guide 2.2.10), so the completion handler can count them.
-    /// Makes the place one for so many notices.
+    /// Reserves the place for `notices` notices.
     void expect(std::uint8_t number, unsigned notices) noexcept
     {
         places_[number].expected = static_cast<std::uint16_t>(notices);
     }
-    /// Announces so many more notices.
+    /// Announces `more` further notices.
     void extend(std::uint8_t number, unsigned more) noexcept
     {
         expect(number, places_[number].expected + more);
@@ -186,7 +186,7 @@ class Window {
     static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
     /// Has any place reached that age? If no place is free, given up places of that age are used again.
     [[nodiscard]] bool grow_older() noexcept;
-    /// Gives up the completion handlers of an age whose notices have not come, and tells them. False: there was none.
+    /// Gives up the completion handlers of an age whose notices are missing, and notifies them. False: there was none.
     /// `for good`: their places are free again; else not, so that a late notice is not taken for that of another
     /// completion handler.
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
@@ -209,8 +209,8 @@ class Window {
     Place places_[size];
 };
 
-// --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence of whose effect
-// no notice will tell. A post to the same peer as the last one costs one comparison, another post costs one lookup in a
+// --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence whose effect no
+// notice reports. A post to the same peer as the last one costs one comparison, another post costs one lookup in a
 // table.
 
 class UnsignaledPeers {
@@ -220,7 +220,7 @@ class UnsignaledPeers {
     {
         return last_ == peer || note_other(peer);
     }
-    /// A fence has been posted, whose notice will tell of all posts before it.
+    /// A fence has been posted, whose notice confirms all posts before it.
     void fenced(utofu_vcq_id_t peer) noexcept;
     [[nodiscard]] bool has(utofu_vcq_id_t peer) const noexcept
     {
@@ -292,7 +292,7 @@ enum class When : std::uint8_t {
     delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
 };
 
-/// The kind of an unsignaled communication (no notice tells of its effect), for the report of its failure.
+/// The kind of an unsignaled communication (no notice reports its effect), for the report of its failure.
 enum class Unsignaled : std::uint8_t {
     message, ///< a message or another part of the protocols
     write,   ///< a write of the application, which hears of a failure in no other way
@@ -315,7 +315,7 @@ struct How {
     unsigned long cache = 0;    ///< into_cache, whole_line
 };
 
-/// A How for a signaled post (When::delivered) whose flags the caller keeps ready (delivered_flags).
+/// A How for a signaled post (When::delivered) with flags that the caller has prepared (delivered_flags).
 struct Signaled {
     static constexpr When when = When::delivered;
     CompletionHandler* handler;
@@ -355,7 +355,7 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 ///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for
 ///    an unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
 ///  - cbdata, which comes back by the TCQ: a completion handler, or one of these numbers, or `armw` or `event`. No
-///    completion handler lies in the first bytes of memory, so these can't be confused.
+///    completion handler lies in the first bytes of memory, so these cannot be confused.
 struct Mark {
     static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1, event = Window::size + 2;
     static constexpr std::uintptr_t end = event + 1;
@@ -452,7 +452,7 @@ class Posts : public Handle {
     [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
                                                              unsigned long flags, bool more, Post& posted) noexcept
     {
-        // Copies: the compiler can't know that a post changes none of these.
+        // Copies: the compiler cannot know that a post changes none of these.
         const utofu_vcq_hdl_t handle = handle_;
         const auto [peer, first, n, op, operands, compares] = words;
         const auto [armw, cswap] = word_functions<Word>();
@@ -613,7 +613,7 @@ struct Sink {
     /// An unsignaled communication to the VCQ `peer` (0: not known) has failed.
     void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept =
         [](void*, int, Unsignaled, utofu_vcq_id_t) noexcept {};
-    StatisticsBook* book = nullptr; ///< adds up the VCQ's statistics; null: nobody reads them
+    StatisticsBook* book = nullptr; ///< adds up the VCQ's statistics; null: they are not read
 };
 
 /// Owns one VCQ handle. Not thread-safe: its owner's lock serialises all calls.
@@ -637,7 +637,7 @@ class Vcq final : public Posts {
     [[nodiscard]] int open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink) noexcept;
     /// Ends all posting: from now on posts answer Post::error. Polls until everything posted has taken effect;
     /// unsignaled posts are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
-    /// True: all has ended. False: no notice has come for `patience`, or it took five times that in all. Completion
+    /// True: all has ended. False: no notice has arrived for `patience`, or it took five times that in all. Completion
     /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of When::sent, whose only
     /// trace lies in the TCQ), and memory that posts may still read or write has to stay until close(). Until then
     /// deregistrations have no effect.
@@ -702,7 +702,7 @@ class Vcq final : public Posts {
 
 inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
-    // acquire: reads the notice before the data that it tells of (guide 2.2.10). No document says that utofu_poll_mrq()
+    // acquire: reads the notice before its data (guide 2.2.10). No document says that utofu_poll_mrq()
     // does so. On x86-64 this is no instruction.
     std::atomic_thread_fence(std::memory_order_acquire);
     const std::uint8_t type = notice.notice_type;
@@ -740,7 +740,7 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     if (!is_open()) [[unlikely]]
         return 0;
     unsigned taken = 0;
-    // A queue in which no notice is awaited can only hold errors, and room to give back: a look now and then will do.
+    // A queue without awaited notices can only hold errors and room to release: an occasional poll is enough.
     const bool look = ++polls_ % tcq_interval == 0;
     const bool makes_room = sent_pending_ != 0 || wanted_ != 0 || look;
     if (makes_room) [[unlikely]]
