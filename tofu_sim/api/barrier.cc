@@ -29,14 +29,14 @@ int result(int code) noexcept
                : fail(code);
 }
 
-// For the instruments: a round began or ended, or a poll was in vain.
+// For clock and trace: a round began or ended, or a poll found nothing.
 [[gnu::noinline]] int watched(const VbgSet& set, int code, Kind kind, bool began) noexcept
 {
     if ((instruments & instrument_trace) != 0) {
         if (code == UTOFU_SUCCESS) {
             trace::Record record{};
             record.time = trace::now();
-            record.peer = set.start_gate(); // tells it apart from others of the process
+            record.peer = set.start_gate(); // distinguishes it from others of the process
             record.type = began ? trace::Type::barrier : trace::Type::barrier_done;
             record.what = static_cast<uint8_t>(kind);
             trace::add(record);
@@ -78,7 +78,7 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
         return fail(UTOFU_ERR_NOT_AVAILABLE);
     }
     const Circuit& circuit = process_vbgs()->circuit();
-    // In exact mode the end is there before its time is.
+    // In exact mode the end is written before its time.
     const auto look = [&] {
         const uint64_t end = is_exact() ? set.ends_at(circuit) : 0;
         const bool early = !turn.may_look() || (end != never && end > clock_now());

@@ -36,7 +36,7 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
     return UTOFU_SUCCESS;
 }
 
-// What others write comes once they have a processor, and whoever polls may have the one they need.
+// Other processes write once they have a processor, which the polling thread may occupy.
 constexpr uint32_t polls_before_way = 64;
 
 [[gnu::noinline]] int after_vain_polls(int result) noexcept

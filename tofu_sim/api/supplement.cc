@@ -18,8 +18,8 @@ const char* describe(int code) noexcept
     switch (code) {
     case UTOFU_SUCCESS: return "no error";
     case UTOFU_ERR_USED: return "the resource is already used";
-    case UTOFU_ERR_FULL: return "no more of the resource can be had";
-    case UTOFU_ERR_NOT_AVAILABLE: return "the resource can't be had";
+    case UTOFU_ERR_FULL: return "the resource is exhausted";
+    case UTOFU_ERR_NOT_AVAILABLE: return "the resource is not available";
     case UTOFU_ERR_NOT_SUPPORTED: return "the operation is not supported";
     case UTOFU_ERR_INVALID_ARG: return "invalid argument";
     case UTOFU_ERR_INVALID_POINTER: return "invalid pointer";

@@ -12,7 +12,7 @@ using namespace tofu::sim;
 
 namespace {
 
-// TNIs with a CQ of ours; for barriers all of them, since gates are shared by the node.
+// TNIs with a CQ of this process; for barriers all of them, since gates are shared by the node.
 int give_tnis(uint64_t share, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexcept
 {
     auto* const ids = static_cast<utofu_tni_id_t*>(std::calloc(tnis_per_node, sizeof(utofu_tni_id_t)));

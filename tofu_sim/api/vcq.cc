@@ -33,7 +33,7 @@ int create(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t* vc
     return checked(create_vcq(tni, component, flags, *vcq_hdl));
 }
 
-// Joins the job, whose shape says which IDs there can be, and checks one.
+// Joins the job, whose shape limits the IDs, and checks one.
 int check_vcq_id(uint64_t vcq_id) noexcept
 {
     Process& self = Process::self();

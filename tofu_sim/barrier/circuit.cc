@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a round on its way through a circuit: pushed by whoever starts, pulled by whoever waits too long.
+// Role: a round on its way through a circuit: pushed by the process that starts it, pulled by one that waits too long.
 // Called by: barrier/vbg. Calls: barrier/gate.
 #include "barrier/circuit.h"
 
@@ -9,7 +9,7 @@
 namespace tofu::sim {
 namespace {
 
-// More than a process of any sensible circuit has to fire at once; the rest is found by those who pull.
+// More than a process of any sensible circuit has to fire at once; the rest is found by pulls.
 constexpr size_t push_list = 256;
 constexpr unsigned push_budget = 8192;
 
@@ -27,8 +27,8 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
             setting.epoch != from.tag.epoch()) {
             continue;
         }
-        // Our output first, then the other input of the target: of two who bring the two inputs of a gate at the
-        // same time, at least one sees both (partner: this fence in the other process).
+        // Our output first, then the other input of the target: of two processes that write the two inputs of a gate at
+        // the same time, at least one sees both (partner: this fence in the other process).
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (const Input input : {Input::packet, Input::signal}) {
             const GateRef target = setting.dst[static_cast<unsigned>(input)];
@@ -36,7 +36,7 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
             uint32_t round = 0;
             if (target == null_gate || !gates_.read(target, there) || !there.configured ||
                 there.src[static_cast<unsigned>(input)] != from.gate) {
-                continue; // a packet that nobody expects is dropped
+                continue; // an unexpected packet is dropped
             }
             if (input == Input::packet && host_.hold_packet != nullptr &&
                 host_.hold_packet(host_.context)) {
@@ -63,7 +63,7 @@ void Circuit::tell_end(GateRef gate, Tag tag) const noexcept
     }
 }
 
-// The set of gates seen by one pull. Full: no more is visited, so a pull is bounded.
+// The set of gates seen by one pull. If it is full no further gate is examined, so a pull is bounded.
 class Circuit::Visited {
   public:
     // False if it was there, or there is no room.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a round on its way through a circuit: pushed by whoever starts, pulled by whoever waits too long.
+// Role: a round on its way through a circuit: pushed by the process that starts it, pulled by one that waits too long.
 // Called by: barrier/vbg. Calls: barrier/gate.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace tofu::sim {
 
-// A GateWord that can't be read now.
+// A GateWord that cannot be read now.
 inline constexpr uint64_t unknown_owner = UINT64_MAX;
 
 // What the walks need to know from outside; a table of functions, so that tests bring their own.
@@ -17,12 +17,12 @@ struct CircuitHost {
     uint64_t (*owner_of)(void* context, GateRef gate) noexcept = nullptr;
     // Whether the process that wrote this GateWord still runs, as far as is known. Slow.
     bool (*runs)(void* context, uint64_t owner) noexcept = nullptr;
-    // Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: nobody counts.
+    // Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: not counted.
     void (*count_packets)(void* context, GateRef target, uint32_t path, uint64_t packets) noexcept = nullptr;
     // Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
     bool (*hold_packet)(void* context) noexcept = nullptr;
-    // Exact mode: a round has come to its end gate, where it can be found at that time of the virtual clock. Null: nobody
-    // waits for it by that clock.
+    // Exact mode: a round has arrived at its end gate, where it can be found at that time of the virtual clock. Null:
+    // no thread waits for it by that clock.
     void (*ended)(void* context, GateRef gate, uint64_t time) noexcept = nullptr;
 };
 
@@ -35,17 +35,17 @@ class Circuit {
     [[nodiscard]] const CircuitHost& host() const noexcept { return host_; }
 
     // The gate has published its output of `tag`: fires what that completes, and so on along the circuit. A loop
-    // over a bounded list; what does not fit is left to those who pull.
+    // over a bounded list; pulls do the rest.
     void push(GateRef gate, Tag tag) const noexcept;
 
     enum class Pulled : uint8_t {
         nothing, // someone has not started yet
         progress,
-        broken, // the round can't be completed: a participant is gone, or inputs are overwritten
+        broken, // the round cannot be completed: a participant has died, or inputs are overwritten
     };
     // Looks from the end half of `gate` backwards for what is missing in this round: fires gates whose inputs are
-    // there (their pusher was preempted or killed). With `look_for_dead`, also asks who has not started
-    // whether he still runs.
+    // available (their pusher was preempted or killed). With `look_for_dead`, also checks whether processes that have
+    // not started still run.
     [[nodiscard]] Pulled pull(GateRef gate, Tag tag, bool look_for_dead) const noexcept;
 
   private:

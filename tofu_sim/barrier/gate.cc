@@ -19,7 +19,7 @@ constexpr uint64_t tagged(Tag tag, uint32_t payload) noexcept
     return uint64_t{tag.value} << 32 | payload;
 }
 
-// Brings a word to `tag`, unless it is there or beyond. False: it is beyond.
+// Brings a word to `tag`, unless it is at that tag or beyond. False: it is beyond.
 bool put(SharedWord<uint64_t>& word, Tag tag, uint32_t payload) noexcept
 {
     uint64_t seen = word.load_acquire();
@@ -138,7 +138,7 @@ bool Gates::read(GateRef gate, GateSetting& setting) const noexcept
     for (unsigned attempt = 0; attempt < 4; attempt++) {
         const uint64_t before = s.version.load_acquire(); // partner: the end of write
         if ((before & 1) != 0) {
-            return false; // the owner is at it, or died there: then the gate is nobody's
+            return false; // the owner is changing it, or died there: then the gate has no owner
         }
         setting.configured = s.configured.load_relaxed() != 0;
         setting.path = s.path.load_relaxed();
@@ -228,8 +228,8 @@ bool Gates::offset_of(GateRef gate, const GateSetting& setting, Input input, Gat
         return false;
     }
     if ((seen >> 48 & 0xff) != source.epoch) {
-        // The source was set after us: its first round comes next here. All who find this find the same, since
-        // this gate can't go on before.
+        // The source was set after this gate: its first round comes next here. All readers find the same, since
+        // this gate cannot continue before.
         const uint32_t next = last_round(inward_slots(gate), setting.epoch);
         const uint64_t fresh = edge_word(setting.epoch, source.epoch, 0 - next);
         if (edge.compare_exchange(seen, fresh)) {

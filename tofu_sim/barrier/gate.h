@@ -25,9 +25,9 @@ enum class Fetched : uint8_t {
 
 enum class Fired : uint8_t {
     now,
-    before,  // somebody has done this round, or a later one
+    before,  // a process has completed this round, or a later one
     waiting, // an input is missing
-    lost,    // an input was overwritten before it was used: this round can't be done any more
+    lost,    // an input was overwritten before it was used: this round cannot be completed any more
 };
 
 // All gates of a job, at `area` (job_gates_offset of the job file).

@@ -33,7 +33,7 @@ bool may_run_owner(void*, uint64_t word) noexcept
     return owner.taken && may_run(job().life(owner.process, owner.incarnation, 16));
 }
 
-// Every other packet waits until somebody pulls. Its own sequence, so that barriers don't disturb the decisions for
+// Every other packet waits for a pull. It has its own sequence, so that barriers do not disturb the decisions for
 // one-sided communication of the same seed.
 bool hold_packet(void*) noexcept
 {

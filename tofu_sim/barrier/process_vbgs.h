@@ -14,7 +14,7 @@ namespace tofu::sim {
 [[nodiscard]] Vbgs* process_vbgs() noexcept;
 [[nodiscard]] const Topology& process_topology() noexcept;
 
-// The set that this start/end gate of ours belongs to; null: none.
+// The set of this start/end gate of the process; null: none.
 [[nodiscard]] inline VbgSet* find_vbg_set(utofu_vbg_id_t vbg_id) noexcept
 {
     Vbgs* const vbgs = process_vbgs();

@@ -2,10 +2,10 @@
 // Role: the state of barrier gates in the job file, shared by all processes of the job.
 // Called by: barrier/gate. Calls: nothing; data only.
 //
-// A gate's output of each round is written once, but perhaps by several processes: whoever finds both
+// A gate's output of each round is written once, but perhaps by several processes: each that finds both
 // inputs of a round can compute the output, all compute the same, and every word carries the tag of its round,
-// which only grows. So nobody claims anything, nobody waits for anybody, and a process that is killed in the middle
-// of forwarding leaves nothing that the next one could not do again.
+// which only grows. So there are no claims and no waits between processes, and a process that is killed in the middle
+// of forwarding leaves a state that the next one can complete.
 #pragma once
 
 #include "barrier/reduce.h"
@@ -46,8 +46,8 @@ static_assert(later_round(0, 0xffffff) && !later_round(0xffffff, 0) && !later_ro
 static_assert(later(Tag::of(0, 1), Tag::of(255, 9)) && later(Tag::of(3, 0), Tag::of(3, 0xffffff)));
 
 // An output. Bits 63-32 of a word: Tag; bits 31-0: payload. Payload of the head, which is written last: operation
-// (bits 0-3), elements (4-6), mismatch (7), timed (8). Half words: data words low half first, then the status of BFPSUM,
-// then the time of a timed one.
+// (bits 0-3), elements (4-6), mismatch (7), timed (8). Half words: data words low half first, then the status of
+// BFPSUM, then the time of a timed one.
 inline constexpr unsigned slot_status_at = 2 * max_packet_words;
 inline constexpr unsigned slot_time_at = slot_status_at + 1;
 struct alignas(apart) OutputSlot {
@@ -61,8 +61,8 @@ static_assert(sizeof(OutputSlot) == 256 && slot_time_at + 1 < 31);
     return {static_cast<uint32_t>(word >> 32)};
 }
 
-// Round r is in slot r & 1. A circuit that is a barrier never needs a third: who starts round r + 2 has finished
-// r + 1, which all have started, so all have finished r.
+// Round r is in slot r & 1. A circuit that is a barrier never needs a third: a process that starts round r + 2 has
+// finished r + 1, which all have started, so all have finished r.
 inline constexpr unsigned slots_per_output = 2;
 
 // The last round in the slots of an output; 0: none yet in this epoch.
@@ -81,7 +81,7 @@ inline constexpr unsigned slots_per_output = 2;
 // The two inputs of a gate.
 enum class Input : uint8_t { packet = 0, signal = 1 };
 
-// Written by the owner, between two steps of `version`; read by everybody.
+// Written by the owner, between two steps of `version`; read by all processes.
 struct alignas(apart) GateState {
     SharedWord<uint64_t> version; // odd: being written. Bits 8-1: the epoch
     SharedWord<uint32_t> configured;

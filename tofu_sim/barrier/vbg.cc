@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t min_patience = 2;
 constexpr uint32_t max_patience = 128;
 constexpr uint64_t soon_ns = 1'500; // sooner than by a switch to another process and back
-// In yields: by then a pusher that was only preempted has had its turn, so a pull is for those who died.
+// In yields: by then a preempted pusher has run again, so a pull is needed only after a death.
 constexpr uint32_t first_pull = 32;
 constexpr uint32_t longest_between_pulls = 256;
 constexpr uint64_t first_look_ns = 5'000'000;
@@ -119,7 +119,7 @@ void VbgSet::learn() noexcept
                                                     : std::max(patience_ / 2, min_patience);
 }
 
-// The round takes long: perhaps those who should bring it here have no processor, or are no more.
+// The round takes long: perhaps the processes that forward it have no processor, or have died.
 [[gnu::noinline]] int VbgSet::poll_slowly(const Circuit& circuit, Packet& result) noexcept
 {
     if (fruitless_ == patience_) {
@@ -295,7 +295,7 @@ int Vbgs::free(const utofu_vbg_id_t* vbg_ids, size_t num_vbgs) noexcept
             return UTOFU_ERR_INVALID_VBG_ID;
         }
     }
-    // The setting stays until the gate is given to somebody: the last round may still pass through it on its way
+    // The setting stays until the gate is allocated again: the last round may still pass through it on its way
     // to a process that is slower than this one.
     set->used_.store(false, std::memory_order_release);
     release_gates(tni, {set->gates_, num_vbgs});

@@ -21,7 +21,7 @@ struct VbgHost {
     Topology topology;
     Gates gates;
     CircuitHost circuit;
-    // Take or give back a gate of the own node (gate_on_node).
+    // Allocates or frees a gate of the own node (gate_on_node).
     bool (*claim)(void* context, unsigned gate) noexcept = nullptr;
     void (*release)(void* context, unsigned gate) noexcept = nullptr;
     // Makes sure that the pages of the gates around this one exist; an error code.
@@ -89,7 +89,7 @@ class VbgSet {
     GateRef start_gate_ = null_gate;
     Tag tag_;    // of the round under way, or of the last one
     Packet own_; // what this process gave
-    // Fruitless polls of the round, and after how many the processor is given to somebody else: fewer when rounds
+    // Idle polls of the round, and the number after which the thread yields: fewer when rounds
     // take long in spite of that, more when they end soon, so that two processes on two cores spin and many on few
     // do not.
     uint32_t fruitless_ = 0;
@@ -110,13 +110,13 @@ class Vbgs {
     [[nodiscard]] int free(const utofu_vbg_id_t* vbg_ids, size_t num_vbgs) noexcept;
     [[nodiscard]] int set(const utofu_vbg_setting* settings, size_t num_settings) noexcept;
 
-    // Is a round of this process under way? What ends it rings nobody's doorbell. Any thread; slow.
+    // Whether a round of this process is under way. Its end rings no doorbell. Any thread; slow.
     [[nodiscard]] bool are_under_way() const noexcept;
-    // The set whose start/end gate this is; null: not one of ours.
+    // The set whose start/end gate this is; null: not of this process.
     [[nodiscard]] VbgSet* find(utofu_vbg_id_t vbg_id) noexcept;
     [[nodiscard]] const Circuit& circuit() const noexcept { return circuit_; }
 
-    // The gate that an ID names; nothing if it can't be one.
+    // The gate that an ID names; nothing if it is invalid.
     [[nodiscard]] static std::optional<GateRef> gate_of(const Topology& topology,
                                                         utofu_vbg_id_t vbg_id) noexcept;
 

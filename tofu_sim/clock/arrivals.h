@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: when bytes that no notice tells of arrive in a process's memory; in its segment, written by who puts them there.
-// Called by: clock/clock, tests. Calls: nothing.
+// Role: arrival times of bytes without a notice, in the segment of their process, written by the process that puts
+// them. Called by: clock/clock, tests. Calls: nothing.
 //
-// A table without chains: the line of 64 bytes that holds the last byte of a transfer names a place, and who comes
-// later takes it. A look that finds somebody else's entry finds nothing; the model is then wrong by one arrival.
+// A table without chains: the line of 64 bytes that holds the last byte of a transfer selects an entry, and a
+// later transfer overwrites it. A lookup that finds another transfer's entry returns nothing; the model then misses one
+// arrival.
 #pragma once
 
 #include "clock/figures.h"
@@ -16,8 +17,8 @@ namespace tofu::sim {
 
 class Arrivals {
   public:
-    // Before the bytes are written, whose reader may ask at once. `noticed`: a notice tells of them as well, for which
-    // the program waits.
+    // Called before the bytes are written, since their reader may look at once. `noticed`: they have a notice as well,
+    // for which the program waits.
     void note(uint64_t address, uint64_t length, Picoseconds when, bool noticed) noexcept
     {
         const uint64_t line = (address + length - (length != 0 ? 1 : 0)) / line_bytes;
@@ -40,7 +41,7 @@ class Arrivals {
         }
         return latest;
     }
-    // Of all that no notice tells of.
+    // Of all bytes without a notice.
     [[nodiscard]] Picoseconds last() const noexcept { return last_.load_acquire(); }
 
   private:

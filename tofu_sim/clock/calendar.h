@@ -2,8 +2,8 @@
 // Role: when a TNI or a link is busy, in memory that all processes of a job share.
 // Called by: clock/network, tests. Calls: clock/holder.
 //
-// Who posts says at once when his message will pass everywhere, and processes come in the order of real time, not of
-// the virtual one: one who is ahead must not take the link from one who comes after him for an earlier time. So a
+// A poster computes at once when its message will pass each link, and processes call in the order of real time, not of
+// virtual time: a process that is ahead must not take the link from one that calls later for an earlier time. So a
 // calendar has intervals, and work goes into the gaps between them, in parts if need be, from the time on when it is
 // there. Neighbours merge, so few are enough; beyond `most`, the earliest are forgotten.
 #pragma once
@@ -28,7 +28,7 @@ struct alignas(apart) Calendar {
     uint32_t count;
     Interval busy[most];      // in order, apart from each other
     Picoseconds fed[feeders]; // of a port: until when each TNI of its node has used it
-    uint64_t used;            // time in use, all told
+    uint64_t used;            // total time in use
 };
 static_assert(sizeof(Calendar) == 256);
 

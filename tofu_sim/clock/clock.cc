@@ -28,8 +28,8 @@ constexpr uint32_t looks_at_once = 4096;
 constexpr uint32_t free_looks = 256; // exact mode
 constexpr uint32_t free_looks_before_acts = 100'000;
 
-// Exact mode: between two looks of who waits, in parts of what it has waited by then. Each look takes this machine two
-// switches between processes. Who waits for a time must not come much too late.
+// Exact mode: the interval between two polls of a waiter, as a part of its wait so far. Each poll takes this machine
+// two switches between processes. A waiter for a time must not be much too late.
 constexpr Picoseconds shortest_pause = 5'000'000;
 constexpr Picoseconds longest_pause = 200'000'000;
 constexpr Picoseconds shortest_pause_for_a_time = 100'000;
@@ -38,11 +38,11 @@ struct State {
     std::atomic<uint64_t> now{0};
     std::atomic<bool> tells_what_it_sees{false};
     bool exact = false;
-    // Exact mode: counts what happened; what was looked at in vain since is told by places that have the same number.
+    // Exact mode: counts events; objects that were polled without success since then have the same number.
     uint64_t happened = 1;
     Picoseconds waits_since = 0;
     bool waits = false;
-    bool waits_for_a_time = false; // has looked at the clock, too
+    bool waits_for_a_time = false; // has read the clock, too
     uint32_t acts = 0;
     uint32_t looks = 0; // at the clock, since something happened
     uint32_t cpu_permille = 0;
@@ -108,7 +108,7 @@ void move_to(Picoseconds when) noexcept
     }
 }
 
-// For bytes that no notice tells of.
+// For bytes without a notice.
 void wait_in_memory(Picoseconds when) noexcept
 {
     const Picoseconds before = clock_now();
@@ -130,8 +130,8 @@ bool back(void* context, uint32_t node) noexcept
     return true;
 }
 
-// How often a program and its libraries look is in part a matter of counts that start-up leaves behind, and of how often
-// who waits looks around. So a look takes no time, unless very many come in a row: then they wait for it to pass.
+// How often a program and its libraries look is in part a matter of counts that start-up leaves behind, and of how
+// often a waiter polls. So a poll takes no time, unless very many follow each other: then they wait for it to pass.
 void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
 {
     const uint32_t in_a_row = ++state.looks;
@@ -166,7 +166,8 @@ int read_for_program(uint64_t* picoseconds, int quiet) noexcept
     return 1;
 }
 
-// And what sched_yield and sleep ask: who yields has looked in vain, at memory perhaps. Not the simulator's own yields.
+// For sched_yield and sleep: a thread that yields has polled something without success, perhaps memory. Not the
+// simulator's own yields.
 int look_for_program() noexcept
 {
     static uint64_t looked = 0;
@@ -286,7 +287,7 @@ void ClockedCall::wait_until(Picoseconds when) noexcept
 
 namespace {
 
-// Sent home: each place is worth a look again, but for the one that was looked at. The number of what happened.
+// After a yield: each object is worth a poll again, except the one that was polled. The number of events.
 uint64_t begin_visit() noexcept
 {
     state.happened += visit_begins() ? 1 : 0;
@@ -338,7 +339,7 @@ void TurnedCall::found() noexcept
 
 namespace {
 
-// Only what takes time is recorded as a wait: how often who waits looks around is a matter of counts that start-up
+// Only waits that take time are recorded: the number of polls of a waiter depends on counts that start-up
 // leaves behind.
 void trace_wait(Picoseconds since, Picoseconds until) noexcept
 {
@@ -424,7 +425,7 @@ bool TurnedCall::wait_until(Picoseconds until) noexcept
 
 void clock_seen(const void* address, size_t length) noexcept
 {
-    if (state.exact) { // it could be seen, so the clock is there already
+    if (state.exact) { // it could be seen, so the clock has reached it already
         state.tells_what_it_sees.store(true, std::memory_order_relaxed);
         TurnedCall turn(TurnedCall::Kind::sets_up);
         ClockedCall call;

@@ -30,12 +30,13 @@ void reset_clock_in_child() noexcept;
 [[nodiscard]] Picoseconds clock_now() noexcept;
 [[nodiscard]] Network& clock_network() noexcept;
 
-// A call of uTofu by this thread, while it lasts. At its beginning the clock moves by what the thread has computed since
-// its last one. Not if that looked in vain: then the thread waits, except where it takes very long over it.
+// A call of uTofu by this thread, while it lasts. At its beginning the clock moves by what the thread has computed
+// since its last one. Not after a poll without success: then the thread waits, except if it computes very long.
 class ClockedCall {
   public:
     enum class Memory { seen, as_told };
-    // `seen`: what has arrived in memory without a notice counts as seen now, unless the program tells that itself.
+    // `seen`: bytes that have arrived in memory without a notice count as seen now, unless the program reports that
+    // itself.
     explicit ClockedCall(Memory memory = Memory::seen) noexcept;
     ~ClockedCall();
     ClockedCall(const ClockedCall&) = delete;
@@ -62,7 +63,7 @@ class TurnedCall {
 
     // A second thread: the call is to fail with UTOFU_ERR_NOT_AVAILABLE.
     [[nodiscard]] bool is_refused() const noexcept { return turn_ == Turn::refused; }
-    // A look may see what is there; else it is to find nothing.
+    // A poll may see what has arrived; else it finds nothing.
     [[nodiscard]] bool may_look() const noexcept { return turn_ == Turn::ours; }
 
     // It has found nothing in one of the places that the process looks at; `seen` belongs to that place. The first time

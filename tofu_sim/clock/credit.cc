@@ -53,7 +53,7 @@ bool goes_around(const Topology& topology, const Link& link) noexcept
 {
     const unsigned axis = axis_of_port[static_cast<unsigned>(link.port)];
     if (axis >= 3) {
-        return false; // at most one hop along each of A, B and C: nobody waits there for who waits for him
+        return false; // at most one hop along each of A, B and C: no cyclic wait there
     }
     const bool upwards = static_cast<unsigned>(link.port) % 2 == 0;
     return topology.coords_of(link.node)[axis] == (upwards ? topology.units()[axis] - 1u : 0u);
@@ -66,7 +66,7 @@ void account(Credit& c, const Standing& s, Picoseconds work, Picoseconds room) n
     const Holder holder(c.lock);
     put_in_order(c);
     if (c.count != 0 && s.left.end <= c.left[c.count - 1].when) {
-        return; // it was there before what came first by this machine's time
+        return; // by the virtual clock it was earlier than the message that came first in real time
     }
     if (c.count == 0 || c.left[c.count - 1].when <= s.came.begin) { // the buffer is empty
         c.count = 0;

@@ -2,10 +2,10 @@
 // Role: how long a port has had no credit, by virtual channel; in memory that all processes of a job share.
 // Called by: clock/network, tools/, tests. Calls: clock/holder.
 //
-// The calendars let a link go on while what it has brought waits for the next one. On the machine what waits stands in a
-// buffer at the link's end; where that is full the port in front of it has no credit and stops. So much is counted here,
-// behind the calendars' back: what they say of waits becomes the level of that buffer, and from that follows when the
-// port could have sent on. Nothing that the clock says depends on it.
+// The calendars let a link go on while what it has brought waits for the next one. On the machine what waits stands in
+// a buffer at the link's end; where that is full the port in front of it has no credit and stops. So much is counted
+// here, behind the calendars' back: what they say of waits becomes the level of that buffer, and from that follows when
+// the port could have sent on. Nothing that the clock says depends on it.
 #pragma once
 
 #include "clock/calendar.h"
@@ -18,7 +18,7 @@ namespace tofu::sim {
 inline constexpr unsigned virtual_channels = 4;
 inline constexpr uint32_t most_channel_buffer = 1u << 20;
 inline constexpr const char* channel_buffer_expected =
-    "give the bytes of a virtual channel's buffer at the end of a link, 0 to 1048576";
+    "use the bytes of a virtual channel's buffer at the end of a link, 0 to 1048576";
 
 // Of one channel of a port. Bytes are counted by the time that a link takes for them.
 struct alignas(apart) Credit {
@@ -30,8 +30,8 @@ struct alignas(apart) Credit {
 
     SharedWord<uint32_t> lock;
     uint32_t count;
-    Picoseconds sent;    // until when the port has to do with what stood in the buffer last, waiting for credit included
-    Picoseconds without; // credit, all told
+    Picoseconds sent;    // until when the port is busy with the last content of the buffer, including waits for credit
+    Picoseconds without; // credit, in total
     Departure left[most];
 };
 static_assert(sizeof(Credit) == 192);

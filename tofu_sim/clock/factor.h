@@ -9,8 +9,8 @@
 
 namespace tofu::sim {
 
-inline constexpr const char* factor_expected =
-    "give how many times longer than here computing takes there, 0 to 1000 with up to three decimals, such as 2.5";
+inline constexpr const char* factor_expected = "use the ratio of computing time on the target to that on this machine, "
+                                               "0 to 1000 with up to three decimals, such as 2.5";
 
 // "2.5" in thousandths.
 [[nodiscard]] inline std::optional<uint32_t> parse_factor(const char* text) noexcept

@@ -23,9 +23,9 @@ inline constexpr uint64_t page_bytes = 65536;
 
 // ---- TNI and memory ----
 inline constexpr Picoseconds fetch = 80'000; // of the descriptor
-inline constexpr Picoseconds read = 120'000; // of payload, until the first byte is here
+inline constexpr Picoseconds read = 120'000; // of payload, until the first byte arrives
 inline constexpr Picoseconds write = 50'000; // of payload, until a look finds it
-inline constexpr Picoseconds notice = 75'000; // an entry of a TCQ or an MRQ, behind what it tells of
+inline constexpr Picoseconds notice = 75'000; // an entry of a TCQ or an MRQ, after its bytes
 inline constexpr Picoseconds armw = 11'000;
 
 // ---- Network ----
@@ -51,7 +51,7 @@ inline constexpr Picoseconds gate = 180'000;
     return bytes * 2500 / 17;
 }
 
-// How long a link has to do with a message in packets of up to `mtu` bytes of payload.
+// How long a link is busy with a message in packets of up to `mtu` bytes of payload.
 [[nodiscard]] constexpr Picoseconds stream_time(uint64_t length, uint32_t mtu) noexcept
 {
     const uint64_t packets = std::max<uint64_t>(1, (length + mtu - 1) / mtu);

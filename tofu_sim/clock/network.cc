@@ -63,14 +63,14 @@ void Network::stand_behind(const Stream& s, size_t number, const Standing& stand
 }
 
 // Head and tail of the stream, one calendar after the other. A link passes on what it gets at once: the tail comes
-// behind the head by the time that the slowest of them needs. Nobody holds up who comes before him on the way.
+// after the head by the time that the slowest of them needs. No message delays one that is ahead of it.
 Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
 {
     const Picoseconds work = figures::stream_time(s.length, s.mtu);
     NodeCalendars* const from = node_at(s.from);
     NodeCalendars* const to = node_at(s.to);
     if (from == nullptr || to == nullptr) {
-        return {start, start}; // no memory for calendars: said by who has none
+        return {start, start}; // no memory for calendars: reported by the caller
     }
     const Interval out = enter(from->out[s.from_tni], start, work);
     const Picoseconds sent = std::max(out.end, out.begin + work + work * s.gap / 8);

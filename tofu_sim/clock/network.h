@@ -59,7 +59,7 @@ class Network {
     // The TNI hears of the instruction at `start`.
     [[nodiscard]] Times carry(const Way& way, const Transit& transit, Picoseconds start) noexcept;
 
-    // A packet of a gate comes to the next one. A gate goes on when the last of its inputs is there.
+    // A packet of a gate arrives at the next one. A gate continues when its last input has arrived.
     [[nodiscard]] static constexpr Picoseconds gate_input(Picoseconds sent, size_t hops) noexcept
     {
         return sent + hops * figures::hop;

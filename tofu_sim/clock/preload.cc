@@ -144,7 +144,7 @@ bool looks() noexcept
     return now != nullptr && now() != 0;
 }
 
-// Of this thread: the mutexes that it holds, and whether it has sent something while it held them. Who is to receive
+// Of this thread: the mutexes that it holds, and whether it has sent something while it held them. The receiver of
 // that may need one of them.
 struct Holds {
     unsigned mutexes = 0;
@@ -227,7 +227,7 @@ __attribute__((visibility("default"))) void tofu_sim_attach_send(Send before, Se
     before_send.store(before, std::memory_order_release); // partner: is_outside
 }
 
-// In exact mode who yields between looks at its memory waits for what arrives there.
+// In exact mode a thread that yields between polls of its memory waits for an arrival there.
 __attribute__((visibility("default"))) int sched_yield(void) noexcept
 {
     return looks() ? 0 : static_cast<int>(::syscall(SYS_sched_yield));

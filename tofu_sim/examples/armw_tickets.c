@@ -2,9 +2,9 @@
 // Role: example: ARMW: a game of tickets and a lock, played in the memory of process 0 (guide 2.2.5).
 // Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
 //
-// Everybody, process 0 too, draws tickets from a counter with ADD until none is left: each ticket goes to one player.
-// With the tickets it updates a sum of three words that no single ARMW could change, under a lock taken with
-// compare-and-swap and given back with SWAP. At the end the sums must be right.
+// Each process, also process 0, draws tickets from a counter with ADD until none is left: each ticket goes to one
+// player. With the tickets it updates a sum of three words that no single ARMW could change, under a lock taken with
+// compare-and-swap and released with SWAP. At the end the sums must be right.
 #include "group.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static utofu_stadd_t stadd_of_table, stadd_of_hand;
 static uint64_t old_value(void)
 {
     const struct utofu_mrq_notice notice = wait_mrq(vcq);
-    require(notice.notice_type == UTOFU_MRQ_TYPE_LCL_ARMW, "not the end of an ARMW");
+    require(notice.notice_type == UTOFU_MRQ_TYPE_LCL_ARMW, "the notice is not that of an ARMW");
     return notice.rmt_value;
 }
 
@@ -58,7 +58,7 @@ static void unlock(uint64_t me)
     must_post(vcq, utofu_armw8(vcq, owner, UTOFU_ARMW_OP_SWAP, 0, stadd_of_table + 8, 0,
                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
          "utofu_armw8");
-    require(old_value() == me, "somebody else had our lock");
+    require(old_value() == me, "another process held the lock");
 }
 
 /* Moves the sums to our hand, or back; waits until it is done. */
@@ -105,7 +105,7 @@ int main(void)
 
     if (group.rank == 0) {
         const uint64_t n = tickets - 1;
-        require(table.count == tickets, "a ticket was drawn twice, or never");
+        require(table.count == tickets, "a ticket was drawn twice or not at all");
         require(table.sum == n * (n + 1) / 2, "the sum is wrong");
         require(table.squares == n * (n + 1) * (2 * n + 1) / 6, "the sum of squares is wrong");
         printf("%d tickets drawn by %d processes, each once\n", tickets, group.size);

@@ -2,8 +2,8 @@
 // Role: example: Get: looking at the others without their help (guide 2.2.4).
 // Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
 //
-// Everybody computes and keeps its progress in a word of registered memory; process 0 reads the words of the others
-// until all are done. They never call a communication function while they compute. EDATA tells the answers apart.
+// Each process computes and keeps its progress in a word of registered memory; process 0 reads the words of the others
+// until all are done. They never call a communication function while they compute. EDATA distinguishes the answers.
 #include "group.h"
 
 #include <stdio.h>
@@ -54,14 +54,14 @@ int main(void)
             for (int answers = 1; answers < group.size; answers++) {
                 const uint64_t before = looks == 0 ? 0 : seen[0];
                 const struct utofu_mrq_notice notice = wait_mrq(vcq);
-                require(notice.notice_type == UTOFU_MRQ_TYPE_LCL_GET, "not the end of a get");
+                require(notice.notice_type == UTOFU_MRQ_TYPE_LCL_GET, "the notice is not that of a Get");
                 require(notice.edata > 0 && notice.edata < (uint64_t)group.size, "nobody's answer");
-                require(before == seen[0] && seen[notice.edata] <= steps, "read what nobody wrote");
+                require(before == seen[0] && seen[notice.edata] <= steps, "read a value that no process wrote");
                 done += seen[notice.edata] == steps;
             }
             be_patient(looks);
         }
-        printf("%d processes are done, seen in %lu looks\n", group.size - 1, looks);
+        printf("%d processes are done, seen in %lu polls\n", group.size - 1, looks);
     }
     group_barrier(&group);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what every example needs around its point: who am I, who are the others, and what do they tell me.
+// Role: what every example needs: the rank of this process, the VCQs of the others, and an exchange of values.
 // Called by: the examples. Calls: uTofu.
 #include "group.h"
 
@@ -50,7 +50,7 @@ void be_patient(unsigned long polls)
     if (polls == 255) {
         end = time(NULL) + 30;
     }
-    require(time(NULL) < end, "waited in vain for 30 seconds");
+    require(time(NULL) < end, "timed out after 30 seconds");
     sched_yield();
 }
 
@@ -103,7 +103,7 @@ void group_begin(struct group* group, int least)
     group->rank = number("TOFU_SIM_RANK", "OMPI_COMM_WORLD_RANK", 0);
     group->size = number("TOFU_SIM_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
     require(group->size >= least && group->size <= GROUP_MAX,
-            "start with: tofu-sim run -n N PROGRAM, N at most 12, and at least 2 for most examples");
+            "start by: tofu-sim run -n N PROGRAM, where N is at most 12, and at least 2 for most examples");
     must(utofu_create_vcq_with_cmp_id(0, component, 0, &group->vcq), "utofu_create_vcq_with_cmp_id");
     utofu_stadd_t stadd;
     must(utofu_reg_mem_with_stag(group->vcq, &board, 256, board_stag, 0, &stadd), "utofu_reg_mem_with_stag");
@@ -178,7 +178,7 @@ void group_exchange(struct group* group, const uint64_t* mine, int words,
         }
         if (all != NULL) {
             /* One get may read the words before the mark: those of a get that began behind the mark are there. */
-            require(look(group, r, meeting % 2), "a process has left a meeting");
+            require(look(group, r, meeting % 2), "a process has left a barrier");
             memcpy(all[r], scratch.words, sizeof scratch.words);
         }
     }

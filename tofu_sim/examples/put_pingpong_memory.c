@@ -48,7 +48,7 @@ int main(void)
                 }
                 __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the mark first, then the rest */
                 for (int i = 0; i < length; i++) {
-                    require(in[i] == value, "the mark came before the data");
+                    require(in[i] == value, "the flag arrived before the data");
                 }
             }
         }

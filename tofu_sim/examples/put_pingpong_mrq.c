@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: Put, and notices in the MRQ that say when the data is there (guide 2.2.3, 2.2.10).
+// Role: example: Put, and notices in the MRQ that report the arrival of the data (guide 2.2.3, 2.2.10).
 // Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
 //
 // Processes 0 and 1 throw a message to and fro. The sender asks for two notices: TCQ (its buffer may be changed
@@ -43,10 +43,11 @@ int main(void)
                 must_post(vcq, utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, round & 0xff,
                                UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, out),
                      "utofu_put");
-                require(wait_tcq(vcq) == out, "the TCQ gave another pointer back");
+                require(wait_tcq(vcq) == out, "the TCQ returned another pointer");
             } else {
                 const struct utofu_mrq_notice notice = wait_mrq(vcq);
-                require(notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT, "not a notice of a put to us");
+                require(notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT,
+                        "the notice is not that of a Put to this process");
                 require(notice.edata == (uint64_t)(round & 0xff), "the notice of another round");
                 fill(round);
                 require(memcmp(in, out, sizeof in) == 0, "the data is not what was sent");
@@ -54,7 +55,7 @@ int main(void)
         }
     }
     if (group.rank == 0) {
-        printf("%d messages of %d bytes to and fro, all as sent\n", rounds, length);
+        printf("%d messages of %d bytes in each direction, all with correct data\n", rounds, length);
     }
     group_barrier(&group);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");

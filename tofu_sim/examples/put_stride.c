@@ -50,7 +50,8 @@ int main(void)
                                    row_bytes, rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
                   "utofu_put_stride");
         for (int got = 0; got < 2 * rows; got++) {
-            require(wait_mrq(vcq).notice_type == UTOFU_MRQ_TYPE_RMT_PUT, "not a notice of a put to us");
+            require(wait_mrq(vcq).notice_type == UTOFU_MRQ_TYPE_RMT_PUT,
+                    "the notice is not that of a Put to this process");
         }
         for (int row = 0; row < rows; row++) {
             require(matrix[row][0] == value(left, round, row, columns), "the left border is wrong");

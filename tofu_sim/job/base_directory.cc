@@ -2,14 +2,14 @@
 // Role: the directory under /dev/shm in which the jobs of this user are, whatever others have put there.
 // Called by: job/job.cc, tools/job_files. Calls: files.
 //
-// Everybody may make entries of any name in /dev/shm, and nobody remove those of others (it is sticky). The directory is
-// tofu-sim-<uid>; where somebody else has taken that name, tofu-sim-<uid>.<random>, found by who owns it. All processes
-// of a user have to choose the same one, and there is no lock that another user could not hold. So whoever makes a
-// directory makes a claim first, tofu-sim-<uid>~<random>, which is a directory too:
+// Every user may create entries of any name in /dev/shm, but cannot remove those of others (it is sticky). The
+// directory is tofu-sim-<uid>; if another user has taken that name, tofu-sim-<uid>.<random>, found by its owner. All
+// processes of a user have to choose the same one, and there is no lock that another user could not hold. So a process
+// that creates a directory makes a claim first, tofu-sim-<uid>~<random>, which is a directory too:
 //   1. make the claim and lock it (flock);
 //   2. look for other claims of this user: one that is locked is a rival, give up and begin again; one that is not was
 //      left by a killed process, remove it, with the lock held;
-//   3. look for the directory once more, and if there is none, make it: by its plain name, or by renaming the claim.
+//   3. look for the directory again, and if there is none, create it: by its plain name, or by renaming the claim.
 // Of two that are at 3 at the same time one has made its claim before the other looked (2), and was seen.
 #include "job/base_directory.h"
 
@@ -56,12 +56,12 @@ struct CloseDirectory {
 
 int report_failure(const char* verb, const char* path) noexcept
 {
-    report("can't %s %s: %s; is %s mounted, may you write there, and are descriptors left (ulimit -n)?", verb, path,
-           std::strerror(errno), shm_root);
+    report("cannot %s %s: %s; check that %s is mounted and writable, and the limit of descriptors (ulimit -n)", verb,
+           path, std::strerror(errno), shm_root);
     return UTOFU_ERR_OUT_OF_RESOURCE;
 }
 
-// Opens a directory if it is ours. BUSY: there is none, or that of another; an error is reported.
+// Opens a directory of this user. BUSY: there is none, or it belongs to another user; an error is reported.
 int open_own(const char* path, int& fd) noexcept
 {
     struct stat status{};
@@ -69,10 +69,10 @@ int open_own(const char* path, int& fd) noexcept
         return UTOFU_ERR_BUSY;
     }
     if (!S_ISDIR(status.st_mode) || (status.st_mode & 0077) != 0) {
-        report("%s has mode %06o, but must be a directory of mode 700: remove it", path, status.st_mode);
+        report("%s has mode %06o instead of being a directory of mode 700: remove it", path, status.st_mode);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
-    // The owner can't have become another meanwhile: nobody else may remove ours.
+    // The owner cannot have changed meanwhile: no other user may remove the directory.
     fd = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         return errno == ENOENT ? UTOFU_ERR_BUSY : report_failure("open", path);
@@ -80,7 +80,8 @@ int open_own(const char* path, int& fd) noexcept
     return UTOFU_SUCCESS;
 }
 
-// Calls `visit` with the path of each entry of ours that is the plain name, `mark` and more, until it returns true.
+// Calls `visit` with the path of each entry of this user that is the plain name, `mark` and more, until it returns
+// true.
 template <typename Visit>
 int visit_own(const BaseDirectory& plain, char mark, Visit&& visit) noexcept
 {
@@ -110,7 +111,7 @@ void name_plain(BaseDirectory& base) noexcept
     std::snprintf(base.path, sizeof base.path, "%s/tofu-sim-%u", shm_root, ::geteuid());
 }
 
-// Is somebody else at work? Takes away the claims of killed processes.
+// Whether another process is creating it. Removes the claims of killed processes.
 int look_for_rivals(const BaseDirectory& plain, const char* claim, bool& rival) noexcept
 {
     rival = false;
@@ -174,7 +175,7 @@ int make_base_directory(BaseDirectory& base) noexcept
     uint64_t random = 0;
     if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != ssize_t{sizeof random}) {
         timespec now{};
-        (void)::clock_gettime(CLOCK_MONOTONIC, &now); // who guesses it gains a name that is not used
+        (void)::clock_gettime(CLOCK_MONOTONIC, &now); // guessing it yields only an unused name
         random = static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(::getpid());
     }
     char claim[sizeof base.path];
@@ -189,7 +190,7 @@ int make_base_directory(BaseDirectory& base) noexcept
     if (held.fd < 0 && errno != ENOENT) {
         rc = report_failure("open", claim);
     } else if (held.fd >= 0 && ::flock(held.fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(held.fd, &status) == 0 &&
-               status.st_nlink != 0) { // else somebody took it for one that was left
+               status.st_nlink != 0) { // else another process took it for a leftover
         rc = look_for_rivals(base, claim, rival);
     }
     if (rc == UTOFU_SUCCESS) {

@@ -10,13 +10,13 @@ inline constexpr char job_file_name[] = "job"; // in the directory of a job, bel
 
 struct BaseDirectory {
     int fd = -1;
-    char path[64] = {}; // also where there is none: the one that would be made
+    char path[64] = {}; // also if it does not exist: the one that would be created
 };
 
-// Finds the directory of this user; fd stays -1 where there is none. UTOFU_SUCCESS, UTOFU_ERR_BUSY: it is being made or
+// Finds the directory of this user; fd stays -1 if there is none. UTOFU_SUCCESS, UTOFU_ERR_BUSY: it is being made or
 // removed, try again, or an error after a line on stderr.
 [[nodiscard]] int find_base_directory(BaseDirectory& base) noexcept;
-// The same, and makes it where there is none.
+// The same, and creates it if there is none.
 [[nodiscard]] int make_base_directory(BaseDirectory& base) noexcept;
 
 } // namespace tofu::sim

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields.
-// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota, the kernel.
+// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota,
+// the kernel.
 #include "job/crowd.h"
 
 #include "job/doorbell.h"
@@ -15,14 +16,14 @@
 namespace tofu::sim {
 namespace {
 
-// A yield costs a microsecond, and each process of the crowd that is in our way runs meanwhile. To sleep and to be woken
+// A yield costs a microsecond, during which other processes of the job run. To sleep and to be woken
 // costs the sleeper and the poster that wakes it some five: worth it once many yields have shown that the others have
 // nothing for us.
 constexpr unsigned yields_before_nap = 64;
 // The caller may poll other things beside this one, which ring no bell: a nap delays them by no more.
 constexpr int64_t longest_nap_ns = 100'000;
-// A nap that ended without a bell may have delayed such a thing. So many yields come before the next one, and twice as
-// many after the next such nap.
+// A nap that ended without a wake-up may have delayed an event. This number of yields comes before the next nap, and
+// twice as many after the next such nap.
 constexpr unsigned first_penalty = 64;
 constexpr unsigned most_penalty = 1u << 16;
 // Of the thread's own time between two calls: more, and it does something else but look.
@@ -39,8 +40,8 @@ int64_t time_ns(clockid_t clock) noexcept
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Many of a crowd may sleep, and the processor be ours alone: yields that came back at once are followed by ever fewer,
-// until one lets somebody run.
+// Many processes may sleep, and this one have its processor alone: yields that returned at once are followed by fewer,
+// until one lets another process run.
 void yield_to_somebody() noexcept
 {
     thread_local unsigned interval = 0;
@@ -109,7 +110,7 @@ void enter_crowd(Crowd& crowd) noexcept
 
 void leave_crowd(Crowd& crowd) noexcept
 {
-    (void)crowd.processes.fetch_add(~uint32_t{0}); // also by who could not get the lock
+    (void)crowd.processes.fetch_add(~uint32_t{0}); // also by a process that could not get the lock
     (void)crowd.changes.fetch_add(1);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields.
-// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota, the kernel.
+// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota,
+// the kernel.
 #pragma once
 
 #include "job/layout.h"
@@ -11,17 +12,17 @@ namespace tofu::sim {
 void enter_crowd(Crowd& crowd) noexcept;
 void leave_crowd(Crowd& crowd) noexcept;
 
-// Has the job more processes than the processors they may run on? Of those that were killed until somebody takes their
-// place, too. Two loads.
+// Whether the job has more processes than processors to run on. Killed processes count until their slots are taken
+// again. Two loads.
 [[nodiscard]] inline bool is_crowded(const Crowd& crowd) noexcept
 {
     return crowd.processes.load_relaxed() > crowd.processors.load_relaxed();
 }
 
-// The calling thread has polled and found nothing, for the `times`-th time in a row: yields. When that has not helped for
-// long and the thread does nothing but poll, naps until the bell of `own` rings, some 100 us at most, unless `awaits_more`
-// than what rings it. Naps that nothing has ended become rare: the thread waits for something else. False, and nothing is
-// done, where each process can have a processor.
+// The calling thread has polled and found nothing, for the `times`-th time in a row: yields. When that has not helped
+// for long and the thread does nothing but poll, naps until the bell of `own` rings, some 100 us at most, unless
+// `awaits_more` than what rings it. Naps that nothing has ended become rare: the thread waits for something else.
+// False, and nothing is done, where each process can have a processor.
 bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: our files in a process whose descriptors are the program's: it may close all of them, or have none left.
-// Called by: job/, memory/, tni/. Calls: open, fstat.
+// Role: the simulator's files in a process whose descriptors belong to the program: it may close all of them, or have
+// none left. Called by: job/, memory/, tni/. Calls: open, fstat.
 #include "job/descriptors.h"
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct Spare {
 };
 constinit Spare spare;
 
-// A file that is nobody else's, so that it is known again.
+// A file of this process alone, so that it can be recognised.
 int open_spare() noexcept
 {
     return ::memfd_create("tofu-sim-spare", MFD_CLOEXEC);
@@ -71,7 +71,7 @@ BriefFile::BriefFile(const char* path, int flags, int directory) noexcept
     spare.mutex.lock();
     spare_ = true;
     spare.file.close();
-    // A thread of the program, which takes no lock of ours, may be faster: then there is none, as before.
+    // A thread of the program, which takes no lock of the simulator, may be faster: then there is none, as before.
     fd_ = ::openat(directory, path, flags | O_CLOEXEC);
 }
 

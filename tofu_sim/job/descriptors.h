@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: our files in a process whose descriptors are the program's: it may close all of them, or have none left.
-// Called by: job/, memory/, tni/. Calls: open, fstat.
+// Role: the simulator's files in a process whose descriptors belong to the program: it may close all of them, or have
+// none left. Called by: job/, memory/, tni/. Calls: open, fstat.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace tofu::sim {
 
 // A descriptor that is kept. A program may close what it does not know (close_range after joining) and have a file of
-// its own at the same number later, so that whoever uses it asks each time whether it is still ours.
+// its own at the same number later, so each use checks that the file is still the same.
 class KeptFile {
   public:
     // Takes the descriptor over.
@@ -33,8 +33,8 @@ class KeptFile {
 };
 
 // A file open for the length of a block. Where the program has used up its descriptors, the one that was kept for this
-// serves (keep_spare), for one thread at a time: the others wait, for a few system calls, so that nobody opens two at a
-// time. Whatever is opened briefly is opened this way, since else one thread takes what another has made room for.
+// is used (keep_spare), by one thread at a time: the others wait, for a few system calls, so that no thread opens two
+// at a time. Whatever is opened briefly is opened this way, since else one thread takes what another has made room for.
 // errno is that of open.
 class BriefFile {
   public:

@@ -16,7 +16,7 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int64_t look_again_ns = 500'000'000; // for who was killed while he rang
+constexpr int64_t look_again_ns = 500'000'000; // for a ringer that was killed meanwhile
 constexpr int64_t unsure_ns = 1'000'000;       // where the kernel has no barrier for us
 
 SharedWord<uint32_t> no_barrier{0};
@@ -63,7 +63,7 @@ bool sleep_for(SegmentHeader& own, uint32_t announced, int64_t timeout_ns) noexc
 
 void wake_sleepers(SegmentHeader& header) noexcept
 {
-    // One poster wins and wakes; who wants to sleep again announces himself again.
+    // One poster wins and wakes; a thread that sleeps again announces itself again.
     if (header.sleepers.exchange(0) != 0) {
         (void)header.doorbell.fetch_add(1);
         (void)::syscall(SYS_futex, &header.doorbell.raw, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

@@ -6,9 +6,10 @@
 // word and then makes every running thread of the machine that registered pass a barrier (membarrier), so
 // that either the poster sees the word or the sleeper, looking once more, sees what was posted.
 //
-// Who rings clears `sleepers`, adds to `doorbell` and wakes. Killed after the first step: the sleeper finds the word
-// cleared; after the second: the count changed; in both cases when it looks again by itself. A thread that announces
-// itself and finds the word cleared adds to the count, so that another, for whom it was cleared, does not miss that.
+// A ringer clears `sleepers`, adds to `doorbell` and wakes. If it is killed after the first step, the sleeper finds the
+// word cleared; after the second: the count changed; in both cases when it looks again by itself. A thread that
+// announces itself and finds the word cleared adds to the count, so that another, for whom it was cleared, does not
+// miss that.
 #pragma once
 
 #include "job/layout.h"

@@ -87,9 +87,10 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text,
     }
 }
 
-// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with Open
-// MPI 5, and up to Open MPI 4 a number whose upper half names the family. The first namespace of a family has number 1.
-// The jobs of a persistent DVM ("prte-HOST-PID@NUMBER") are told apart: nobody can say which of them one spawned.
+// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with
+// Open MPI 5, and up to Open MPI 4 a number whose upper half names the family. The first namespace of a family has
+// number 1. The jobs of a persistent DVM ("prte-HOST-PID@NUMBER") are separate: it is unknown which of them spawned
+// another.
 struct Family {
     char name[128];
     bool spawned; // by a program of the family
@@ -192,23 +193,23 @@ constexpr Variable variables[] = {
          e.topology = Topology(units.value_or(e.topology.units()), e.topology.wraps());
          return units.has_value();
      },
-     "give units of 2x3x2 nodes along X, Y and Z, for example 1x1x2, from 1 to 255 an axis and to 262144 nodes in all"},
+     "use units of 2x3x2 nodes along X, Y and Z, such as 1x1x2: 1 to 255 for each axis, and at most 262144 nodes"},
     {"TOFU_SIM_TORUS",
      [](Environment& e, const char* text) noexcept {
          const auto wraps = parse_torus(text);
          e.topology = Topology(e.topology.units(), wraps.value_or(0));
          return wraps.has_value();
      },
-     "name the axes that wrap around with the letters x, y and z, for example xz"},
+     "use the letters x, y and z for the axes that wrap around, such as xz"},
     {"TOFU_SIM_PPN",
      [](Environment& e, const char* text) noexcept { return take_number(text, 1, cqs_per_node, e.ppn); },
-     "give the processes of a node, 1 to 54"},
+     "use the number of processes of a node, 1 to 54"},
     {"TOFU_SIM_RANK",
      [](Environment& e, const char* text) noexcept { return take_number(text, 0, UINT32_MAX - 1, e.rank); },
-     "give this process's number, 0 to 4294967294"},
+     "use the number of this process, 0 to 4294967294"},
     {"TOFU_SIM_SIZE",
      [](Environment& e, const char* text) noexcept { return take_number(text, 1, most_processes, e.size); },
-     "give the number of processes, 1 to 14155776"},
+     "use the number of processes, 1 to 14155776"},
     {"TOFU_SIM_CHAOS",
      [](Environment& e, const char* text) noexcept {
          e.chaos = parse_chaos(text);
@@ -219,10 +220,10 @@ constexpr Variable variables[] = {
      [](Environment& e, const char* text) noexcept {
          return std::snprintf(e.trace, sizeof e.trace, "%s", text) < static_cast<int>(sizeof e.trace);
      },
-     "give a directory, or a file name of up to 255 letters, perhaps with %r (rank), %p (process) and %j (job)"},
+     "use a directory, or a file name of up to 255 letters, optionally with %r (rank), %p (process) and %j (job)"},
     {"TOFU_SIM_TRACE_MIB",
      [](Environment& e, const char* text) noexcept { return take_number(text, 1, 1 << 20, e.trace_mib); },
-     "give the MiB that a process's trace may grow to, 1 to 1048576"},
+     "use the maximal size of a process's trace in MiB, 1 to 1048576"},
     {"TOFU_SIM_CLOCK",
      [](Environment& e, const char* text) noexcept {
          for (const ClockMode mode : {ClockMode::tofud, ClockMode::exact}) {
@@ -230,8 +231,8 @@ constexpr Variable variables[] = {
          }
          return e.clock != ClockMode::none;
      },
-     "give tofud for a virtual clock with the times of Tofu-D, exact for processes that proceed in the order of their "
-     "clocks as well, or nothing"},
+     "use tofud for a virtual clock with the times of Tofu-D, exact for a virtual clock that also orders the "
+     "processes, or leave it empty"},
     {"TOFU_SIM_CPU",
      [](Environment& e, const char* text) noexcept {
          const auto factor = parse_factor(text);
@@ -240,7 +241,9 @@ constexpr Variable variables[] = {
      },
      factor_expected},
     {"TOFU_SIM_CHANNEL_BUFFER",
-     [](Environment& e, const char* text) noexcept { return take_number(text, 0, most_channel_buffer, e.channel_buffer); },
+     [](Environment& e, const char* text) noexcept {
+         return take_number(text, 0, most_channel_buffer, e.channel_buffer);
+     },
      channel_buffer_expected},
     {"TOFU_SIM_CQS",
      [](Environment& e, const char* text) noexcept {
@@ -250,19 +253,19 @@ constexpr Variable variables[] = {
          e.cq_sharing = static_cast<CqSharing>(named - std::begin(names));
          return named != std::end(names);
      },
-     "say shares (each process of a node has CQs of its own), refuse or meet (nobody has seen to that)"},
+     "use shares (each process of a node has CQs of its own), or refuse or meet (CQs are not assigned to processes)"},
     {"UTOFU_NUM_MRQ_ENTRIES",
      [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries); },
-     "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
+     "use a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
     {"UTOFU_NUM_MRQ_ENTRIES_SESSION",
      [](Environment& e, const char* text) noexcept { return take_entries(text, e.mrq_entries_session); },
-     "give a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
+     "use a number of entries, 2048 (2Ki) to 2097152 (2Mi)"},
     {"UTOFU_NUM_EXCLUSIVE_CQS",
      [](Environment& e, const char* text) noexcept { return take_cqs(text, e.exclusive_cqs); },
-     "give a number of CQs, 0 or higher"},
+     "use a number of CQs, 0 or higher"},
     {"UTOFU_NUM_SESSION_MODE_CQS",
      [](Environment& e, const char* text) noexcept { return e.keep_session_cqs = take_cqs(text, e.session_cqs); },
-     "give a number of CQs, 0 or higher"},
+     "use a number of CQs, 0 or higher"},
     {"UTOFU_SWAP_PROTECT",
      [](Environment& e, const char* text) noexcept { // whatever is not 0 stands for 1 (guide 4.3.2.5)
          e.swap_protect = std::strcmp(text, "0") != 0;
@@ -327,13 +330,13 @@ int Environment::read() noexcept
         }
     }
     if (clock == ClockMode::tofud && chaos) {
-        report("TOFU_SIM_CLOCK=tofud and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them, or say "
+        report("TOFU_SIM_CLOCK=tofud and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them, or set "
                "TOFU_SIM_CLOCK=exact, in which the seed decides everything");
         return UTOFU_ERR_INVALID_ARG;
     }
     if (clock == ClockMode::exact) {
         if (!size) {
-            report("TOFU_SIM_CLOCK=exact: nothing may happen before all processes are there; say how many in "
+            report("TOFU_SIM_CLOCK=exact: the clock starts when all processes have joined; set their number in "
                    "TOFU_SIM_SIZE");
             return UTOFU_ERR_INVALID_ARG;
         }

@@ -13,11 +13,11 @@
 
 namespace tofu::sim {
 
-// Who sees to it that no two processes of a node take the same CQ (guide 4.1.2).
+// How CQs are assigned, so that no two processes of a node take the same CQ (guide 4.1.2).
 enum class CqSharing : uint8_t {
-    shares, // somebody has given each its share of them, as the vendor's MPI_Init does
-    refuse, // nobody: each takes the lowest of the TNI that it does not have, and who comes second is refused
-    meet,   // nobody: both have it, and what is sent there goes to who came first
+    shares, // each process has its share of them, as after the vendor's MPI_Init
+    refuse, // not assigned: each takes the lowest free one of the TNI, and a second process fails
+    meet,   // not assigned: both have it, and messages go to the first process
 };
 
 struct Environment {

@@ -16,7 +16,7 @@ namespace tofu::sim {
 // In a forked child, before it has a segment: no row of the next table is accessible.
 void reset_flows_in_child() noexcept;
 
-// Calls `visit` with the number and the counters of each row in use. A moment's look; anything may stand there.
+// Calls `visit` with the number and the counters of each row in use. A snapshot of unchecked values.
 template <typename Visit>
 void visit_flow_rows(const FlowTable& table, Visit&& visit)
 {

@@ -10,12 +10,12 @@ namespace tofu::sim {
 
 // Beyond late and out of order, which it always is.
 enum ChaosFreedom : uint32_t {
-    chaos_drop = 1, // what is under way when its VCQ is freed, or its process ends, may be lost
-    chaos_raw = 2,  // reading before the writing of what was posted earlier, with strong order too
-    chaos_poll = 4, // utofu_poll_* do not find what is there
-    chaos_torn = 8, // a line comes word by word: more than guide 2.2.10 permits
+    chaos_drop = 1,     // what is under way when its VCQ is freed, or its process ends, may be lost
+    chaos_raw = 2,      // reading before the writing of what was posted earlier, with strong order too
+    chaos_poll = 4,     // utofu_poll_* miss an entry
+    chaos_torn = 8,     // a line comes word by word: more than guide 2.2.10 permits
     chaos_padding = 16, // a put with the padding flag writes anything into the rest of its lines (2.2.11)
-    chaos_tags = 32, // a freed STag is given again at once, the lowest first, as the machine's driver does
+    chaos_tags = 32,    // a freed STag is given again at once, the lowest first, as the machine's driver does
 };
 
 struct Chaos {
@@ -26,7 +26,7 @@ struct Chaos {
 // "7", "7:drop,raw"; nothing if it is something else.
 [[nodiscard]] std::optional<Chaos> parse_chaos(const char* text) noexcept;
 inline constexpr const char* chaos_expected =
-    "give a seed, 0 to 18446744073709551615, and perhaps a colon and what to do, of late, drop, raw, poll, torn, padding "
-    "and tags, by commas";
+    "use a seed, 0 to 18446744073709551615, optionally followed by a colon and a list out of late, drop, raw, poll, "
+    "torn, padding and tags, separated by commas";
 
 } // namespace tofu::sim

@@ -37,7 +37,7 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
         if (errno == ENOENT) {
             return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
         }
-        report("can't create %s: %s", shown, std::strerror(errno));
+        report("cannot create %s: %s", shown, std::strerror(errno));
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     fd = ::openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -46,16 +46,16 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
             return UTOFU_ERR_BUSY; // removed by the last process of an ending job: try again
         }
         if (is_scarcity(errno)) {
-            report("can't open %s: %s; raise the limit (ulimit -n)", shown, std::strerror(errno));
+            report("cannot open %s: %s; raise the limit (ulimit -n)", shown, std::strerror(errno));
             return UTOFU_ERR_OUT_OF_RESOURCE;
         }
-        report("can't open %s: %s; remove it or choose another TOFU_SIM_JOB", shown, std::strerror(errno));
+        report("cannot open %s: %s; remove it or choose another TOFU_SIM_JOB", shown, std::strerror(errno));
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     struct stat status{};
     if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || (status.st_mode & 0077) != 0) {
-        report("%s belongs to user %u with mode %03o, but must be ours (user %u) with mode 700: remove it "
-               "or choose another TOFU_SIM_JOB",
+        report("%s belongs to user %u and has mode %03o instead of user %u and mode 700: remove it or choose another "
+               "TOFU_SIM_JOB",
                shown, status.st_uid, status.st_mode & 0777, ::geteuid());
         ::close(fd);
         fd = -1;
@@ -110,7 +110,7 @@ int Job::open_directory(const char* name) noexcept
     }
     directory_.keep(fd);
     if (!lock_for(fd, 20)) {
-        report("%s stays locked: is a process of this job stopped? `fuser %s` tells which", path_, path_);
+        report("%s stays locked: continue or end the stopped process of this job; `fuser %s` shows it", path_, path_);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     // The last process of an ending job may have removed it between our open and our lock.
@@ -126,10 +126,11 @@ int Job::open_locked(const Environment& environment) noexcept
     start_time_ = process_start_time(::getpid());
     if (pid_namespace_ == 0 || start_time_ == 0) {
         if (is_scarcity(errno)) {
-            report("can't look into /proc: %s; raise the limit (ulimit -n)", std::strerror(errno));
+            report("cannot read /proc: %s; raise the limit (ulimit -n)", std::strerror(errno));
             return UTOFU_ERR_OUT_OF_RESOURCE;
         }
-        report("there is no /proc that knows this process: mount one, or nobody can tell who is alive");
+        report("/proc does not show this process: mount it, since the simulator needs it to see which processes are "
+               "alive");
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     int rc = UTOFU_ERR_BUSY;
@@ -138,7 +139,7 @@ int Job::open_locked(const Environment& environment) noexcept
         rc = open_directory(name_);
     }
     if (rc == UTOFU_ERR_BUSY) {
-        report("the directory of job '%s' vanishes again and again: is something removing files in %s?", name_,
+        report("the directory of job '%s' vanishes repeatedly: end the program that removes files in %s", name_,
                shm_root);
         rc = UTOFU_ERR_NOT_AVAILABLE;
     }
@@ -157,7 +158,7 @@ int Job::open_locked(const Environment& environment) noexcept
 int Job::back_pages(size_t offset, size_t bytes) noexcept
 {
     if (::fallocate(FileNow(*this).get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
-        report("no room for the job file in %s: %s; free some or enlarge it", shm_root,
+        report("no space for the job file in %s: %s; free space or enlarge the file system", shm_root,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
@@ -181,7 +182,8 @@ int Job::start_file(const Environment& environment) noexcept
     const int fd = file_.get();
     if (::ftruncate(fd, 0) != 0 ||
         ::ftruncate(fd, static_cast<off_t>(header.file_bytes)) != 0) {
-        report("can't size the job file in %s: %s; free some or enlarge it", shm_root, std::strerror(errno));
+        report("cannot allocate the job file in %s: %s; free space or enlarge the file system", shm_root,
+               std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     if (const int rc = back_pages(0, job_slots_offset); rc != UTOFU_SUCCESS) {
@@ -197,7 +199,7 @@ int Job::start_file(const Environment& environment) noexcept
 int Job::check_file(const Environment& environment, const JobHeader& header) noexcept
 {
     if (header.magic != job_magic) {
-        report("the file of job '%s' is damaged, and in use: end the job or choose another TOFU_SIM_JOB", name_);
+        report("the file of job '%s' is damaged and in use: end the job or choose another TOFU_SIM_JOB", name_);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     if (header.version == layout_version && header.pid_namespace != pid_namespace_) {
@@ -212,16 +214,16 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
     }
     if (std::memcmp(header.shape, units.data(), sizeof header.shape) != 0 ||
         header.wraps != environment.topology.wraps() || header.ppn != environment.ppn) {
-        report("job '%s' has TOFU_SIM_SHAPE=%ux%ux%u TOFU_SIM_TORUS=%s%s%s TOFU_SIM_PPN=%u since its first "
-               "process, this one has %ux%ux%u: give all processes the same, or choose another TOFU_SIM_JOB",
-               name_, header.shape[0], header.shape[1], header.shape[2],
-               (header.wraps & 1) != 0 ? "x" : "", (header.wraps & 2) != 0 ? "y" : "",
-               (header.wraps & 4) != 0 ? "z" : "", header.ppn, units[0], units[1], units[2]);
+        report("job '%s' has TOFU_SIM_SHAPE=%ux%ux%u TOFU_SIM_TORUS=%s%s%s TOFU_SIM_PPN=%u since its first process, "
+               "this one has %ux%ux%u: use the same for all processes, or choose another TOFU_SIM_JOB",
+               name_, header.shape[0], header.shape[1], header.shape[2], (header.wraps & 1) != 0 ? "x" : "",
+               (header.wraps & 2) != 0 ? "y" : "", (header.wraps & 4) != 0 ? "z" : "", header.ppn, units[0], units[1],
+               units[2]);
         return UTOFU_ERR_INVALID_ARG;
     }
     if (header.clock != static_cast<uint8_t>(environment.clock)) {
-        report("job '%s' has TOFU_SIM_CLOCK=%s since its first process, this one has %s: give all processes the same, or "
-               "choose another TOFU_SIM_JOB",
+        report("job '%s' has TOFU_SIM_CLOCK=%s since its first process, this one has %s: use the same for all "
+               "processes, or choose another TOFU_SIM_JOB",
                name_, name_of(static_cast<ClockMode>(header.clock)), name_of(environment.clock));
         return UTOFU_ERR_INVALID_ARG;
     }
@@ -235,11 +237,11 @@ int Job::open_file(const Environment& environment) noexcept
     file_.keep(fd);
     struct stat status{};
     if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
-        report("can't open the file of job '%s' in %s: %s; %s", name_, path_, std::strerror(errno),
+        report("cannot open the file of job '%s' in %s: %s; %s", name_, path_, std::strerror(errno),
                scarce ? "raise the limit (ulimit -n)" : "remove it or choose another TOFU_SIM_JOB");
         return scarce ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
     }
-    // A file in which somebody may be, of whatever version, size and PID namespace, is left as it is.
+    // A file that a process may use, of any version, size and PID namespace, is left unchanged.
     if (job_life(fd) == Life::gone) {
         sweep_dead_jobs(base_.get(), name_);
         if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {
@@ -259,7 +261,7 @@ int Job::open_file(const Environment& environment) noexcept
     file_bytes_ = job_file_bytes(num_nodes_);
     std::byte* const mapped = map_sparse(fd, file_bytes_, 0);
     if (mapped == nullptr || !open_sparse(mapped, file_bytes_)) {
-        report("can't map the job file (%zu bytes): %s; raise the limit (ulimit -v)", file_bytes_,
+        report("cannot map the job file (%zu bytes): %s; raise the limit (ulimit -v)", file_bytes_,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
@@ -343,7 +345,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     bool locked = false;
     const auto free_slot = find_slot(locked);
     if (!free_slot) {
-        report("job '%s' has its %u processes already: start another one (TOFU_SIM_JOB)", name_, max_processes);
+        report("job '%s' already has its %u processes: start another job (TOFU_SIM_JOB)", name_, max_processes);
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     const uint32_t rank = environment.rank.value_or(*free_slot);
@@ -364,8 +366,8 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
         return rc;
     }
     ProcessSlot& s = slot(process_);
-    if (s.used.exchange(0) != 0) { // while it is filled it is nobody's
-        leave_crowd(crowd()); // for who was killed
+    if (s.used.exchange(0) != 0) { // while it is filled it has no owner
+        leave_crowd(crowd());      // for the killed process
     }
     incarnation_ = s.incarnation.load_relaxed() + 1;
     s.incarnation.store_relaxed(incarnation_);
@@ -409,8 +411,8 @@ void Job::leave() noexcept
     slot(process_).used.store_release(0);
     leave_crowd(crowd());
     unlock_slot(file_.get(), process_);
-    // Nobody comes after the last one to clean up, and who was killed takes a moment to vanish: tens of milliseconds where
-    // many want the processor.
+    // No process cleans up after the last one, and a killed process takes a moment to vanish: tens of milliseconds if
+    // many compete for the processor.
     constexpr timespec pause{0, 1'000'000};
     constexpr int most_looks = 500;
     Life life = locked ? job_life(FileNow(*this).get()) : Life::unknown;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the job: its directory and file, the slots of its processes, who owns which CQ and gate.
+// Role: the job: its directory and file, the slots of its processes, the owners of CQs and gates.
 // Called by: job/process, tni/vcq (CQs), tni/remote (lookup), barrier/ (gates). Calls: job/liveness, files.
 #pragma once
 
@@ -34,7 +34,7 @@ class Job {
     // Takes a slot and fills it; under the lock.
     [[nodiscard]] int join(const Environment& environment, int segment_fd) noexcept;
     void unlock() noexcept;
-    // Gives the slot back and removes the job's files if nobody else lives; takes the lock itself.
+    // Releases the slot, and removes the job's files if no other process lives; takes the lock itself.
     void leave() noexcept;
     // Instead of unlock, where joining failed: nothing is left of it.
     void give_up() noexcept;
@@ -48,8 +48,8 @@ class Job {
     // Of the job: JobHeader.
     [[nodiscard]] uint64_t born() const noexcept { return reinterpret_cast<const JobHeader*>(file_data_)->born; }
 
-    // Copies from the file without touching a page that does not exist yet. False or nothing: the file can't be read
-    // now, which says nothing about what is in it.
+    // Copies from the file without touching a page that does not exist yet. False or nothing: the file cannot be read
+    // now, so its contents are unknown.
     [[nodiscard]] bool read_slot(uint32_t process, ProcessSlot& slot) const noexcept;
     [[nodiscard]] std::optional<uint64_t> read_cq(uint32_t node, unsigned cq_of_node) const noexcept;
     [[nodiscard]] std::optional<uint64_t> read_gate(uint32_t node, unsigned gate_of_node) const noexcept;

@@ -52,7 +52,7 @@ static_assert(sizeof(AliveWord) == 8);
 inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 // What vcq_alive holds. A session mode VCQ differs in a bit that the kernel leaves alone (FUTEX_WAITERS), so
-// that nobody mistakes a VCQ that comes back in another mode for the one he knew.
+// that a VCQ that is opened again in another mode is not mistaken for the earlier one.
 [[nodiscard]] constexpr uint32_t alive_vcq(uint32_t tid, bool session) noexcept
 {
     return session ? tid | 0x80000000u : tid;
@@ -75,20 +75,20 @@ struct JobHeader {
     uint8_t wraps;     // bits 0, 1, 2: X, Y, Z are a torus
     uint32_t ppn;      // processes per node as asked for, 0: not given
     uint64_t file_bytes;
-    uint64_t pid_namespace; // of its processes: nobody else can tell whether they run
-    uint64_t born;          // nanoseconds since 1970: tells jobs of one name apart
+    uint64_t pid_namespace; // of its processes: only there can their life be checked
+    uint64_t born;          // nanoseconds since 1970: distinguishes jobs of one name
     uint8_t clock;          // ClockMode of its processes
     uint8_t reserved[15];
 };
 static_assert(sizeof(JobHeader) == 64);
 
-// Behind the header: how many processes the job has, and how many processors they may run on at a time, all together, by
-// their masks and by the quotas of their cgroups (job/crowd).
+// Behind the header: how many processes the job has, and how many processors they may run on at a time, all together,
+// by their masks and by the quotas of their cgroups (job/crowd).
 // Written under the job's lock, read without.
 struct Crowd {
     SharedWord<uint32_t> processes;
     SharedWord<uint32_t> processors;
-    SharedWord<uint32_t> changes; // how often somebody joined or left
+    SharedWord<uint32_t> changes; // number of joins and leaves
     uint32_t quota; // processors' time, the least of all processes; 0: none has a quota
     uint64_t mask[16]; // of the processors, as the kernel numbers them
 };
@@ -98,14 +98,14 @@ inline constexpr size_t job_crowd_offset = 64;
 [[nodiscard]] constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept;
 
 // One process of the job. Claimed and released under the lock of the job directory; `incarnation` grows with
-// every new owner, so that what an earlier owner left behind is told apart. Whether the owner still runs is
-// asked by member_life (job/liveness.h): nobody does so on a data path.
+// every new owner, so that data of an earlier owner is recognised. Whether the owner still runs is
+// found by member_life (job/liveness.h), never on a data path.
 struct alignas(apart) ProcessSlot {
     SharedWord<uint32_t> used;        // 0 free, 1 taken, perhaps by a dead process
     SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
     int32_t pid;
     int32_t segment_fd; // number of the memfd in the owner: /proc/<pid>/fd/<segment_fd>
-    uint64_t start_time; // field 22 of /proc/<pid>/stat: tells a reused pid apart
+    uint64_t start_time; // field 22 of /proc/<pid>/stat: identifies a reused pid
     uint32_t node;
     uint32_t local_rank; // 0, 1, … among the processes of the node
     uint32_t rank;       // of the launcher, or the slot's number
@@ -137,21 +137,23 @@ static_assert(job_crowd_offset >= sizeof(JobHeader) && job_crowd_offset + sizeof
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
 // The state of the barrier gates (barrier/state.h), by node and TNI. It stays when an owner dies, so that what
-// the dead one had begun can be carried on; pages are backed when a gate is allocated.
+// a dead process had begun can be continued; pages are backed when a gate is allocated.
 inline constexpr size_t tni_gates_bytes = 40960;
 
 [[nodiscard]] constexpr size_t job_gates_offset(size_t num_nodes) noexcept
 {
     return (job_nodes_offset + num_nodes * sizeof(NodeEntry) + layout_unit - 1) & ~(layout_unit - 1);
 }
-// When the TNIs and links of a node are busy, and how long without credit (clock/network), for the virtual clock. Backed on use.
+// When the TNIs and links of a node are busy, and how long without credit (clock/network), for the virtual clock.
+// Backed on use.
 inline constexpr size_t clock_node_bytes = 16384;
 
 [[nodiscard]] constexpr size_t job_clock_offset(size_t num_nodes) noexcept
 {
     return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
 }
-// Whose turn it is in exact mode (clock/schedule): a head, and a place for each process. Backed where there is that mode.
+// Whose turn it is in exact mode (clock/schedule): a head, and a place for each process. Backed where there is that
+// mode.
 inline constexpr size_t schedule_actor_bytes = 256;
 inline constexpr size_t schedule_bytes = layout_unit + max_processes * schedule_actor_bytes;
 [[nodiscard]] constexpr size_t job_schedule_offset(size_t num_nodes) noexcept
@@ -193,7 +195,7 @@ static_assert(sizeof(FlowCounters) == 32);
 
 // A row of counters for each VCQ, so that each has one writer at a time (guide 2.5) and plain adds lose nothing, and
 // one for barriers. In it, those of a node by path ID, at a place that is the same in all rows, found by open
-// addressing. Place 0 is nobody's: for NOPs, for what found nobody, and for nodes beyond those there is room for.
+// addressing. Place 0 belongs to no node: for NOPs, for access without a target, and for nodes beyond the capacity.
 inline constexpr unsigned path_ids = 16;
 inline constexpr unsigned max_flow_nodes = 4096;
 inline constexpr unsigned flow_rows = vcqs_per_node + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: who is alive, without a system call on the path that asks.
+// Role: which processes are alive, without a system call on the querying path.
 // Called by: memory/service.cc (the service thread adopts itself), job/, tni/. Calls: set_robust_list, /proc.
 //
 // The kernel walks the robust list of a thread when the thread ends, for whatever reason, and sets
@@ -35,7 +35,7 @@ robust_list* node_of(const SegmentHeader& segment, const AliveWord& word) noexce
 }
 
 // One byte for each slot, far behind what the file holds; in every version of the layout from 6 on, so that other
-// versions see that somebody is there.
+// versions see that the file is in use.
 constexpr off_t slot_locks_offset = off_t{1} << 40;
 
 struct flock lock_of(off_t first, off_t count) noexcept
@@ -57,7 +57,7 @@ Life life_of(int job_file, struct flock lock) noexcept
 }
 
 // The fields of /proc/<pid>/stat behind the program's name, which may hold anything. By its first thread, of which they
-// are: QEMU's user mode tells a child of fork its parent's start time where it asks for the file itself.
+// are: QEMU's user mode shows a child of fork its parent's start time in the child's own file.
 const char* read_stat(int pid, char (&buffer)[1024]) noexcept
 {
     char path[48];
@@ -77,9 +77,9 @@ bool is_in_process_table(int pid) noexcept
     return pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-// A process that was killed takes a while to vanish, but the word that the kernel marks tells at once. What is at the
-// number of its segment may be any file, and what can't be read proves nothing: that process has closed it, or lets
-// nobody look, or is about to vanish and has no files any more.
+// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. The
+// descriptor with the number of its segment may be any file, and a failed read proves nothing: that process has closed
+// it, or denies access, or is about to vanish and has no files any more.
 Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
 {
     char path[48];
@@ -112,7 +112,7 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept
     list_head.futex_offset = reinterpret_cast<std::byte*>(&segment) - node_image;
     list_head.list_op_pending = nullptr;
     (void)::syscall(SYS_set_robust_list, &list_head, sizeof list_head);
-    // Release: whoever sees the id sees the finished header (partner: is_alive).
+    // Release: a thread that sees the id sees the finished header (partner: is_alive).
     segment.alive.owner.store_release(tid);
     return tid;
 }
@@ -216,7 +216,7 @@ Life job_life(int job_file) noexcept
     if (by_locks == Life::unknown || size < 0) {
         return Life::unknown;
     }
-    // Nobody joins before the header is there. The slots are where they are in all versions that had no locks.
+    // No process joins before the header is complete. The slots are where they are in all versions that had no locks.
     if (size != ssize_t{sizeof header} || header.magic != job_magic || header.version > layout_version) {
         return by_locks;
     }

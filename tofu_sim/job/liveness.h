@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: who is alive, without a system call on the path that asks.
+// Role: which processes are alive, without a system call on the querying path.
 // Called by: memory/service.cc (the service thread adopts itself), job/, tni/, tools/. Calls: set_robust_list, fcntl,
 // /proc.
 #pragma once
@@ -21,8 +21,8 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept;
     return tid != 0 && word.owner.load_acquire() == tid;
 }
 
-// The slow answer. Where it can't be found out (no descriptor or memory left, no right to look), it is unknown, and
-// whoever asks treats the process as one that runs: what he would take from it may be in use.
+// The slow answer. If it cannot be found (no descriptor or memory left, no permission), it is unknown, and
+// the caller treats the process as running, since its resources may be in use.
 enum class Life { runs, gone, unknown };
 [[nodiscard]] constexpr bool may_run(Life life) noexcept
 {
@@ -47,7 +47,7 @@ struct ProcessEntry {
 enum class SlotLock { taken, in_use, not_supported };
 [[nodiscard]] SlotLock lock_slot(int job_file, uint32_t process) noexcept;
 void unlock_slot(int job_file, uint32_t process) noexcept;
-// Asked by any other open file than the one that holds it. gone: nobody holds the lock, or any of the job.
+// Queried through any other open file than the one that holds it. gone: the lock is free, or all of the job are.
 [[nodiscard]] Life lock_life(int job_file, uint32_t process) noexcept;
 [[nodiscard]] Life lock_life_of_all(int job_file) noexcept;
 
@@ -56,11 +56,11 @@ void unlock_slot(int job_file, uint32_t process) noexcept;
 // own_pid_namespace.
 [[nodiscard]] Life member_life(int job_file, uint32_t process, const ProcessSlot& slot, bool same_namespace) noexcept;
 
-// Of any member of the job of this file, which may be of another version, be no job's yet (gone), or damaged. Who holds
-// the lock of the job's directory can rely on `gone`.
+// Of any member of the job of this file, which may be of another version, be no job's yet (gone), or damaged. The
+// holder of the lock of the job's directory can rely on `gone`.
 [[nodiscard]] Life job_life(int job_file) noexcept;
 
-// Tells PID namespaces apart; 0 where there is no /proc of this one, or where nothing can be said now (errno).
+// Identifies the PID namespace; 0 if there is no /proc of this one, or if it is unknown now (errno).
 [[nodiscard]] uint64_t own_pid_namespace() noexcept;
 
 } // namespace tofu::sim

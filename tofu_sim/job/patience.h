@@ -2,8 +2,8 @@
 // Role: how long and how often to look while others are at something that only one may do.
 // Called by: job/job (the lock of a job's directory). Calls: nothing.
 //
-// Hundreds of processes that start at once on few processors wait for each other for minutes: as long as somebody gets
-// on, nothing is wrong. And those who wait must leave the processors to who has the lock.
+// Hundreds of processes that start at once on few processors wait for each other for minutes: as long as one of them
+// proceeds, this is no error. And waiters must leave the processors to the lock's holder.
 #pragma once
 
 #include <algorithm>

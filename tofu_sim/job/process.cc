@@ -102,12 +102,12 @@ int Process::join() noexcept
                                       environment_.chaos && (environment_.chaos->freedoms & chaos_tags) != 0);
         service_tid_ = header.alive.owner.load_acquire();
         if (memory_ == nullptr) {
-            report("can't start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));
+            report("cannot start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));
             rc = UTOFU_ERR_OUT_OF_RESOURCE;
         }
     }
     if (rc == UTOFU_SUCCESS && !keep_spare()) {
-        report("no descriptor left to look for peers with: %s; raise the limit (ulimit -n)", std::strerror(errno));
+        report("no descriptor is left to find peers: %s; raise the limit (ulimit -n)", std::strerror(errno));
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
     if (rc == UTOFU_SUCCESS && environment_.clock != ClockMode::none) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the one way the simulator speaks to its user: a line on stderr that says what to do.
-// Called by: whoever detects a problem first. Calls: stdio. Never on a data path.
+// Role: messages to the user: a line on stderr that says what to do.
+// Called by: the first function that detects a problem. Calls: stdio. Never on a data path.
 #pragma once
 
 namespace tofu::sim {

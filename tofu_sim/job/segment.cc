@@ -46,7 +46,7 @@ std::byte* map_segment(int fd, size_t bytes) noexcept
     return base;
 }
 
-// A peer's file must be its sealed memfd: it can't shrink under our feet.
+// A peer's file must be its sealed memfd: it cannot shrink while it is mapped.
 bool is_segment_file(int fd, struct stat& status) noexcept
 {
     if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode)) {
@@ -92,7 +92,7 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
     if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(fd, F_ADD_SEALS, required_seals) != 0) {
         const int error = errno;
-        report("no memory file for the segment of this process: %s; raise the limits of open files and memory "
+        report("cannot create the memory file of this process's segment: %s; raise the limits of open files and memory "
                "(ulimit -n, -v)",
                std::strerror(error));
         if (fd >= 0) {
@@ -102,7 +102,7 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
     }
     std::byte* const mapped = map_segment(fd, bytes);
     if (mapped == nullptr) {
-        report("can't map %zu bytes of address space (%s): raise the limit (ulimit -v) or lower "
+        report("cannot map %zu bytes of address space (%s): raise the limit (ulimit -v) or lower "
                "UTOFU_NUM_MRQ_ENTRIES",
                bytes, std::strerror(errno));
         ::close(fd);

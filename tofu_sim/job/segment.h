@@ -12,8 +12,8 @@
 
 namespace tofu::sim {
 
-// Maps `bytes` of a file, inaccessible and not locked into memory: a sparse file has a page for each that is looked at,
-// and a program that has called mlockall(MCL_FUTURE) would get them all. Null: errno says why.
+// Maps `bytes` of a file, inaccessible and not locked into memory: a sparse file gets a page for each page that is
+// read, and a program that has called mlockall(MCL_FUTURE) would get them all. Null: errno says why.
 [[nodiscard]] std::byte* map_sparse(int fd, size_t bytes, off_t offset) noexcept;
 // What is used of it is made accessible; pages are made by use from then on. A later mlockall locks these parts only.
 [[nodiscard]] bool open_sparse(std::byte* start, size_t bytes) noexcept;
@@ -32,7 +32,7 @@ struct OwnSegment {
     {
         return base + vcq_region_offset(index, mrq_entries);
     }
-    // Where joining failed, and nobody else has seen it.
+    // If joining failed, and no other process has seen it.
     void destroy() noexcept;
 
     // UTOFU_SUCCESS, or an error after a line on stderr.
@@ -40,7 +40,7 @@ struct OwnSegment {
 };
 
 // Another process's segment, mapped. Stays valid for the life of this process: when the peer is dead its
-// pages may be given back, and then read as zeros. All that was checked is copied here.
+// pages may be released, and then read as zeros. All checked values are copied here.
 struct Peer {
     std::byte* base = nullptr;
     uint32_t process = 0; // slot in the job file

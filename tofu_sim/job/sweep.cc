@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: takes away the files of other jobs whose processes were all killed, so that none outlives the next start.
+// Role: removes the files of other jobs whose processes were all killed, so that none outlives the next start.
 // Called by: job/job.cc, once by the first process of a job. Calls: job/liveness, files.
 //
-// Whoever makes or joins a job holds the lock of its directory until it has taken its slot, and after getting
-// the lock looks whether the directory is still there (job/job.cc). So with the lock held and no slot of a
-// running process, nobody is in the job, and nobody can come in unnoticed.
+// A process that creates or joins a job holds the lock of its directory until it has taken its slot, and after getting
+// the lock checks that the directory still exists (job/job.cc). So with the lock held and no slot of a
+// running process, the job is empty, and no process can join unnoticed.
 #include "job/sweep.h"
 
 #include "job/base_directory.h"
@@ -29,7 +29,7 @@ bool is_ours(int fd) noexcept
     return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
 }
 
-// What can't be opened for want of something may be a job.
+// An entry that cannot be opened for lack of a resource may be a job.
 bool may_be_in_use(int directory) noexcept
 {
     const int file = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: takes away the files of other jobs whose processes were all killed, so that none outlives the next start.
+// Role: removes the files of other jobs whose processes were all killed, so that none outlives the next start.
 // Called by: job/job.cc, once by the first process of a job. Calls: job/liveness, files.
 #pragma once
 
 namespace tofu::sim {
 
-// Looks at the jobs below `base_fd` other than `own_name`, a bounded number of them, and never waits: a job
+// Checks the jobs below `base_fd` other than `own_name`, a bounded number of them, and never waits: a job
 // whose directory is locked, or one of whose processes runs, is left alone.
 void sweep_dead_jobs(int base_fd, const char* own_name) noexcept;
 

@@ -22,7 +22,7 @@ constexpr size_t move_at_once_bytes = 1024;
 // Beyond, and where bytes are fetched, the price decides (memory/rent.h). Meanwhile the copies go on: where processes
 // are more than processors, the owner's service thread has its turn a millisecond later, or many.
 
-constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: who moves pages waits for one
+constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: a move of pages waits for one
 
 constexpr int read_attempts = 100000; // of our own entry that keeps changing
 // Of a peer's entry that is being written: its writer may have lost its processor to many others.
@@ -429,7 +429,7 @@ AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigne
         return status;
     }
     // An owner that is mistaken about its file: a word across two cache lines would stop the whole machine for a
-    // moment, and the kernel may end or slow down who does that.
+    // moment, and the kernel may end or slow down a process that does that.
     if (reinterpret_cast<uintptr_t>(word) % size != 0)
         return AccessStatus::unreachable;
     *old_value = armw_on(word, size, op, operand, compare);

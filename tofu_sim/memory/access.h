@@ -90,8 +90,8 @@ class AddressCache {
     static_assert(sizeof(Line) == 64);
     static constexpr size_t num_lines = 256;
 
-    // What copies from or to one address of a peer have cost. Not part of a line, because who registers memory for each
-    // transfer gives it a new STag each time.
+    // The cost of copies from or to one address of a peer. Not part of a line, because a program that registers memory
+    // for each transfer gives it a new STag each time.
     struct Heat {
         uint64_t serial = 0;
         uint64_t address = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the program has told the kernel about pages. See advice.h.
+// Role: the program's advice to the kernel about pages. See advice.h.
 // Called by: memory/mover, memory/fork. Calls: madvise, memory/vma, /proc/self/smaps.
 #include "memory/advice.h"
 
@@ -40,7 +40,7 @@ bool has_flag(const VmaQuery& vmas, const Vma& vma, uint64_t at, int clears, int
     return had;
 }
 
-// Pages that are locked can't be made cold, which is no more than a hint for others. False: this kernel does not know.
+// Locked pages cannot be made cold, which is only a hint for others. False: this kernel does not know.
 bool tells_locked() noexcept
 {
     static const bool tells = [] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the program has told the kernel about pages (mlock, madvise), which a new mapping in their place would
+// Role: the program's advice to the kernel about pages (mlock, madvise), which a new mapping in their place would
 // lose.
 // Called by: memory/mover, memory/fork. Calls: madvise, memory/vma, /proc/self/smaps.
 //
@@ -15,10 +15,11 @@ struct Advice {
     bool locked = false;       // mlock
     bool dont_fork = false;    // MADV_DONTFORK: a child has nothing there
     bool dont_dump = false;    // MADV_DONTDUMP: no core file has it
-    bool wipe_on_fork = false; // MADV_WIPEONFORK, which shared mappings can't have
+    bool wipe_on_fork = false; // MADV_WIPEONFORK, which shared mappings cannot have
 };
 
-// Of the page at `at`, in the mapping `vma` of this process. Nobody else may fork or advise about this page meanwhile.
+// Of the page at `at`, in the mapping `vma` of this process. No other thread may fork or advise about this page
+// meanwhile.
 [[nodiscard]] Advice advice_of(const VmaQuery& vmas, const Vma& vma, uint64_t at) noexcept;
 
 // Of a whole mapping: MADV_DONTDUMP. False also where it would cost much to find out: a mapping of one page, an old

@@ -11,13 +11,13 @@ namespace tofu::sim {
 namespace {
 
 constexpr timespec look_pause{0, 20'000}; // a copy takes 0.1 ms at most, unless its process is off the CPU
-constexpr int looks_at_process = 16;      // every so many looks: is it still there?
+constexpr int looks_at_process = 16;      // interval, in polls, of the check whether it is alive
 
-// A slot that is claimed and not yet posted has not looked for a move, and will see ours. One that changes hands
-// between our loads was left by the copy that we looked for, and who has it now will see our move.
+// A slot that is claimed and not yet posted has not checked for a move, and will see this one. A slot that changes
+// hands between the loads was left by the awaited copy, and its new holder will see the move.
 bool is_copied_to(const CopySlot& slot, uint64_t start, uint64_t end) noexcept
 {
-    // Acquire: the range, and what was copied by who has left (partners: AnnouncedCopy, take_back).
+    // Acquire: the range, and the copies of a process that has left (partners: AnnouncedCopy, take_back).
     return phase_of(slot.state.load_acquire()) == SlotPhase::posted && slot.start.load_acquire() < end &&
            slot.end.load_acquire() > start;
 }
@@ -33,7 +33,7 @@ void free_if_left(CopySlot& slot) noexcept
 
 AnnouncedCopy::AnnouncedCopy(ServiceArea& area, uint64_t there, size_t bytes) noexcept
 {
-    const auto first = uint32_t(claimant_pid(claim_by_this_process(0))); // nobody else's, mostly
+    const auto first = uint32_t(claimant_pid(claim_by_this_process(0))); // usually of no other process
     for (uint32_t i = 0; i < 2 * copy_slots && slot_ == nullptr; ++i) {
         CopySlot& slot = area.copies[(first + i) % copy_slots];
         if (i >= copy_slots)

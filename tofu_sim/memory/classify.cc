@@ -18,8 +18,8 @@
 
 namespace tofu::sim {
 
-// Private anonymous memory that nobody but the program writes. The first thread's stack grows by itself, too, which a
-// shared mapping cannot, and nobody moves what he stands on.
+// Private anonymous memory that only the program writes. The first thread's stack also grows by itself, which a
+// shared mapping cannot, and code cannot move its own stack.
 bool ProcessMemory::Impl::is_movable(const Vma& vma, uint64_t at, uint64_t* stop)
 {
     const uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
@@ -187,7 +187,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         const uint64_t chunk_end = std::min((at & ~(chunk - 1)) + chunk, limit);
         const Advice advice = advice_of(vmas, vma, chunk_start);
         if (advice.wipe_on_fork)
-            return false; // a shared mapping can't be wiped
+            return false; // a shared mapping cannot be wiped
         const AnnouncedMove announced(area(), chunk_start, chunk_end, &patience);
         uint64_t offset = 0;
         if (!announced.may_begin() ||

@@ -2,10 +2,10 @@
 // Role: copying as a network interface would: each byte stored once, small aligned words in one store.
 // Called by: memory/access, tni/. Calls: nothing.
 //
-// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. In copy_small they
-// come one after the other for other cores too, loads and stores, for who polls the destination and who writes the source
-// (guide 6.1.3.1): x86 does so by itself, and vectors need no more than a compiler that leaves them in their places. In
-// copy_body they come in any order.
+// Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. In copy_small
+// they come one after the other for other cores too, loads and stores, for readers that poll the destination and
+// writers of the source (guide 6.1.3.1): x86 does so by itself, and vectors need no more than a compiler that leaves
+// them in their places. In copy_body they come in any order.
 #include "memory/copy.h"
 
 #if defined(__x86_64__)

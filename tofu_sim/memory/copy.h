@@ -2,7 +2,7 @@
 // Role: copying as a network interface would: each byte stored once, small aligned words in one store.
 // Called by: memory/access, tni/. Calls: nothing.
 //
-// memcpy will not do: it stores some bytes twice (overlapping vectors), and a reader who has seen a flag and
+// memcpy is not suitable: it stores some bytes twice (overlapping vectors), and a reader that has seen a flag and
 // cleared it would see it again.
 #pragma once
 

@@ -187,7 +187,8 @@ void discard_copy() noexcept
     state.copy = MAP_FAILED;
 }
 
-// Memory that is mapped before fork, for who makes it afterwards in the child shows what the parent has written since.
+// Memory that is mapped before fork: if it were mapped afterwards, the child would show what the parent has written
+// since.
 void copy_moved(const ProcessMemory::Impl& impl) noexcept
 {
     state.copy_bytes = 0;
@@ -212,7 +213,7 @@ void before_fork() noexcept
     ProcessMemory::Impl* impl = current();
     if (impl == nullptr)
         return;
-    impl->mutex.lock(); // no move is under way, and the child gets a lock that it can give back
+    impl->mutex.lock(); // no move is under way, and the child gets a lock that it can release
     state.locked = true;
     state.moved.clear();
     if (impl->arena.empty())
@@ -225,8 +226,8 @@ void before_fork() noexcept
         return true;
     });
     if (!found) {
-        report("no memory to note registered pages in: a child of this fork shares them with its parent; raise the limit "
-               "(ulimit -v)");
+        report("no memory to record registered pages: a child of this fork shares them with its parent; raise the "
+               "limit (ulimit -v)");
         state.moved.clear();
     }
     copy_moved(*impl);

@@ -104,7 +104,7 @@ struct alignas(apart) Backing {
     uint32_t kind;                 // a BackingKind
     int32_t fd;                    // number in the owner: /proc/<pid>/fd/<fd>
     uint32_t reserved;
-    uint64_t device; // st_dev and st_ino tell it from what another open put at this number
+    uint64_t device; // st_dev and st_ino identify it, since another open may reuse its number
     uint64_t inode;
     uint64_t bytes; // size when it was entered
 };
@@ -115,10 +115,10 @@ inline constexpr uint64_t arena_bytes = uint64_t{1} << 56; // sparse, sealed aga
 
 // ---- Mailbox: what a peer asks of the owner's service thread ----
 
-// Nobody waits for a suggestion: its slot is free when it has been answered.
+// A suggestion has no waiter: its slot is free when it has been answered.
 enum class RequestKind : uint32_t { none = 0, move = 1, read = 2, write = 3, armw = 4, suggestion = 5 };
 
-// The phase of a slot, in its state word (memory/service.h) beside who claimed it and a count, so that a claim
+// The phase of a slot, in its state word (memory/service.h) beside the claimant and a count, so that a claim
 // taken away from a dead requester and given to another never looks the same.
 enum class SlotPhase : uint32_t { free = 0, claimed = 1, posted = 2, running = 3, done = 4, abandoned = 5 };
 

@@ -125,7 +125,8 @@ class PeerProcess {
 };
 
 // A VCQ whose memory is reached: of a peer, or of this process (loopback, and the local side of a transfer).
-// Cheap to make and to copy; `serial` must come from new_serial() and tells it from any other, earlier or later.
+// Cheap to make and to copy; `serial` must come from new_serial() and distinguishes it from any other, earlier or
+// later.
 struct RemoteVcq {
     StagTable* table = nullptr; // of a peer: in its segment; of this process: ProcessMemory::own_table
     const AliveWord* alive = nullptr; // of the VCQ; may be null for VCQs of this process

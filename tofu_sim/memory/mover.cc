@@ -127,7 +127,7 @@ bool Arena::place(uint64_t address, uint64_t length, uint64_t whole_start, uint6
         uint64_t fresh = 0;
         if (whole_end - whole_start > window_bytes / 4 || !take_window(&fresh))
             return false;
-        // What was mapped here before is gone; its windows must not serve what is here now.
+        // The former mapping is gone; its windows must not be used for the present one.
         auto old = windows_.lower_bound(whole_start);
         if (old != windows_.begin() && std::prev(old)->second.end > whole_start)
             --old;
@@ -283,7 +283,7 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset, const
         status = MoveStatus::no_memory;
 
     if (status != MoveStatus::moved) {
-        protect.mode = 0; // also wakes who waits
+        protect.mode = 0; // also wakes waiters
         (void)::ioctl(uffd, UFFDIO_WRITEPROTECT, &protect);
         (void)::ioctl(uffd, UFFDIO_UNREGISTER, &registration.range);
     } else {
@@ -291,7 +291,7 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset, const
         said.locked |= lock_pages_;
         repeat(said, address, length);
     }
-    // The new mapping is not registered, but who waits on the old one is still found by address.
+    // The new mapping is not registered, but a waiter on the old one is still found by address.
     struct uffdio_range range = {address, length};
     (void)::ioctl(uffd, UFFDIO_WAKE, &range);
     return status;

@@ -42,7 +42,7 @@ class UniqueFd {
 
 // Sparse file of fixed size, sealed. Space in it is handed out in windows: each range moved from one place has a
 // window of its own with much room behind it, because mremap may let a mapping grow into the following bytes of
-// the file, and these must be nobody else's. A window is handed out again when nothing of it is mapped any more,
+// the file, which must not be used otherwise. A window is handed out again when nothing of it is mapped any more,
 // and then a good while later.
 class Arena {
   public:
@@ -60,7 +60,7 @@ class Arena {
     // whole that lie side by side do so in the file too. Never an offset used before. False: used up.
     [[nodiscard]] bool place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end,
                              uint64_t* offset);
-    // Gives back the memory of pages that no mapping of this process shows any more, and their windows.
+    // Releases the memory of pages that no mapping of this process shows any more, and their windows.
     void collect(const VmaQuery& vmas);
     [[nodiscard]] bool wants_collection() const noexcept
     {
@@ -68,8 +68,8 @@ class Arena {
     }
     [[nodiscard]] bool empty() const noexcept { return used_windows_.empty(); }
 
-    // A run of moved pages is a mapping of its own and cuts another in two, and a process may have so many only. Beyond
-    // a share of them nothing more is moved, until a look at what is still mapped finds room: each so many questions.
+    // A run of moved pages is a separate mapping and divides another, and the number of mappings is limited. Beyond
+    // a share of them nothing more is moved, until a check of the mappings, once in a number of requests, finds room.
     [[nodiscard]] bool has_room(const VmaQuery& vmas);
 
   private:

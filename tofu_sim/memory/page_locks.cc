@@ -17,7 +17,7 @@
 namespace tofu::sim {
 namespace {
 
-// What the process has locked in all; the kernel does not tell it of a page.
+// What the process has locked in all; the kernel does not report it for a page.
 uint64_t locked_bytes() noexcept
 {
     const BriefFile file("/proc/self/status", O_RDONLY);

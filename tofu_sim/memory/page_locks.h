@@ -14,8 +14,8 @@ namespace tofu::sim {
 
 class PageLocks {
   public:
-    // Ranges of whole pages. Each `add` is answered by one `remove` of the same range. False: there is no memory to note
-    // it, and nothing was locked.
+    // Ranges of whole pages. Each `add` is answered by one `remove` of the same range. False: there is no memory to
+    // note it, and nothing was locked.
     [[nodiscard]] bool add(uint64_t start, uint64_t end) noexcept;
     void remove(uint64_t start, uint64_t end) noexcept;
 
@@ -23,7 +23,7 @@ class PageLocks {
     struct Run {
         uint64_t end;
         uint32_t count; // ranges that contain it; 0 inside of add() only
-        bool ours;      // and not locked by the program before, whose lock is left alone
+        bool ours;      // and not locked by the program before, whose lock stays
     };
     void split(uint64_t at);
     void enter(uint64_t start, uint64_t end);

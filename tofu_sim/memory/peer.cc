@@ -41,7 +41,7 @@ int64_t now_ms() noexcept
     return static_cast<int64_t>(real_time_ns() / 1'000'000);
 }
 
-// The kernel's own file of shared anonymous and System V memory, which nobody can truncate: it has no name that
+// The kernel's own file of shared anonymous and System V memory, which cannot be truncated: it has no name that
 // a memfd could have, and lies on the same device as every memfd.
 bool cannot_shrink(int fd, uint64_t device) noexcept
 {
@@ -240,7 +240,7 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted, int64_t
         if (found == answered)
             return true;
         if (found != posted && found != with_phase(posted, SlotPhase::running))
-            return false; // no longer ours: somebody took us for dead
+            return false; // no longer held by this process: another one took it for dead
         if (alive() && now_ms() < deadline) {
             const timespec step{0, wait_step_ms * 1000000};
             futex_wait(slot.answered, count, &step);
@@ -255,7 +255,7 @@ bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted, int64_t
         if (slot.state.compare_exchange(expected, with_phase(posted, SlotPhase::abandoned)))
             return false;
         if (expected != posted && expected != answered)
-            return false; // no longer ours: somebody took us for dead
+            return false; // no longer held by this process: another one took it for dead
     }
 }
 

@@ -49,11 +49,11 @@ struct PeerProcess::Impl {
     [[nodiscard]] CopyResult copy(uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order,
                                   size_t* done) noexcept;
 
-    // Has the owner do it. `data`: source of a write, destination of a read. Who is asked for a move and does not
-    // listen, being stopped, has not done it (`unreachable`) after a moment, and at once from then on: there is another
-    // way. For what only the owner can do we wait as long as it lives.
+    // Has the owner do it. `data`: source of a write, destination of a read. An owner that does not
+    // answer a request for a move, since it is stopped, has not done it (`unreachable`) after a moment, and at once
+    // from then on: there is another way. For what only the owner can do we wait as long as it lives.
     [[nodiscard]] AccessStatus ask(PeerRequest& request, void* data) noexcept;
-    // Has the owner do a move when it comes to it, or not at all: nobody waits.
+    // Has the owner do a move at some time, or not at all: no thread waits.
     void suggest_move(PeerRequest move) noexcept;
     // By a debugger or a signal: it will go on, some day.
     [[nodiscard]] bool is_stopped() const noexcept;
@@ -61,8 +61,8 @@ struct PeerProcess::Impl {
     ~Impl();
 
   private:
-    // The window that begins at `start` of a backing's file, which is opened for each anew: a process has few files, and
-    // peers are many. Null: not to be mapped; *for_good unless it is for want of something, or beyond the end.
+    // The window that begins at `start` of a backing's file, which is opened for each anew: a process has few files,
+    // and peers are many. Null: not to be mapped; *for_good unless a resource is exhausted, or it is beyond the end.
     [[nodiscard]] std::byte* map_object(uint32_t backing, uint64_t start, uint64_t* bytes,
                                         bool* for_good) const noexcept;
     [[nodiscard]] MailboxSlot* claim_slot(uint64_t* state, int64_t deadline) noexcept;

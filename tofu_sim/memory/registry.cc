@@ -277,7 +277,7 @@ void VcqMemory::Impl::refresh(uint32_t index) noexcept
     const Extent by_copy{limit, 0, 0, uint32_t(Reach::fixed), 0};
     if (!described)
         scratch.assign(1, by_copy); // has room for one
-    // Posters start over with an entry that changes: leave it alone where nothing has.
+    // Posters start over with an entry that changes: do not write it without a change.
     if (bounds == published_bounds(own_table.entries[index]) && same_extents(slot.extents, scratch))
         return;
     if (!or_without_memory(false, [&] { return slot.extents = scratch, true; }))

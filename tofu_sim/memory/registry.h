@@ -34,7 +34,7 @@ struct ProcessMemory::Impl {
     std::mutex mutex;
     const pid_t pid = ::getpid(); // another's: inherited by a child of fork
     std::byte* segment = nullptr;
-    size_t mrq_entries = 0; // of the segment, whose header peers can write: asked once
+    size_t mrq_entries = 0; // of the segment, whose header peers can write: read once
     VmaQuery vmas;
     Arena arena;
     Mover mover;
@@ -79,7 +79,7 @@ struct ProcessMemory::Impl {
 // The STags of one VCQ. All members are used under the process's lock.
 struct VcqMemory::Impl {
     ProcessMemory::Impl& process;
-    StagTable& table;     // in the segment: for peers, who can write it; written here, never read
+    StagTable& table;     // in the segment, for peers, which can write it; written here, never read
     StagTable& own_table; // the same in private memory: for this process
     const unsigned vcq;
     const unsigned component;

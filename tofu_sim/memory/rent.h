@@ -6,7 +6,7 @@
 // copies have cost as much more than a mapping would have as a move costs. Whatever comes after that, no more than
 // twice the cost of the better choice has been paid; nothing is known of what comes. Where a move has to be asked for
 // once more, be it that the owner has mapped new memory there or that it could not move it, it is after twice as much:
-// what can't be moved is not asked for all the time.
+// memory that cannot be moved is not requested all the time.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace tofu::sim {
 
 class Rent {
   public:
-    // What a copy of so many bytes costs more than a mapping, and what a move costs, in nanoseconds, measured
+    // The cost of a copy of `bytes` bytes above that of a mapping, and the cost of a move, in nanoseconds, as measured
     // (docs/memory-model.md, "Moves").
     [[nodiscard]] static constexpr uint64_t copy(uint64_t bytes) noexcept { return 450 + bytes / 25; }
     [[nodiscard]] static constexpr uint64_t move(uint64_t bytes) noexcept { return 50'000 + bytes * 4 / 5; }
     static constexpr uint32_t most_doublings = 8;
 
-    // Before a copy of so many bytes. True: ask for a move.
+    // Before a copy of `bytes` bytes. True: request a move.
     [[nodiscard]] constexpr bool pay(size_t bytes) noexcept
     {
         paid_ += copy(bytes);

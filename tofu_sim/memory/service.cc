@@ -47,7 +47,7 @@ void ring_service(ServiceArea& area) noexcept
 }
 
 namespace {
-SharedWord<uint64_t> claim_of_ours{0}; // as of a slot that nobody ever claimed; 0: not known yet
+SharedWord<uint64_t> claim_of_ours{0}; // that of a slot which was never claimed; 0: not known yet
 }
 
 uint64_t claim_by_this_process(uint64_t old) noexcept
@@ -178,7 +178,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
 {
     ServiceArea& area = impl.area();
     while (impl.stop.load_acquire() == 0) {
-        // Acquire, before the slots are looked at: a request posted after this look changes the bell.
+        // Acquire, before the slots are read: a request posted after this read changes the doorbell.
         const uint32_t bell = area.bell.load_acquire();
         area.heard.store_relaxed(bell); // partner: PeerProcess, is_deaf
         for (MailboxSlot& slot : area.slots)

@@ -29,7 +29,7 @@ void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* time
     return uint64_t(uint32_t(pid)) << 40 | count << 18 | (start_time & 0x7fff) << 3 | uint64_t(SlotPhase::claimed);
 }
 
-// Claims are made and judged by the process table. A start time of 0 is that of a claimant who could not ask it.
+// Claims are made and judged by the process table. A start time of 0 is that of a claimant that could not read it.
 [[nodiscard]] uint64_t claim_by_this_process(uint64_t old) noexcept;
 void forget_this_process() noexcept; // in a child of fork
 [[nodiscard]] bool claimant_is_gone(uint64_t state) noexcept;

@@ -97,7 +97,7 @@ void ThreadAreas::note(Area area)
         noted_[next_noted_++ % most_noted] = area;
 }
 
-// What a thread that has ended leaves behind may be anybody's by now.
+// Memory of a thread that has ended may have another use by now.
 bool ThreadAreas::Area::holds(uint64_t address) const noexcept
 {
     if (address < start || address >= end)

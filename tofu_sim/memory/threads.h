@@ -3,8 +3,9 @@
 // Called by: memory/registry, memory/classify. Calls: get_robust_list, sigaltstack, /proc/self/task.
 //
 // Such pages are not moved. Without the right to hold up the kernel (UFFD_USER_MODE_ONLY) a signal frame or an rseq
-// area that it can't write ends the process. And the word that it clears and wakes when a thread ends (clear_child_tid)
-// is a futex that is not private: its key changes with the mapping, and who waits by the old one waits for ever.
+// area that it cannot write ends the process. And the word that it clears and wakes when a thread ends
+// (clear_child_tid) is a futex that is not private: its key changes with the mapping, and a waiter by the old key waits
+// for ever.
 #pragma once
 
 #include "memory/vma.h"
@@ -18,13 +19,13 @@ namespace tofu::sim {
 // Used under the process's lock.
 class ThreadAreas {
   public:
-    // False: the kernel doesn't tell where they are, and nothing may be moved.
+    // False: the kernel does not report where they are, and nothing may be moved.
     [[nodiscard]] bool open(const VmaQuery& vmas);
     // Looks at the threads that there are now, but for `except`. False: it is not known where all of them are, and
     // nothing may be moved.
     [[nodiscard]] bool look(const VmaQuery& vmas, int except);
     // The calling thread's alternative signal stack, and its own stack if [start, end) lies close above: that of a
-    // coroutine is nowhere else to be found. Nobody can ask this of another thread.
+    // coroutine cannot be found otherwise. No thread can find this for another one.
     void note_caller(uint64_t start, uint64_t end);
 
     // Is `address` in one? *stop: until where this answer holds, at most; left alone where it is farther.
@@ -34,7 +35,7 @@ class ThreadAreas {
     struct Area {
         uint64_t start;
         uint64_t end;
-        int tid = 0;       // whose; 0: of a thread that called
+        int tid = 0;       // owner; 0: of a thread that called
         uint64_t head = 0; // of its list of robust futexes
 
         [[nodiscard]] bool holds(uint64_t address) const noexcept;

@@ -2,8 +2,8 @@
 // Role: streams that meet share TNIs and links evenly, as SimGrid has it (max-min).
 // Called by: replay/traffic. Calls: nothing; what does it is replay/simgrid, a module of its own.
 //
-// SimGrid knows two hosts and a pool of links: a route is not looked up but laid down with its stream, each resource on it
-// being the link that it got when the first stream came that meets another there. So nothing is made for hundreds of
+// SimGrid knows two hosts and a pool of links: a route is not looked up but laid down with its stream, each resource on
+// it being the link that it got when the first stream came that meets another there. So nothing is made for hundreds of
 // thousands of nodes, whose resources are millions.
 #pragma once
 
@@ -26,7 +26,7 @@ class Fluid {
 
     // Links for the resources of a stream that is about to start. False: there are not as many left.
     [[nodiscard]] virtual bool claim(uint32_t id, const std::vector<uint32_t>& resources) = 0;
-    // Within run(). `work`: how long a resource has to do with it alone.
+    // Within run(). `work`: how long a resource is busy with it alone.
     virtual void start(uint32_t id, Picoseconds work) = 0;
     virtual void set_alarm(Picoseconds when) = 0;
     // Until there is neither stream nor alarm.
@@ -34,8 +34,8 @@ class Fluid {
     [[nodiscard]] virtual const char* version() const noexcept = 0;
 };
 
-// What the module exports: one with so many links, at most one in a process, for SimGrid has a single engine. A module,
-// since SimGrid takes longer to load than most jobs of tofu-sim run.
+// What the module exports: one network with `links` links, at most one in a process, since SimGrid has a single engine.
+// A module, since SimGrid takes longer to load than most jobs of tofu-sim run.
 inline constexpr const char* make_fluid_name = "tofu_sim_make_fluid";
 using MakeFluid = Fluid*(size_t links);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: traffic that nobody has recorded. See pattern.h.
+// Role: traffic without a trace. See pattern.h.
 // Called by: tools/replay. Calls: replay/place, replay/player.
 #include "replay/pattern.h"
 
@@ -19,7 +19,7 @@ Key key_of(uint32_t process, uint32_t round, uint32_t stage) noexcept
     return Key{process + 1} << 40 | Key{round} << 20 | stage;
 }
 
-// Stages of a dissemination, a doubling or a tree over so many.
+// Stages of a dissemination, a doubling or a tree over `members` processes.
 unsigned doublings(uint32_t members) noexcept
 {
     return static_cast<unsigned>(std::bit_width(members - 1));
@@ -119,8 +119,8 @@ class Halo : public Pattern {
     }
 };
 
-// Neighbours of the grid of 2X, 3Y and 2Z are neighbours on the machine: a position along X and A runs through the units
-// and turns in each.
+// Neighbours of the grid of 2X, 3Y and 2Z are neighbours on the machine: a position along X and A runs through the
+// units and turns in each.
 class Halo3 final : public Halo {
   public:
     using Halo::Halo;

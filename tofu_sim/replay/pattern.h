@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: traffic that nobody has recorded: patterns of any size, each step made when it is needed.
+// Role: traffic without a trace: patterns of any size, each step made when it is needed.
 // Called by: tools/replay. Calls: replay/place, replay/player.
 #pragma once
 
@@ -20,7 +20,7 @@ struct PatternOptions {
     uint32_t segment = 0;   // bytes
 };
 
-// A script of so many rounds, each with stages; what it tells of itself is for the report.
+// A script of rounds, each with stages; its description is for the report.
 class Pattern : public Script {
   public:
     Pattern(const Placement& placement, const PatternOptions& options) : placement_(placement), options_(options) {}
@@ -92,10 +92,10 @@ inline constexpr PatternName pattern_names[] = {
     {"alltoall", "each sends a block to each other one"},
     {"allgather", "each sends its block to all"},
     {"butterfly", "exchanges over doubling distances"},
-    {"barrier", "the provider's in software: a dissemination"},
+    {"barrier", "the provider's algorithm in software: dissemination"},
     {"broadcast", "from the first process to all"},
-    {"reduce", "the provider's in software: up a binomial tree, and the barrier that ends it"},
-    {"allreduce", "a sum that all get"},
+    {"reduce", "the provider's algorithm in software: up a binomial tree, then a barrier"},
+    {"allreduce", "a sum that all processes receive"},
     {"gates", "a barrier by barrier gates"},
     {"gates-sum", "a sum of doubles by barrier gates"},
     {"halo3", "with six neighbours on the three-dimensional grid of nodes"},

@@ -105,9 +105,9 @@ std::string check_grid(const Grid& grid)
     for (unsigned axis = 0; axis < 3; axis++) {
         const uint32_t inner = unit_shape[axis];
         if (grid[axis] != 1 && grid[axis] % inner != 0) {
-            return std::string(1, "xyz"[axis]) + " is " + std::to_string(grid[axis]) + ", but a ring over " + "XYZ"[axis] +
-                   " and " + "ABC"[axis] + " has a multiple of " + std::to_string(inner) + " nodes, or 1: give " +
-                   std::to_string((grid[axis] / inner + 1) * inner);
+            return std::string(1, "xyz"[axis]) + " is " + std::to_string(grid[axis]) + ", but a ring over " +
+                   "XYZ"[axis] + " and " + "ABC"[axis] + " has a multiple of " + std::to_string(inner) +
+                   " nodes, or 1: use " + std::to_string((grid[axis] / inner + 1) * inner);
         }
     }
     return {};

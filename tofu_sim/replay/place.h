@@ -39,7 +39,7 @@ struct Order {
 };
 // order, random:SEED, snake, box:XxYxZ. Nothing for any other text.
 [[nodiscard]] std::optional<Order> parse_order(std::string_view text) noexcept;
-// Why the grid is none that axes of two, three and two can be rings of; empty: it is one.
+// Why axes of two, three and two cannot be rings of the grid; empty: they can.
 [[nodiscard]] std::string check_grid(const Grid& grid);
 // The units that hold the grid.
 [[nodiscard]] std::array<uint32_t, 3> units_of(const Grid& grid) noexcept;
@@ -51,7 +51,7 @@ class Placement {
 
     [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
     [[nodiscard]] uint32_t ppn() const noexcept { return ppn_; }
-    // So many nodes get processes.
+    // The number of nodes with processes.
     [[nodiscard]] uint32_t nodes() const noexcept
     {
         return order_.empty() ? topology_.num_nodes() : static_cast<uint32_t>(order_.size());

@@ -27,9 +27,9 @@ uint64_t lane_number(unsigned lane, uint32_t index) noexcept
 }
 static_assert(2 * schedule::max_bits <= 1 << 6);
 
-// What a process does in a round: first some messages of each send; then a message of each receive, a further one of each
-// send, and so on. So it has taken a message of the other side for each one that it sends beyond its room, and none waits
-// for a credit of a process that waits for its own.
+// What a process does in a round: first some messages of each send; then a message of each receive, a further one of
+// each send, and so on. So it has taken a message of the other side for each one that it sends beyond its room, and
+// none waits for a credit of a process that waits for its own.
 enum class Phase : uint8_t { begin, round, first, receive, send };
 
 // A process that takes part in one collective after the other. Each begins when all have ended the one before.
@@ -73,7 +73,7 @@ class Played final : public Pattern {
         uint32_t message = 0; // of a transfer
         uint32_t transfer = 0;
         uint32_t step = 0;  // of a message
-        uint32_t posts = 0; // all told: TNIs take turns
+        uint32_t posts = 0; // in total: TNIs are used in turn
         Phase phase = Phase::begin;
     };
     // The sink of a schedule.

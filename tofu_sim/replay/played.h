@@ -20,17 +20,17 @@ struct AlgorithmName {
     bool segments = false; // --segment says how long its messages are
 };
 inline constexpr AlgorithmName algorithm_names[] = {
-    {"broadcast", "binomial", "the provider's: a binomial tree, message by message, and the barrier that ends it"},
+    {"broadcast", "binomial", "the provider's algorithm: a binomial tree, message by message, then a barrier"},
     {"broadcast", "chain", "segments from each process to the next one", true},
     {"broadcast", "double-tree", "segments alternate between two binary trees", true},
-    {"broadcast", "scatter-allgather", "slices down a binomial tree, then round a ring"},
-    {"allreduce", "provider", "the provider's choice by size: doubling or ring"},
+    {"broadcast", "scatter-allgather", "slices down a binomial tree, then around a ring"},
+    {"allreduce", "provider", "the provider's algorithm: doubling or ring, by size"},
     {"allreduce", "doubling", "recursive doubling of the whole vector"},
-    {"allreduce", "ring", "slices go round a ring, twice"},
-    {"allgather", "bruck", "the provider's: doubling numbers of blocks"},
-    {"allgather", "ring", "blocks go round a ring"},
-    {"alltoall", "bruck", "the provider's: each round moves half of all blocks"},
-    {"alltoall", "pairwise", "a round for each distance"},
+    {"allreduce", "ring", "slices pass around a ring, twice"},
+    {"allgather", "bruck", "the provider's algorithm: numbers of blocks that double in each round"},
+    {"allgather", "ring", "blocks pass around a ring"},
+    {"alltoall", "bruck", "the provider's algorithm: each round moves half of all blocks"},
+    {"alltoall", "pairwise", "one round for each distance"},
     {"alltoall", "linear", "each process starts all its messages, then waits"},
 };
 

@@ -61,7 +61,7 @@ class Player {
 
     Script& script_;
     Traffic& traffic_;
-    std::unordered_map<Key, Events> events_;   // nobody has waited for yet
+    std::unordered_map<Key, Events> events_; // without a wait yet
     std::unordered_multimap<Key, Waiter> waiters_;
     std::unordered_map<Key, Events> meetings_;
     uint32_t at_work_ = 0;

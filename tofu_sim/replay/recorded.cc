@@ -53,7 +53,7 @@ bool is_own(uint8_t type) noexcept
     return type == UTOFU_MRQ_TYPE_LCL_PUT || type == UTOFU_MRQ_TYPE_LCL_GET || type == UTOFU_MRQ_TYPE_LCL_ARMW;
 }
 
-// First in, first out, by whatever tells the queues apart.
+// First in, first out, for each queue.
 template <typename Name>
 class Queues {
   public:
@@ -83,7 +83,7 @@ Recorded::Recorded(const Run& run, const Placement& placement, const RecordedOpt
     collect();
 }
 
-// Who found what: notices and entries come in the order of posts from one process to another, of one kind.
+// Finds the waiter of a post: notices and entries come in the order of posts from one process to another, of one kind.
 void Recorded::match()
 {
     Queues<std::tuple<uint32_t, uint32_t, Family>> remote;
@@ -94,7 +94,7 @@ void Recorded::match()
         if (transfer.told && !transfer.failed && transfer.to != nobody) {
             remote.push({transfer.to, transfer.from, family_of(transfer.op)}, i);
         }
-        if (transfer.mine) { // who posted it hears of a failure, too
+        if (transfer.mine) { // the poster sees a failure, too
             own.push({transfer.from, transfer.vcq, family_of(transfer.op)}, i);
         }
         if (transfer.tcq) {
@@ -111,7 +111,7 @@ void Recorded::match()
     }
 }
 
-// A round of gates ends for nobody before all have begun it: those belong together that overlap.
+// A round of gates ends for no process before all have begun it: those that overlap belong together.
 void Recorded::meet()
 {
     struct Group {

@@ -22,7 +22,7 @@ namespace {
 namespace sg = simgrid;
 using Links = std::vector<sg::kernel::resource::StandardLinkImpl*>;
 
-// Its second is our millisecond: SimGrid tells times apart down to a billionth, for us a picosecond, and a double still
+// Its second is a millisecond here: SimGrid resolves a billionth, here a picosecond, and a double still
 // knows that of a run of minutes.
 constexpr double unit = 1e9;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: instructions of many nodes on their way, by the figures of the clock (docs/time-model.md): one event after the
-// other, in the order of virtual time. A message alone takes what the figures say. Messages that meet at a link or a TNI
-// take turns there, in the order in which they come; or SimGrid shares the links out between them.
+// other, in the order of virtual time. A message alone takes what the figures say. Messages that meet at a link or a
+// TNI take turns there, in the order in which they come; or SimGrid shares the links out between them.
 // Called by: replay/player. Calls: replay/fluid, clock/figures, topology/.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace tofu::sim::replay {
 
-// What waits for an instruction knows it by a key; 0: nobody does.
+// A waiter for an instruction identifies it by a key; 0: there is no waiter.
 using Key = uint64_t;
 
 struct Message {
@@ -47,8 +47,8 @@ struct Carried {
 
 class Traffic {
   public:
-    // `slower`: how many times longer than on Tofu-D a link takes for a byte. `fluid` shares out up to `most` streams at
-    // a time; further ones that meet others take turns. nullptr: all do.
+    // `slower`: how many times longer than on Tofu-D a link takes for a byte. `fluid` shares out up to `most` streams
+    // at a time; further ones that meet others take turns. nullptr: all do.
     Traffic(const Topology& topology, double slower, Fluid* fluid, size_t most);
 
     std::function<void(Key, Picoseconds)> happened;
@@ -97,7 +97,7 @@ class Traffic {
     };
     struct Resource {
         uint32_t streams = 0;
-        uint32_t alone = 0; // the only one, + 1, while nobody else is asked about it
+        uint32_t alone = 0; // the only one, + 1, while no other is known
         // Where streams take turns: busy until `free_at`, but for a gap.
         Picoseconds free_at = 0;
         Picoseconds gap_from = 0;

@@ -40,7 +40,7 @@ void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept; // exact mode: the same, 
 [[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept; // let this poll find nothing?
 void end_chaos(Vcq& vcq) noexcept;           // the last steps, before the VCQ is freed
 
-// Position behind the last descriptor whose TCQ entry was written or will never come.
+// Position behind the last descriptor whose TCQ entry was written or will never be.
 [[nodiscard]] uint32_t settled_chaos(const Vcq& vcq) noexcept;
 
 // At exit: the last steps of every VCQ. In a forked child: forgets it.

@@ -35,7 +35,8 @@ void read_ahead(Vcq& vcq, Pending& p) noexcept
     p.ahead = std::move(bytes);
 }
 
-// Guide 2.2.10: with strong order reading starts after the reading, writing after the writing of what was posted before.
+// Guide 2.2.10: with strong order reading starts after the reading, writing after the writing of what was posted
+// before.
 bool may_read(const ChaosQueue& queue, size_t index) noexcept
 {
     return all_before(queue, index, [](const Pending& q) { return q.read(); });
@@ -93,8 +94,8 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
 }
 
 // An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). A
-// get behind it waits for its reading (guide 2.2.10), so it sees whatever the ARMW has seen, but not for its writing: it
-// may still find the word as it was. It must not read earlier, or a lock taken by a CSWAP would protect nothing.
+// get behind it waits for its reading (guide 2.2.10), so it sees whatever the ARMW has seen, but not for its writing:
+// it may still find the word as it was. It must not read earlier, or a lock taken by a CSWAP would protect nothing.
 void let_a_get_pass(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
@@ -155,8 +156,8 @@ void write_here(Execution& e, const std::byte* bytes) noexcept
     copy_ordered(target, bytes, e.d.length);
 }
 
-// Guide 2.2.11: a piggybacked put with padding writes indefinite values before and behind its data, to the boundaries of
-// the cache lines. What is not registered there nobody sees.
+// Guide 2.2.11: a piggybacked put with padding writes indefinite values before and behind its data, to the boundaries
+// of the cache lines. Unregistered memory there is not visible to peers.
 void pad(Vcq& vcq, const Pending& p, const Piece& piece, Remote& remote) noexcept
 {
     std::byte rubbish[order_line_bytes];

@@ -11,13 +11,13 @@ inline constexpr uint32_t toq_entries = 2048; // descriptors whose TCQ entry has
 
 // See tni/session.h.
 struct SessionControl {
-    alignas(apart) SharedWord<uint32_t> runner; // 0, or 1 << 31 | claimant of who runs descriptors
+    alignas(apart) SharedWord<uint32_t> runner;  // 0, or 1 << 31 | claimant that runs descriptors
     alignas(apart) SharedWord<uint64_t> posted;  // written by the owner
-    alignas(apart) SharedWord<uint64_t> arrived; // added to by everybody
+    alignas(apart) SharedWord<uint64_t> arrived; // added to by all posters
     alignas(apart) SharedWord<uint64_t> done;    // written by the runner
     SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
     SharedWord<uint64_t> arrived_at;          // when the last put arrived that starts descriptors (clock/)
-    SharedWord<uint64_t> begun;               // exact mode: so many have been started, `done` comes later
+    SharedWord<uint64_t> begun;               // exact mode: number of started descriptors, `done` comes later
     SharedWord<uint64_t> sent_at;             // exact mode: of the last TCQ entry
 };
 

@@ -50,7 +50,7 @@ inline constexpr size_t large_descriptor_bytes = 64;
 // Writes to `memory` (64 bytes of room, aligned to 8); returns the bytes used.
 [[nodiscard]] size_t encode_descriptor(const Descriptor& descriptor, void* memory) noexcept;
 
-// Reads the first descriptor of `bytes` bytes and tells how many it took. Nothing if they hold none: memory of
+// Reads the first descriptor of `bytes` bytes and returns how many it took. Nothing if they hold none: memory of
 // the caller's is not trusted.
 [[nodiscard]] std::optional<size_t> decode_descriptor(const void* memory, size_t bytes,
                                                       Descriptor& descriptor) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: executes descriptors: whoever posts, moves the bytes and writes the notices.
+// Role: executes descriptors: the posting thread moves the bytes and writes the notices.
 // Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
 #include "tni/engine.h"
 
@@ -15,7 +15,7 @@ int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
 
 namespace {
 
-// Who is there may have changed while others had the turn.
+// The target may have changed while other processes ran.
 Remote* remote_now(const Descriptor& descriptor) noexcept
 {
     Remote* remote = nullptr;
@@ -113,7 +113,7 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
     if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_tcq)) {
         result = look_at_tcq(vcq, cbdata, stamp, hidden);
     }
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // what was hidden is there for the next look
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // a hidden notice is visible to the next poll
         call.found();
     }
     if ((vcq.special & Vcq::watched) != 0) {
@@ -183,7 +183,7 @@ constexpr uint32_t fill_look = 64;
         const MrqControl& control = vcq_control(Process::self().segment().vcq_region(index)).mrq;
         const uint64_t tail = control.tail.load_acquire();
         const uint64_t remote = tail - control.head_hint.load_relaxed();
-        sum += other.local_notices.size() + (remote <= vcq.mrq_capacity ? remote : 0); // nonsense is none
+        sum += other.local_notices.size() + (remote <= vcq.mrq_capacity ? remote : 0); // an invalid value counts as 0
     }
     if (sum > vcq.mrq_capacity) {
         end_by_own_overflow(vcq);
@@ -239,7 +239,7 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
     if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_mrq)) {
         result = look_at_mrq(vcq, notice, stamp, hidden);
     }
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // what was hidden is there for the next look
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // a hidden notice is visible to the next poll
         call.found();
     }
     if ((vcq.special & Vcq::watched) != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: executes descriptors: whoever posts, moves the bytes and writes the notices.
+// Role: executes descriptors: the posting thread moves the bytes and writes the notices.
 // Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
 #pragma once
 
@@ -45,7 +45,8 @@ inline void start_pending(Vcq& vcq) noexcept
     if (toq_room(vcq) >= count) [[likely]] {
         return true;
     }
-    // Full of what DELAY_START holds, perhaps, and nobody could make room: the flag may be ignored then (3.7.9.1).
+    // Perhaps full of posts that DELAY_START holds, so that no call could make room: the flag may be ignored then
+    // (3.7.9.1).
     start_pending(vcq);
     return false;
 }

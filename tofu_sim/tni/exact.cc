@@ -105,7 +105,7 @@ Remote* target_of(const Descriptor& d) noexcept
     return find_remote(d.rmt_vcq_id, remote) == RemoteStatus::found ? remote : nullptr;
 }
 
-// Whose memory and queues are the origin of it.
+// The owner of the originating memory and queues.
 const RemoteVcq& source_of(const Flying& f) noexcept
 {
     return f.owner != nullptr ? f.owner->memory : f.vcq->own_memory;

@@ -2,10 +2,10 @@
 // Role: exact mode: what was posted waits until its time has come, and then takes effect step by step.
 // Called by: tni/engine, tni/session, tni/vcq, job/process. Calls: tni/execute, clock/schedule.
 //
-// An instruction is a few events with times of the network's model: the TCQ entry; reading at the target (get); writing,
-// or the ARMW; the remote notice; the local one. They lie in a heap of the process that has posted it, which carries
-// them out when the schedule says so: whoever can see anything has then a clock of that time or later. What a put writes
-// is read when it is posted, which the guide permits and nobody can tell (2.2.10).
+// An instruction is a few events with times of the network's model: the TCQ entry; reading at the target (get);
+// writing, or the ARMW; the remote notice; the local one. They lie in a heap of the process that has posted it, which
+// executes them when the schedule says so: every observer then has a clock of that time or later. The source of a put
+// is read when it is posted, which the guide permits and no program can detect (2.2.10).
 #pragma once
 
 #include "tni/descriptor.h"

@@ -253,7 +253,7 @@ TOFU_SIM_HOT void execute(Execution& e) noexcept
     }
 }
 
-// What Vcq::detour is about. The remote, or null where nobody is.
+// See Vcq::detour. The remote, or null without a target.
 [[nodiscard]] int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept;
 
 // As post() of tni/engine.h: the caller has seen that the TOQ has room.

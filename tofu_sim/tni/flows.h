@@ -2,7 +2,7 @@
 // Role: counting an instruction where it goes (job/flows).
 // Called by: tni/. Calls: nothing; the hot path.
 //
-// Per post: which of a node's counters, and two additions there. The route is worked out by who asks.
+// Per post: which of a node's counters, and two additions there. The route is computed by the reader.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace tofu::sim {
 [[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length,
                                            uint32_t times = 1) noexcept
 {
-    // One writer: the VCQ's thread, or who holds its lock. Readers are statistics and tofu-sim show, at any time.
+    // One writer: the VCQ's thread, or the holder of its lock. Readers are statistics and tofu-sim show, at any time.
     const auto add = [](uint64_t& counter, uint64_t n) {
         const std::atomic_ref shared(counter);
         shared.store(shared.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);

@@ -59,9 +59,9 @@ template <typename Word, typename Change>
 }
 #endif
 
-// Each word atomically, in the order of the posts; what was there before takes the place of the operand, where notices
-// tell it: a locked instruction waits for the stores before it. `one` is the processor's own way, `change` the same as a
-// function.
+// Each word atomically, in the order of the posts; the old value replaces the operand, if notices
+// report it: a locked instruction waits for the stores before it. `one` is the processor's own way, `change` the same
+// as a function.
 template <typename Word, typename One, typename Change>
 void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Change change) noexcept
 {
@@ -92,7 +92,7 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
             }
             continue;
         }
-        for (uint32_t j = i; j < i + words; j++) { // somebody else is at it: without a loop that could lose for ever
+        for (uint32_t j = i; j < i + words; j++) { // another writer is active: no loop, since it could lose for ever
             single(j);
         }
     }

@@ -2,9 +2,9 @@
 // Role: what DELAY_START holds back (guide 3.7.9.1) where it pays: ARMWs and CSWAPs on neighbouring words.
 // Called by: api/onesided (hold), tni/engine and tni/vcq (start). Calls: tni/engine.
 //
-// An instruction of a row costs more to be looked at than to be carried out: who owns the VCQ, where the word is, who
-// sleeps there. Held back, all of a row are looked at once. Only those that leave nothing but local notices are held;
-// whatever is posted next starts them first. All else that has the flag starts at once, which the guide allows.
+// The lookups of an instruction of a row cost more than its execution: the owner of the VCQ, the address of the word,
+// the sleepers. Held back, all of a row are looked up at once. Only those that leave nothing but local notices are
+// held; whatever is posted next starts them first. All else that has the flag starts at once, which the guide allows.
 #pragma once
 
 #include "tni/descriptor.h"
@@ -28,7 +28,7 @@ struct Gathered {
     uint32_t size; // of a word
     uint32_t count;
     uint32_t room; // for as many in all; not more than the TOQ has
-    alignas(16) std::byte operands[most * 8]; // and, once started, what was there before
+    alignas(16) std::byte operands[most * 8]; // and, once started, the old value
     alignas(16) std::byte compares[most * 8]; // of CSWAPs
 };
 

@@ -16,7 +16,7 @@
 //   W2  s == CLAIMED/FULL(lap t)      someone has it and has not moved tail (yet, or was killed): move it, retry.
 //   W3  s has a later lap             consumed already, tail lags: as W2.
 //   W4  s has an earlier lap          the reader is a whole lap behind: full, unless tail has moved meanwhile.
-//   W5  four rings of W2 to W4        nobody is that unlucky: a peer wrote nonsense into the ring. As if it were full.
+//   W5  four rings of W2 to W4        impossible by chance: a peer wrote invalid data into the ring. Treated as full.
 // The reader at position h (its own), slot state s:
 //   R1  s == FULL(lap h)              take it, make the slot EMPTY(lap h + 1), go on.
 //   R2  s == EMPTY(lap h)             nothing there, and nothing behind it: positions are claimed in order.
@@ -48,7 +48,7 @@ static_assert(sizeof(MrqEntry) == 40);
 // What goes along with a notice where an instrument watches (job/instruments.h); zeros elsewhere.
 struct Stamp {
     uint64_t time;   // when it is there, by the virtual clock: picoseconds
-    uint64_t origin; // the post it tells of, by the trace
+    uint64_t origin; // its post, by the trace
 };
 
 struct alignas(apart) MrqSlot {
@@ -64,7 +64,7 @@ struct MrqControl {
     SharedWord<uint64_t> head_hint;            // the reader's position, for counts
 };
 
-// Who claims: process slot (12 bits) and its incarnation (14 bits), as one word.
+// The claimant: process slot (12 bits) and its incarnation (14 bits), as one word.
 class Claimant {
   public:
     constexpr Claimant(uint32_t process, uint32_t incarnation) noexcept
@@ -167,7 +167,7 @@ class MrqRing {
 
     // The owner only. `head` is its position. On `claimed` the entry at head is being written by
     // claimant_at(head); the caller decides when to ask whether that process is alive, and aborts.
-    // `stamp`, unless null, takes the entry's out, so that who pushes without one does not leave that of a lap ago.
+    // `stamp`, unless null, takes the entry's out, so that a push without one does not leave that of a lap ago.
     [[nodiscard, gnu::always_inline]] Poll poll(uint64_t& head, MrqEntry& entry, Stamp* stamp = nullptr) noexcept
     {
         MrqSlot& slot = slots_[head & mask()];
@@ -190,7 +190,7 @@ class MrqRing {
         return Poll::found;
     }
 
-    // Who holds the claim at head; nothing sensible if the state is not a claim of this lap (R4: `valid` false).
+    // The holder of the claim at head; undefined if the state is not a claim of this lap (R4: `valid` false).
     [[nodiscard]] Claimant claimant_at(uint64_t head, bool& valid) const noexcept
     {
         const uint64_t state = slots_[head & mask()].state.load_acquire();
@@ -214,7 +214,7 @@ class MrqRing {
             return;
         }
         if (slot.state.compare_exchange(state, MrqState::make(lap + 1, MrqState::empty))) {
-            (void)move_tail(head); // its writer may have been killed before that, and nobody came since
+            (void)move_tail(head); // its writer may have been killed before that, and no other since
             head++;
             control_->head_hint.store_relaxed(head);
         }

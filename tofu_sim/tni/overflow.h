@@ -8,7 +8,7 @@
 
 namespace tofu::sim {
 
-// A poster found the ring of `remote` full: tells its owner, whose program ends.
+// A poster found the ring of `remote` full: notifies its owner, whose program ends.
 void report_remote_overflow(Remote& remote) noexcept;
 
 // Our own VCQ: prints the message of the guide and ends this program.

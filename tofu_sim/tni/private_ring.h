@@ -49,7 +49,7 @@ class PrivateRing {
         count(0);
     }
 
-    // Any thread may ask, and is told what was so a moment ago (tofu_sim_wait). The rest is the owner's.
+    // Any thread may call it and gets a recent value (tofu_sim_wait). The rest is for the owner.
     [[nodiscard]] uint32_t size() const noexcept { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
     [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }

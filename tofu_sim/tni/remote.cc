@@ -79,7 +79,7 @@ void retire(Remote& remote)
 }
 
 // The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
-// holds the object finds an AliveWord of 0, and what it writes is seen by nobody.
+// holds the object finds an AliveWord of 0, and its writes are not visible to any process.
 // Without memory it stays known, and is buried again.
 void bury(KnownPeer& peer)
 {
@@ -149,7 +149,7 @@ void take_apart_the_old()
     }
 }
 
-// Why a peer's segment can't be had: one line for each peer and reason, since a program may try again at once.
+// Why a peer's segment is not available: one line for each peer and reason, since a program may try again at once.
 RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int error)
 {
     const bool scarce = is_scarcity(error);
@@ -158,7 +158,7 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
         return scarce ? RemoteStatus::scarce : RemoteStatus::nobody;
     }
     if (scarce) {
-        report("can't map the memory of process %d: %s; raise the limits (ulimit -n, -v, or vm.max_map_count)",
+        report("cannot map the memory of process %d: %s; raise the limits (ulimit -n, -v, or vm.max_map_count)",
                slot.pid, std::strerror(error));
         return RemoteStatus::scarce;
     }
@@ -167,10 +167,10 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
     const timespec pause{0, 1'000'000};
     for (int looks = 0; may_run(Process::self().job().life(process, slot.incarnation.raw, 16)); looks++) {
         if (looks >= 50 && (looks == most_looks || !look_up_process(slot.pid).ending)) {
-            report("process %d runs, but can't be reached: %s", slot.pid,
+            report("process %d runs but cannot be accessed: %s", slot.pid,
                    error == ENOENT ? "it has closed the descriptor of its segment"
-                                   : "it lets nobody look into it; did it change its user, or call "
-                                     "prctl(PR_SET_DUMPABLE, 0)?");
+                                   : "it denies access to its memory; check whether it changed its user or called "
+                                     "prctl(PR_SET_DUMPABLE, 0)");
             break;
         }
         (void)::nanosleep(&pause, nullptr);

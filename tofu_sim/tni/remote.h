@@ -57,7 +57,7 @@ enum class RemoteStatus { found, nobody, invalid_id, scarce, no_memory };
 // Slow: looks the owner up in the job file and maps its segment. `nobody`: no process owns such a VCQ now.
 [[nodiscard]] RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept;
 
-// A living remote, or why there is none.
+// A live remote, or why there is none.
 [[nodiscard]] inline RemoteStatus find_remote(uint64_t vcq_id, Remote*& remote) noexcept
 {
     const uint64_t key = vcq_key(vcq_id);

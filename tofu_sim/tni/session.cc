@@ -189,7 +189,7 @@ void begin_one(Session& s, uint64_t number) noexcept
     }
 }
 
-// More posted than the queue holds is nonsense in the owner's segment, and nobody's work.
+// More posts than the queue holds are invalid data in the owner's segment, and are not executed.
 bool has_work(const SessionControl& control) noexcept
 {
     const uint64_t done = is_exact() ? control.begun.load_acquire() : control.done.load_acquire();
@@ -198,7 +198,7 @@ bool has_work(const SessionControl& control) noexcept
     return posted != 0 && posted <= toq_entries && arrived > 0;
 }
 
-// Takes `runner`, from nobody or from a dead process.
+// Takes `runner`, if it is free or held by a dead process.
 bool take_runner(SessionControl& control, Claimant me) noexcept
 {
     uint32_t seen = 0;
@@ -217,7 +217,7 @@ void run(Session& s) noexcept
 {
     // The bound: nonsense may make `done` stand still, or work appear for ever.
     for (unsigned turn = 0; turn < 16 && has_work(s.control) && take_runner(s.control, s.poster.me); turn++) {
-        // A whole queue at a time: an owner who goes on posting has to wait for the next to come along.
+        // A whole queue at a time: an owner that continues to post has to wait for the next runner.
         for (uint32_t i = 0; i < toq_entries && has_work(s.control) && s.target.alive(); i++) {
             if (is_exact()) {
                 const uint64_t next = s.control.begun.load_relaxed();
@@ -232,7 +232,8 @@ void run(Session& s) noexcept
             ring_doorbell(*s.target.header);
         }
         s.control.runner.store_seq(0);
-        // Against one who counted his put, found the word held and left (partner: the fence in start_session).
+        // Pairs with a process that counted its put, found the word held and left (partner: the fence in
+        // start_session).
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (!s.target.alive()) {
             return;

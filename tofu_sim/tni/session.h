@@ -2,15 +2,15 @@
 // Role: session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
 // Called by: tni/engine. Calls: tni/remote, memory/.
 //
-// Whoever posts executes here too: the process whose put arrived runs the descriptors that the put starts, on
+// The posting process executes here too: the process whose put arrived runs the descriptors that the put starts, on
 // behalf of the VCQ's owner, and so on along a chain of relays. The owner itself runs what was lacking when
 // a put came.
 //
-// Three counters say all: `posted` by the owner, `arrived` (sum of SPS of received puts), `done`. Descriptor
-// number n may run when n < posted and n < arrived; they run in order, one at a time, by whoever holds
-// `runner`. Who brings work and finds the word held leaves: the holder looks again after it let go. A holder
-// that was killed is found by its name in the word, by the next who comes or by the owner's polls; `progress`
-// tells its successor how far the descriptor had got, so that what was done is not done twice.
+// Three counters describe the state: `posted` by the owner, `arrived` (sum of SPS of received puts), `done`. Descriptor
+// number n may run when n < posted and n < arrived; they run in order, one at a time, by the holder of
+// `runner`. A process that adds work and finds the word held leaves: the holder checks again after the release. A
+// holder that was killed is found by its name in the word, by the next process or by the owner's polls; `progress`
+// shows its successor how far the descriptor had got, so that no part is done twice.
 #pragma once
 
 #include "tni/control.h"
@@ -26,7 +26,7 @@ struct Watch;
 // `when`: by the virtual clock.
 void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when = 0) noexcept;
 
-// The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for what can't be started by a put. The
+// The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for a descriptor that a put cannot start. The
 // caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
 [[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata,
                                const Watch& watch) noexcept;

@@ -90,7 +90,7 @@ bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
            exclusive + session + free_mode + for_exclusive + for_session < share;
 }
 
-// A CQ of our share that nobody has; session mode takes them from the end.
+// A free CQ of this process's share; session mode takes them from the end.
 int claim_new_cq(Process& self, unsigned tni, CqMode mode, uint8_t components) noexcept
 {
     const uint64_t share = self.job().placement().cq_share;
@@ -177,7 +177,7 @@ int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) 
 }
 
 // A ring keeps its position from one VCQ to the next of the same place, so that a late writer to the old one
-// can't disturb the new one; only another capacity starts it over, on fresh pages.
+// cannot disturb the new one; only another capacity starts it over, on fresh pages.
 void open_ring(Process& self, Vcq& vcq, std::byte* region, bool session) noexcept
 {
     const Environment& environment = self.environment();
@@ -330,7 +330,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
     vcq->live.store_release(0);
     watch_vcq(*vcq, false);
     if (!self.joined()) {
-        return UTOFU_SUCCESS; // at exit, after the job was left: the CQ may be somebody else's by now
+        return UTOFU_SUCCESS; // at exit, after the job was left: the CQ may have another owner by now
     }
     self.segment().header().vcq_alive[vcq->index].owner.store_release(0);
     vcq->registrations.reset();

@@ -115,7 +115,7 @@ Times carry(Watched& watched, uint64_t from_id, const Descriptor& d, Picoseconds
     return times;
 }
 
-// Before the bytes are there: a program may look at memory instead of waiting for a notice.
+// Before the bytes are written: a program may poll memory instead of waiting for a notice.
 void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segment, uint64_t stadd, const Descriptor& d,
                   const Times& times, uint32_t notice) noexcept
 {
@@ -151,7 +151,7 @@ Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
         // One of session mode begins when a put starts it: watch_session.
         if (d.op != Op::nop && remote != nullptr && (vcq.special & Vcq::session) == 0) {
             watch.times = carry(*vcq.watch, vcq.id, d, watch.started);
-            if (!is_exact()) { // who sees bytes there has a clock of that time
+            if (!is_exact()) { // a reader of bytes has a clock of that time
                 note_arrival(vcq, vcq.own_memory, d, *remote, watch.times);
             }
         }
@@ -239,7 +239,7 @@ void move_clock(int result, const Stamp& stamp, bool hidden) noexcept
         ClockedCall call;
         if (result == UTOFU_ERR_NOT_FOUND) {
             call.found_nothing();
-            (void)call.spend(hidden ? figures::look_at_clock : 0); // time must go on for who only looks
+            (void)call.spend(hidden ? figures::look_at_clock : 0); // time must advance for a program that only polls
         } else {
             if (traces() && stamp.time > clock_now()) {
                 trace::begin_wait(trace::now());

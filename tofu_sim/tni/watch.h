@@ -26,7 +26,7 @@ struct Watch {
 
 // What became of an instruction, for the trace.
 struct Done {
-    bool late;        // it will be told by watch_arrival or watch_relay
+    bool late;        // it will be reported by watch_arrival or watch_relay
     uint64_t arrived; // by the trace's clock
     bool failed;
     uint32_t position; // in the TOQ
@@ -45,8 +45,8 @@ struct Watched {
     PrivateRing<Stamp> tcq;
     PrivateRing<Stamp> local_notices;
     std::unordered_map<uint64_t, WatchedWay> ways; // by source, target and path
-    // Exact mode: behind the last descriptor that has left, and when; where polls were in vain; more of the adversarial
-    // mode's steps are due.
+    // Exact mode: behind the last descriptor that has left, and when; which polls found nothing; more of the
+    // adversarial mode's steps are due.
     uint32_t sent = 0;
     Picoseconds last_sent = 0;
     uint64_t vain_tcq = 0;
@@ -63,7 +63,7 @@ void watch_vcq(const Vcq& vcq, bool opened) noexcept;
 // An instruction is posted and about to be carried out; not afterwards, since its target may see the bytes at once.
 [[nodiscard]] Watch watch_post(Vcq& vcq, const Descriptor& descriptor, const Remote* remote) noexcept;
 
-// When the instruction has been carried out and nobody was told of it yet; 0 without a trace.
+// When the instruction was executed without a report yet; 0 without a trace.
 [[nodiscard]] uint64_t watch_moment() noexcept;
 void watch_posted(const Vcq& vcq, const Descriptor& descriptor, const Watch& watch, const Done& outcome) noexcept;
 // The adversarial mode has carried out what was posted at that position.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim clean: removes the files of jobs none of whose processes runs.
+// Role: tofu-sim clean: removes the files of jobs without a running process.
 // Called by: tools/main.cc. Calls: tools/job_files.
 #include "tools/command.h"
 #include "tools/job_files.h"
@@ -13,7 +13,7 @@ int clean_command(std::span<char* const> words)
 {
     for (const char* const word : words) {
         if (word[0] == '-') {
-            std::fprintf(stderr, "tofu-sim: clean takes names of jobs only, not '%s'\n", word);
+            std::fprintf(stderr, "tofu-sim: clean: '%s' is not the name of a job\n", word);
             return exit_usage;
         }
     }
@@ -37,12 +37,11 @@ int clean_command(std::span<char* const> words)
             std::printf("%s: removed\n", name.c_str());
             break;
         case Removal::in_use:
-            std::printf("%s: in use, left alone\n", name.c_str());
+            std::printf("%s: in use, kept\n", name.c_str());
             status = all ? status : exit_failure;
             break;
         case Removal::failed:
-            std::fprintf(stderr, "tofu-sim: can't remove %s/%s\n", base_path().c_str(),
-                         name.c_str());
+            std::fprintf(stderr, "tofu-sim: cannot remove %s/%s\n", base_path().c_str(), name.c_str());
             status = exit_failure;
             break;
         }

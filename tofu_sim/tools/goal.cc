@@ -3,8 +3,8 @@
 // Called by: tools/trace. Calls: trace/run, stdio.
 //
 // A put is a send at its origin and a recv at its target; a get or an atomic operation a question of 8 bytes, and an
-// answer with what was read. What waited for an arrival requires its recv; recvs themselves are there from the start,
-// since nobody has to be ready for an operation of uTofu. Times between calls are "calc", in ns.
+// answer with the data. A wait for an arrival requires its recv; recvs themselves exist from the start,
+// since no process has to be ready for an operation of uTofu. Times between calls are "calc", in ns.
 #include "tools/exports.h"
 
 #include <algorithm>
@@ -176,7 +176,7 @@ class GoalWriter {
     std::FILE* to_;
     std::vector<std::vector<Item>> items_; // by process
     std::vector<uint32_t> tags_;           // of a transfer; its answer has the next
-    std::map<uint32_t, std::vector<uint32_t>> answers_; // by thread: labels of answers nobody has waited for
+    std::map<uint32_t, std::vector<uint32_t>> answers_; // by thread: labels of answers without a wait
     uint32_t label_ = 0;
 };
 

@@ -240,13 +240,13 @@ Removal remove_job(const File& base, const std::string& name)
     if (!job) {
         return errno == ENOENT ? Removal::removed : Removal::failed;
     }
-    // Whoever joins holds this lock (job/job.cc) and looks again once it has it: with the lock held
-    // nobody can come in between the look at the processes and the removal.
+    // A joining process holds this lock (job/job.cc) and checks again once it has it: with the lock held
+    // no process can join between the check of the processes and the removal.
     if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0) {
         return Removal::in_use;
     }
     if (job->file.is_open() ? may_run(job_life(job->file.get())) : job->open_error != ENOENT) {
-        return Removal::in_use; // perhaps; we can't tell
+        return Removal::in_use; // perhaps; it is unknown
     }
     for (const std::string& entry : list_entries(job->directory)) {
         (void)::unlinkat(job->directory.get(), entry.c_str(), 0);

@@ -52,8 +52,8 @@ struct ProcessView {
 [[nodiscard]] std::vector<std::string> list_jobs(const File& base);
 [[nodiscard]] std::optional<JobView> open_job(const File& base, const std::string& name);
 
-// All taken slots, running or left by the dead; also of a job of another version, since slots tell in all of them who
-// runs.
+// All taken slots, of running and dead processes; also of a job of another version, since slots show in all of them
+// which process runs.
 [[nodiscard]] std::vector<ProcessView> read_processes(const JobView& job);
 [[nodiscard]] NodeEntry read_node(const JobView& job, uint32_t node);
 

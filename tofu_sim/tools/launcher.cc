@@ -34,7 +34,7 @@ bool ends_us(int signal_number)
     return signal_number != SIGUSR1 && signal_number != SIGUSR2;
 }
 
-// Threads of ours that could have children: only this one.
+// Only this thread of the command could have children.
 std::vector<pid_t> own_children()
 {
     std::vector<pid_t> children;
@@ -83,7 +83,7 @@ int Launcher::run()
         std::perror("tofu-sim: pipe");
         return exit_failure;
     }
-    // One process shares with nobody: no topology is read for it.
+    // A single process shares no processor: no topology is read for it.
     std::optional<Processors> processors;
     std::optional<ShortTurns> turns;
     if (pids_.size() > 1) {
@@ -119,8 +119,10 @@ void Launcher::share_processors(const Processors& processors)
     for (size_t node = 0; node < std::min(shares_.size(), most_shown); node++) {
         text += (node != 0 ? " | " : "") + text_of(shares_[node].get());
     }
-    std::fprintf(stderr, "tofu-sim: each node's processes have processors of their own: %s%s (--bind none: they share all)\n",
-                 text.c_str(), shares_.size() > most_shown ? " | ..." : "");
+    std::fprintf(
+        stderr,
+        "tofu-sim: the processes of each node are bound to separate processors: %s%s (--bind none: not bound)\n",
+        text.c_str(), shares_.size() > most_shown ? " | ..." : "");
 }
 
 bool Launcher::start_all()
@@ -128,8 +130,8 @@ bool Launcher::start_all()
     for (uint32_t rank = 0; rank < pids_.size(); rank++) {
         const pid_t pid = start_one(rank);
         if (pid < 0) {
-            std::fprintf(stderr, "tofu-sim: can't start process %u of %zu: %s\n", rank,
-                         pids_.size(), std::strerror(errno));
+            std::fprintf(stderr, "tofu-sim: cannot start process %u of %zu: %s\n", rank, pids_.size(),
+                         std::strerror(errno));
             return false;
         }
         pids_[rank] = pid;
@@ -146,7 +148,7 @@ pid_t Launcher::start_one(uint32_t rank)
         become_process(rank, parent);
     }
     if (pid > 0) {
-        (void)::setpgid(pid, pid); // here and there: whoever comes first
+        (void)::setpgid(pid, pid); // here and in the child: the first call counts
     }
     return pid;
 }
@@ -222,7 +224,7 @@ void Launcher::watch()
                 handle_signal(signal_number);
             }
         } else if (errno == EAGAIN && state_ == State::running) {
-            std::fprintf(stderr, "tofu-sim: the time is up: ending %zu processes\n", alive_);
+            std::fprintf(stderr, "tofu-sim: timeout: ending %zu processes\n", alive_);
             end_all(SIGTERM, exit_timeout);
         } else if (errno == EAGAIN) {
             state_ = State::killing;
@@ -276,7 +278,7 @@ void Launcher::report_exec_failure()
 {
     int error = 0;
     if (::read(exec_error_[0], &error, sizeof error) == ssize_t{sizeof error}) {
-        std::fprintf(stderr, "tofu-sim: can't run %s: %s\n", launch_.program[0], std::strerror(error));
+        std::fprintf(stderr, "tofu-sim: cannot run %s: %s\n", launch_.program[0], std::strerror(error));
     }
 }
 
@@ -286,7 +288,7 @@ void Launcher::handle_signal(int signal_number)
         send_all(signal_number);
     } else if (state_ == State::running) {
         end_all(signal_number, 128 + signal_number);
-    } else { // whoever asks twice does not want to wait
+    } else { // a second signal means that the user does not want to wait
         state_ = State::killing;
         send_all(SIGKILL);
     }

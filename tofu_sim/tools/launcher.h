@@ -57,9 +57,9 @@ class Launcher {
 
     Launch launch_;
     const Processors* processors_ = nullptr; // while run() is under way, and there is more than one process
-    std::vector<Cpuset> shares_;             // by node; empty: nobody is bound
+    std::vector<Cpuset> shares_;             // by node; empty: processes are not bound
     std::vector<pid_t> pids_;    // by rank; 0: not started, or gone
-    std::vector<pid_t> foreign_; // children of whoever became us by exec: not ours to end
+    std::vector<pid_t> foreign_; // children of the program that became this one by exec: they are not ended
     size_t alive_ = 0;
     State state_ = State::running;
     int status_ = 0;

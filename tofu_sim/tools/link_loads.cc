@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: from what processes have posted to whom, by which path, to what each link of the network has carried.
+// Role: computes the traffic of each link of the network from the posts of processes, by target and path.
 // Called by: tools/show.cc. Calls: topology/route, job/flows, barrier/state.
 #include "tools/link_loads.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: from what processes have posted to whom, by which path, to what each link of the network has carried.
+// Role: computes the traffic of each link of the network from the posts of processes, by target and path.
 // Called by: tools/show.cc. Calls: topology/route, job/layout, barrier/state.
 #pragma once
 
@@ -33,7 +33,7 @@ struct Flow {
     uint64_t packets_back = 0;
 };
 
-// The least number of packets that take so many bytes.
+// The least number of packets for `bytes` bytes.
 inline constexpr uint64_t packet_bytes = 1920;
 [[nodiscard]] constexpr uint64_t packets_of(uint64_t bytes) noexcept
 {
@@ -56,7 +56,7 @@ class LinkLoads {
 
     // How long the ports of a node were without credit, by the virtual clock.
     void add(const NodeCalendars& calendars, uint32_t node);
-    // Whether anybody has counted that.
+    // Whether it was counted.
     void know_credit() noexcept { knows_credit_ = true; }
     [[nodiscard]] bool knows_credit() const noexcept { return knows_credit_; }
 

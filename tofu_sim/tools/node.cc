@@ -12,7 +12,7 @@ int node_command(std::span<char* const> words)
 {
     const NodeModel* const model = words.size() == 1 ? find_node_model(words[0]) : nullptr;
     if (model == nullptr) {
-        std::fputs("tofu-sim: node wants the name of a node whose topology is known: a64fx\n", stderr);
+        std::fputs("tofu-sim: node: use the name of a known topology: a64fx\n", stderr);
         return exit_usage;
     }
     const std::string text = topology_xml(*model);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: nodes that programs can be shown in place of this machine: what hwloc tells them then.
+// Role: nodes that hwloc can show to programs instead of this machine.
 // Called by: tools/run (--node), tools/node (tofu-sim node). Calls: hwloc.
 #include "tools/node_model.h"
 
@@ -14,8 +14,8 @@
 namespace tofu::sim::tools {
 namespace {
 
-// A node of Fugaku, as a job sees it: the kernel counts the compute cores from 12 on and their NUMA nodes from 4 on, for
-// the assistant cores come first, which no job may use.
+// A node of Fugaku, as a job sees it: the kernel counts the compute cores from 12 on and their NUMA nodes from 4 on,
+// for the assistant cores come first, which no job may use.
 constexpr NodeModel models[] = {
     {"a64fx",
      "Package:1 NUMANode:4(memory=8GiB indexes=4,5,6,7) L2:1(size=8MiB) L1d:12(size=64KiB) Core:1 "
@@ -92,7 +92,7 @@ std::string topology_xml(const NodeModel& model)
     int length = 0;
     if (!began || hwloc_topology_set_synthetic(made, model.synthetic) != 0 || hwloc_topology_load(made) != 0 ||
         (refine(made, model), hwloc_topology_export_xmlbuffer(made, &text, &length, 0)) != 0) {
-        std::fprintf(stderr, "tofu-sim: hwloc makes no topology of %s\n", model.name);
+        std::fprintf(stderr, "tofu-sim: hwloc cannot build a topology from %s\n", model.name);
         return {};
     }
     std::string result(text); // its end counts as a letter in the length

@@ -2,8 +2,8 @@
 // Role: a run as OTF2. See exports.h.
 // Called by: tools/trace. Calls: trace/run; OTF2's library where configure found one.
 //
-// A node is a node of the system tree, a process a location group, a thread a location. Calls, waits and computation are
-// regions, transfers RMA operations of one window that all threads are members of.
+// A node is a node of the system tree, a process a location group, a thread a location. Calls, waits and computation
+// are regions, transfers RMA operations of one window that all threads are members of.
 #include "tools/exports.h"
 
 #include "config.h"
@@ -112,7 +112,7 @@ class Otf2Writer {
         }
         first_location_.resize(run_.processes.size());
         for (uint32_t process = 0; process < run_.processes.size(); process++) {
-            spans_.try_emplace({process, 0}); // nobody has thread 0: a place for what arrives
+            spans_.try_emplace({process, 0}); // no process has thread 0: it takes the arrivals
         }
         for (const auto& [place, spans] : spans_) {
             if (place.second == 0) {
@@ -283,9 +283,9 @@ class Otf2Writer {
 std::string write_otf2(const Run& run, const std::string& directory)
 {
     if (::access(directory.c_str(), F_OK) == 0) {
-        return directory + " is there; remove it or give another name";
+        return directory + " exists; remove it or use another name";
     }
-    return Otf2Writer(run).write(directory) ? std::string() : "can't write all of " + directory + ": see above";
+    return Otf2Writer(run).write(directory) ? std::string() : "cannot write all of " + directory + ": see above";
 }
 
 #endif

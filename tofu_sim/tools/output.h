@@ -39,13 +39,13 @@ template <typename Write>
 {
     if (name == "-") {
         write(stdout);
-        return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? std::string() : "can't write to the standard output";
+        return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? std::string() : "cannot write to standard output";
     }
     const bool in_place = is_written_in_place(name);
     const std::string place = in_place ? name : name + "." + std::to_string(::getpid()) + ".part";
     std::FILE* const to = std::fopen(place.c_str(), "we");
     if (to == nullptr) {
-        return "can't " + std::string(in_place ? "write to " : "create ") + place + ": " + std::strerror(errno);
+        return "cannot " + std::string(in_place ? "write to " : "create ") + place + ": " + std::strerror(errno);
     }
     int error = write_stream(to, write);
     if (error == 0 && (in_place || std::rename(place.c_str(), name.c_str()) == 0)) {
@@ -55,7 +55,7 @@ template <typename Write>
     if (!in_place) {
         (void)::unlink(place.c_str());
     }
-    return "can't write " + name + ": " + std::strerror(error);
+    return "cannot write " + name + ": " + std::strerror(error);
 }
 
 } // namespace tofu::sim::tools

@@ -46,8 +46,9 @@ void put_ranks(const Run& run, std::FILE* to)
 {
     const auto times = times_of(run);
     const bool many = times.size() > 64;
-    std::fprintf(to, "<figure><details%s><summary>What each rank did</summary>\n<table><tr><th>rank</th><th>node</th>"
-                     "<th>time</th><th>posting</th><th>waiting</th><th>computing</th></tr>\n",
+    std::fprintf(to,
+                 "<figure><details%s><summary>Activity of each rank</summary>\n<table><tr><th>rank</th><th>node</th>"
+                 "<th>time</th><th>posting</th><th>waiting</th><th>computing</th></tr>\n",
                  many ? "" : " open");
     for (uint32_t i = 0; i < times.size(); i++) {
         const double total = static_cast<double>(std::max<uint64_t>(times[i].total, 1)) / 100;

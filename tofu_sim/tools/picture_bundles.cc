@@ -141,8 +141,10 @@ class Bundles final : public NetworkPicture {
 
     [[nodiscard]] std::vector<std::string> hints() const override
     {
-        return {"A square is a unit of 12 nodes. Its colour is that of the", "hottest link inside (A, B, C). A bar between units stands",
-                 "for 12 cables of one direction, triangles for those to the", "next (up) and the previous (down) Z: the hottest counts."};
+        return {"A square is a unit of 12 nodes. It has the colour of its",
+                "hottest link (A, B, C). A bar between units stands for the",
+                "12 cables of one direction, and triangles for those to the",
+                "next (up) and previous (down) Z, by their hottest cable."};
     }
 };
 

@@ -63,7 +63,7 @@ class Cables final : public NetworkPicture {
         bool filled;
     };
 
-    // Right-hand traffic: a direction lies to the right of who goes along.
+    // Right-hand traffic: a direction is drawn to the right of its way.
     [[nodiscard]] Stroke straight(Point from, Point to, double trim) const
     {
         const double length = std::hypot(to.x - from.x, to.y - from.y);
@@ -238,8 +238,10 @@ class Cables final : public NetworkPicture {
 
     [[nodiscard]] std::vector<std::string> hints() const override
     {
-        std::vector<std::string> lines = {"A box with a number is a node with the rank of its process;", "grey ones have none. Lines are cables, a line for each",
-                 "direction: one drives on the right. b0 and b2 are neighbours,", "and so are the first and the last column."};
+        std::vector<std::string> lines = {"A box with a number is a node, with the rank of its process;",
+                                          "grey boxes have none. Lines are cables, one line for each",
+                                          "direction: traffic keeps right. b0 and b2 are neighbours,",
+                                          "and so are the first and the last column."};
         if (has_links(0) || has_links(1)) {
             lines.insert(lines.end(), {"Arrows between units: 12 cables, one of each node, in the", "order a, b, c."});
         }

@@ -143,7 +143,7 @@ void NetworkPicture::draw_head(Svg& svg) const
             torus += "XYZ"[axis];
         }
     }
-    svg.text(margin, 34, "Network: what the links carried", {.size = 19, .bold = true});
+    svg.text(margin, 34, "Network: traffic of the links", {.size = 19, .bold = true});
     svg.text(margin, 56,
              "job " + view_.job + ", " + std::to_string(units_[0]) + " x " + std::to_string(units_[1]) + " x " +
                  std::to_string(units_[2]) + " units of 12 nodes (" + count_text(view_.topology.num_nodes()) + "), " +
@@ -203,7 +203,8 @@ void NetworkPicture::draw_side(Svg& svg, double x) const
         svg.text(x + 412, y, time_text(static_cast<uint64_t>(double(link.load.bytes) / link_bytes_per_ns)), right);
     }
     if (hottest_.empty()) {
-        svg.text(x, y, "No link has carried anything: all stayed within nodes.", {.size = 12, .colour = ink::faint});
+        svg.text(x, y, "No link carried anything: all traffic stayed within nodes.",
+                 {.size = 12, .colour = ink::faint});
         y += 24;
     }
     draw_scale(svg, x, y + 18);
@@ -234,7 +235,8 @@ void NetworkPicture::draw_scale(Svg& svg, double x, double y) const
 void NetworkPicture::draw_hints(Svg& svg, double x, double y) const
 {
     std::vector<std::string> lines = hints();
-    lines.insert(lines.end(), {"", "* how long a link of Tofu-D (6.8 GB/s, 93 %) is busy with", "that many bytes."});
+    lines.insert(lines.end(),
+                 {"", "* time for which a link of Tofu-D (6.8 GB/s, 93 %) is", "busy with that many bytes."});
     for (const std::string& line : lines) {
         if (!line.empty()) {
             svg.text(x, y, line, {.size = 12, .colour = ink::faint});

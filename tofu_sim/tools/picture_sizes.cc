@@ -112,7 +112,7 @@ std::string draw_sizes(const Run& run)
         last = std::max(last, place);
     }
     Svg svg(1400, 470, "sizes of the operations of job " + run.job);
-    svg.text(28, 34, "Messages: how many, how large", {.size = 19, .bold = true});
+    svg.text(28, 34, "Messages: number and size", {.size = 19, .bold = true});
     double x = 28;
     for (unsigned kind = 0; kind < kinds; kind++) {
         const std::string name = std::string(kind_of[kind].name) + ": " + count_text(static_cast<uint64_t>(totals[kind]));

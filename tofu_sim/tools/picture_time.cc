@@ -105,8 +105,8 @@ class Timeline {
     std::string draw()
     {
         const double height = top_ + double(rows_) * row_height_ + 66;
-        Svg svg(picture_width, height, "what each process of job " + run_.job + " did when");
-        svg.text(28, 34, "Time: who did what, and who waited for whom", {.size = 19, .bold = true});
+        Svg svg(picture_width, height, "activity of each process of job " + run_.job + " did when");
+        svg.text(28, 34, "Time: activity of each process, and waits between processes", {.size = 19, .bold = true});
         singly_ ? draw_legend(svg) : draw_band_legend(svg);
         draw_axis(svg);
         singly_ ? draw_rows(svg) : draw_bands(svg);
@@ -134,7 +134,8 @@ class Timeline {
         }
         svg.line(x, 60, x + 24, 60, ink::text, 1.4);
         svg.path("M" + number(x + 24) + " 60l-7 -3.5v7z", ink::text);
-        svg.text(x + 34, 64, "one of the longest waits, from the post that ended it", {.size = 12, .colour = ink::faint});
+        svg.text(x + 34, 64, "one of the longest waits, since the post that ended it",
+                 {.size = 12, .colour = ink::faint});
     }
 
     void draw_band_legend(Svg& svg) const
@@ -328,12 +329,15 @@ std::string draw_waits(const Run& run)
     constexpr double side = 560, x0 = 110, y0 = 112;
     const double each = std::min(side / double(cells), 44.0), size = each * double(cells);
     const double table = x0 + std::max(size, 300.0) + 80;
-    Svg svg(std::max(table + 440, 1000.0), std::max(y0 + size + 90, 560.0), "who of job " + run.job + " waited how long for whom");
-    svg.text(28, 34, "Waiting: how long whom for", {.size = 19, .bold = true});
+    Svg svg(std::max(table + 440, 1000.0), std::max(y0 + size + 90, 560.0),
+            "waits between the processes of job " + run.job);
+    svg.text(28, 34, "Waiting: time that a rank waited for another", {.size = 19, .bold = true});
     svg.text(28, 56,
-             time_text(total) + " in all" + (unknown == 0 ? std::string() : "; of " + time_text(unknown) + " it is not known for whom") +
-                 (cells == count ? std::string() : "; a square stands for " + std::to_string((count + cells - 1) / cells) +
-                                                       " ranks either way"),
+             time_text(total) + " in all" +
+                 (unknown == 0 ? std::string() : "; of " + time_text(unknown) + " the awaited rank is not known") +
+                 (cells == count
+                      ? std::string()
+                      : "; a square stands for " + std::to_string((count + cells - 1) / cells) + " ranks either way"),
              {.size = 13, .colour = ink::faint});
     svg.rect(x0, y0, size, size, ink::ground, 0, ink::line);
     for (size_t row = 0; row < cells; row++) {
@@ -392,7 +396,7 @@ std::string draw_waits(const Run& run)
         svg.text(table + 390, y, text, cell);
     }
     if (longest.empty()) {
-        svg.text(table, y, "Nobody waited for another process.", {.size = 13, .colour = ink::faint});
+        svg.text(table, y, "No process waited for another one.", {.size = 13, .colour = ink::faint});
     }
     return svg.finish();
 }

@@ -12,7 +12,7 @@
 
 namespace tofu::sim::tools {
 
-// What the links of a job have carried, and who sits where.
+// The traffic of the links of a job, and the placement of its processes.
 struct NetworkView {
     std::string job;
     Topology topology;
@@ -26,10 +26,10 @@ struct NetworkView {
 // The torus with its links coloured by bytes, and the ten hottest links named.
 [[nodiscard]] std::string draw_network(const NetworkView& view);
 
-// What each process did when, and the longest waits with whom they were for.
+// The activity of each process over time, and the longest waits with the awaited processes.
 [[nodiscard]] std::string draw_timeline(const trace::Run& run);
 
-// Who waited how long for whom.
+// The waits between processes.
 [[nodiscard]] std::string draw_waits(const trace::Run& run);
 
 // How many operations, and how many bytes, by size.

@@ -36,14 +36,14 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
         (void)hwloc_topology_set_io_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_NONE);
         if (hwloc_topology_load(topology_) != 0) {
             std::fputs("tofu-sim: hwloc cannot read the topology: processes are not bound to processors "
-                       "(HWLOC_XMLFILE, HWLOC_SYNTHETIC: unset them, or name a topology that is whole)\n",
+                       "(unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, or correct them)\n",
                        stderr);
             hwloc_topology_destroy(topology_);
             topology_ = nullptr;
         }
     }
     if (topology_ != nullptr && here && hwloc_topology_is_thissystem(topology_) == 0) {
-        hwloc_topology_destroy(topology_); // another machine's does not say what there is here
+        hwloc_topology_destroy(topology_); // another machine's topology does not describe this one
         topology_ = nullptr;
     }
     if (topology_ == nullptr) {
@@ -52,7 +52,10 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
     }
     if (const char* const file = std::getenv("HWLOC_XMLFILE"); file != nullptr && *file != '\0' && here &&
         std::getenv("HWLOC_THISSYSTEM") == nullptr) {
-        std::fprintf(stderr, "tofu-sim: HWLOC_XMLFILE=%.200s: hwloc cannot read it, and describes this machine\n", file);
+        std::fprintf(stderr,
+                     "tofu-sim: HWLOC_XMLFILE=%.200s: hwloc cannot read this file and uses the topology of this "
+                     "machine: correct or unset the variable\n",
+                     file);
     }
     const Cpuset bound(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology_)));
     if (const Cpuset own(hwloc_bitmap_alloc());
@@ -65,8 +68,8 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
         allowed_.push_back(static_cast<int>(pu->os_index));
     }
     if (allowed_.empty()) {
-        std::fputs("tofu-sim: hwloc allows none of the processors that this command is bound to: those of the kernel's mask "
-                   "count, and processes are not bound (HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_THISSYSTEM: unset them)\n",
+        std::fputs("tofu-sim: hwloc allows none of the processors to which this command is bound: the kernel's mask is "
+                   "used, and processes are not bound (unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_THISSYSTEM)\n",
                    stderr);
         hwloc_topology_destroy(topology_);
         topology_ = nullptr;

@@ -22,9 +22,9 @@ using Cpuset = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 
 class Processors {
   public:
-    // What hwloc allows, as far as this process is bound to it; by the kernel's mask where hwloc can't read this machine's
-    // topology, after a line on stderr. `quota`: of the cgroup, 0 for none. `here` is false in tests: a topology of another
-    // machine counts as if it were this one.
+    // What hwloc allows, as far as this process is bound to it; by the kernel's mask if hwloc cannot read this
+    // machine's topology, after a line on stderr. `quota`: of the cgroup, 0 for none. `here` is false in tests: a
+    // topology of another machine counts as if it were this one.
     explicit Processors(uint32_t quota, bool here = true);
     ~Processors();
     Processors(const Processors&) = delete;
@@ -37,8 +37,9 @@ class Processors {
     // "2", "64, with time for 2 (cpu.max)"
     [[nodiscard]] std::string text() const;
 
-    // For processes of each of the nodes a set of whole cores, more for more processes; neighbours where hwloc sees such.
-    // None where a process would have no core of its own, where there is one node, or where nobody can be bound.
+    // For processes of each of the nodes a set of whole cores, more for more processes; neighbours where hwloc sees
+    // such. None where a process would have no core of its own, where there is one node, or if processes cannot be
+    // bound.
     [[nodiscard]] std::vector<Cpuset> shares(std::span<const uint32_t> processes_of_node) const;
     // Binds the calling process; false: the kernel refuses.
     [[nodiscard]] bool bind(const hwloc_bitmap_s* set) const noexcept;

@@ -61,7 +61,7 @@ std::string take_number(const char* text, uint64_t low, uint64_t high, auto& val
 {
     const auto number = parse_count(text, low, high);
     if (!number) {
-        return std::string(text) + ": give " + expected;
+        return std::string(text) + ": use " + expected;
     }
     value = static_cast<std::decay_t<decltype(value)>>(*number);
     return {};
@@ -71,7 +71,7 @@ std::string take_placement(ReplayOptions& o, const char* value)
 {
     o.order = parse_order(value);
     if (!o.order) {
-        return std::string(value) + ": give order, random:SEED, snake, or box:XxYxZ such as box:4x6x16";
+        return std::string(value) + ": use order, random:SEED, snake, or box:XxYxZ such as box:4x6x16";
     }
     const bool box = o.order->kind == Order::Kind::box;
     const std::string problem = box ? check_grid(o.order->grid) : std::string();
@@ -84,12 +84,12 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     std::string problem;
     if (name == "--shape") {
         o.shape = parse_shape(value);
-        return o.shape ? std::string() : std::string(value) + ": give units along X, Y and Z such as 4x6x2, 158,976 nodes "
-                                                              "are 24x23x24";
+        return o.shape ? std::string()
+                       : std::string(value) + ": use units along X, Y and Z such as 4x6x2; 24x23x24 has 158,976 nodes";
     }
     if (name == "--torus") {
         o.wraps = std::strcmp(value, "none") == 0 ? 0 : parse_torus(value);
-        return o.wraps ? std::string() : std::string(value) + ": give axes out of x, y, z, or none";
+        return o.wraps ? std::string() : std::string(value) + ": use axes out of x, y, z, or none";
     }
     if (name == "--ppn") {
         problem = take_number(value, 1, most_processes_of_a_node, number, "processes of a node, 1 to 54");
@@ -102,7 +102,8 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     } else if (name == "--rounds") {
         problem = take_number(value, 1, 1'000'000, o.rounds, "rounds, 1 to 1000000");
     } else if (name == "--share") {
-        problem = take_number(value, 0, 10'000'000, number, "how many messages that meet SimGrid gets at a time");
+        problem = take_number(value, 0, 10'000'000, number,
+                              "maximal number of competing messages that SimGrid computes at a time");
         o.share = number;
     } else if (name == "--placement") {
         problem = take_placement(o, value);
@@ -113,11 +114,11 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     } else if (name == "--paths") {
         const auto paths = parse_paths(value);
         o.paths = paths.value_or(o.paths);
-        problem = paths ? "" : std::string(value) + ": give recorded, spread, target or source";
+        problem = paths ? "" : std::string(value) + ": use recorded, spread, target or source";
     } else if (name == "--link") {
         const auto speed = parse_factor(value);
         o.link = static_cast<double>(speed.value_or(0)) / 1000;
-        problem = o.link > 0 ? "" : std::string(value) + ": give GB/s of a link, up to 1000, such as 6.8";
+        problem = o.link > 0 ? "" : std::string(value) + ": use the GB/s of a link, up to 1000, such as 6.8";
     } else if (name == "--cpu") {
         const auto factor = parse_factor(value);
         o.cpu = static_cast<double>(factor.value_or(0)) / 1000;
@@ -127,12 +128,12 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
         const bool known = std::any_of(std::begin(pattern_names), std::end(pattern_names),
                                        [&](const PatternName& one) { return o.pattern == one.name; });
         for (const PatternName& one : pattern_names) {
-            problem += problem.empty() ? std::string(value) + ": give " : ", ";
+            problem += problem.empty() ? std::string(value) + ": use " : ", ";
             problem += one.name;
         }
         problem = known ? "" : problem;
     } else {
-        return "replay has no such option: see tofu-sim --help";
+        return "unknown option of replay: see tofu-sim --help";
     }
     return problem;
 }
@@ -152,17 +153,17 @@ std::string algorithms_of(const std::string& pattern)
 std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
 {
     if (o.pattern.starts_with("gates")) {
-        return "says nothing of " + o.pattern + ": gates of all nodes, one process each; leave it away";
+        return "has no effect on " + o.pattern + ", which uses the gates of all nodes with one process each; omit it";
     }
     if (name == "--cpu") {
-        return "is for traces: patterns compute nothing; leave it away";
+        return "applies to traces, since patterns do not compute; omit it";
     }
     if (name == "--algorithm") {
         const std::string list = algorithms_of(o.pattern);
         const bool known = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
             return o.pattern == one.pattern && o.algorithm == one.name;
         });
-        return list.empty() ? "says nothing of " + o.pattern + ", which goes one way only; leave it away"
+        return list.empty() ? "has no effect on " + o.pattern + ", which has one direction only; omit it"
                : known      ? ""
                             : o.algorithm + ": " + o.pattern + " takes " + list;
     }
@@ -170,14 +171,14 @@ std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
         const bool used = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
             return one.segments && o.pattern == one.pattern && o.algorithm == one.name;
         });
-        return used ? "" : "is for a broadcast by chain or double-tree; leave it away";
+        return used ? "" : "applies to a broadcast by chain or double-tree; omit it";
     }
     if (name == "--placement" && o.pattern == "halo6" && o.order->kind != Order::Kind::number &&
         o.order->kind != Order::Kind::random) {
-        return "says nothing of halo6, whose neighbours are those along the six axes; give order or random";
+        return "has no effect on halo6, whose neighbours lie along the six axes; use order or random";
     }
     const bool empty = name == "--bytes" && o.pattern == "barrier";
-    return empty ? "says nothing of barrier: its messages are empty; leave it away" : "";
+    return empty ? "has no effect on barrier, whose messages are empty; omit it" : "";
 }
 
 // Why an option that was given says nothing of what is to be played. Empty: it does.
@@ -191,7 +192,7 @@ std::string why_unused(const ReplayOptions& o, std::string_view name)
     }
     const bool is_for_patterns = name == "-n" || name == "--np" || name == "--bytes" || name == "--rounds" ||
                                  name == "--algorithm" || name == "--segment";
-    return is_for_patterns ? "is for patterns: a trace has its own" : "";
+    return is_for_patterns ? "applies to patterns only: a trace has its own" : "";
 }
 
 // Axes of the whole machine, 24x23x24, wrap around; parts of an axis do not.
@@ -217,7 +218,8 @@ std::optional<std::array<uint8_t, 3>> find_shape(const ReplayOptions& o, const s
     const bool holds = shape && need[0] <= (*shape)[0] && need[1] <= (*shape)[1] && need[2] <= (*shape)[2];
     if (!holds) {
         refuse("--placement box needs " + needed + " units of 2x3x2 nodes" +
-               (o.shape ? ": give a --shape of as many along each axis, or none" : ": that is too large, give a smaller box"));
+               (o.shape ? ": use a --shape of as many along each axis, or none"
+                        : ": that is too large, use a smaller box"));
         return std::nullopt;
     }
     return shape;
@@ -244,7 +246,8 @@ int parse(std::span<char* const> words, ReplayOptions& options)
                                     : std::string();
         value = box.empty() ? value : box.c_str();
         if (value == nullptr) {
-            return refuse(std::string(name) + ": its value is missing, or it is none of replay: see tofu-sim --help");
+            return refuse(std::string(name) +
+                          ": unknown option of replay, or its value is missing: see tofu-sim --help");
         }
         if (const std::string problem = take_option(options, name, value); !problem.empty()) {
             return refuse(std::string(name) + " " + problem);
@@ -252,7 +255,7 @@ int parse(std::span<char* const> words, ReplayOptions& options)
         options.given.push_back(name);
     }
     if (options.files.empty() == options.pattern.empty()) {
-        return refuse("replay needs the files that TOFU_SIM_TRACE has named, or their directory, or a --pattern");
+        return refuse("replay needs the trace files of TOFU_SIM_TRACE, their directory, or a --pattern");
     }
     for (const std::string_view name : options.given) {
         if (const std::string why = why_unused(options, name); !why.empty()) {
@@ -269,8 +272,9 @@ std::string check_room(const Placement& placement, uint64_t processes)
     const uint32_t ppn = placement.ppn();
     const uint64_t nodes = (processes + ppn - 1) / ppn;
     if (placement.grid() && nodes > placement.nodes()) {
-        return std::to_string(processes) + " processes, " + std::to_string(ppn) + " of a node, need " + std::to_string(nodes) +
-               " nodes and the box has " + std::to_string(placement.nodes()) + ": give a larger box or --ppn";
+        return std::to_string(processes) + " processes, " + std::to_string(ppn) + " of a node, need " +
+               std::to_string(nodes) + " nodes, but the box has " + std::to_string(placement.nodes()) +
+               ": use a larger box or --ppn";
     }
     if (nodes <= topology.num_nodes()) {
         return {};
@@ -278,8 +282,8 @@ std::string check_room(const Placement& placement, uint64_t processes)
     const auto units = topology.units();
     char text[256];
     std::snprintf(text, sizeof text,
-                  "%llu processes, %u of a node, need %llu nodes and %ux%ux%u has %u: give a larger --shape or a --ppn of %llu "
-                  "or more",
+                  "%llu processes, %u of a node, need %llu nodes, but %ux%ux%u has %u: use a larger --shape or a --ppn "
+                  "of %llu or more",
                   static_cast<unsigned long long>(processes), ppn, static_cast<unsigned long long>(nodes), units[0],
                   units[1], units[2], topology.num_nodes(),
                   static_cast<unsigned long long>((processes + topology.num_nodes() - 1) / topology.num_nodes()));
@@ -293,21 +297,21 @@ double slowness(const ReplayOptions& options)
     return options.link > 0 ? speed / options.link : 1;
 }
 
-
-// Nothing: there is none, which was said.
+// Nothing: there is none, which was reported.
 std::unique_ptr<Fluid> make_fluid(size_t links)
 {
     const std::string path = find_library("libtofu-sim-simgrid.so", "tofu-fi/");
     if (path.empty()) {
-        std::fputs("tofu-sim: this tofu-sim was built without SimGrid: install libsimgrid-dev, configure and build again; with "
-                   "--share 0 messages that meet take turns\n",
+        std::fputs("tofu-sim: this tofu-sim was built without SimGrid: install libsimgrid-dev, configure and build "
+                   "again; with --share 0 competing messages are served in turn\n",
                    stderr);
         return nullptr;
     }
     void* const module = ::dlopen(path.c_str(), RTLD_NOW); // for good
     void* const make = module != nullptr ? ::dlsym(module, make_fluid_name) : nullptr;
     if (make == nullptr) {
-        std::fprintf(stderr, "tofu-sim: replay can't load SimGrid: %s; install the libsimgrid it was built with\n",
+        std::fprintf(stderr,
+                     "tofu-sim: replay cannot load SimGrid: %s; install the libsimgrid that it was built with\n",
                      ::dlerror());
         return nullptr;
     }
@@ -337,21 +341,21 @@ int play(const Topology& topology, const ReplayOptions& options, size_t share, S
     const auto seconds = [](const timeval& time) {
         return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
     };
-    std::printf("%llu messages in %.2f s of a processor with %ld MiB",
+    std::printf("%llu messages in %.2f s of processor time and %ld MiB",
                 static_cast<unsigned long long>(traffic.messages()), seconds(usage.ru_utime) + seconds(usage.ru_stime),
                 usage.ru_maxrss / 1024);
     if (fluid) {
-        std::printf("; SimGrid %s shared out %llu that met others", fluid->version(),
+        std::printf("; SimGrid %s computed %llu competing messages", fluid->version(),
                     static_cast<unsigned long long>(traffic.shared()));
     }
     if (traffic.took_turns() != 0) {
-        std::printf(", %llu took turns (--share)", static_cast<unsigned long long>(traffic.took_turns()));
+        std::printf(", %llu were served in turn (--share)", static_cast<unsigned long long>(traffic.took_turns()));
     }
     std::printf("\n");
     if (stuck != 0) {
         std::fprintf(stderr,
-                     "tofu-sim: %u of %u threads wait for what never comes: the trace lacks processes or records; give all "
-                     "files of the run, with TOFU_SIM_TRACE_MIB as large as it needs\n",
+                     "tofu-sim: %u of %u threads wait for records that the trace lacks: use all files of the run, and "
+                     "record it with a TOFU_SIM_TRACE_MIB that is large enough\n",
                      stuck, script.actors());
         return exit_failure;
     }
@@ -429,7 +433,7 @@ int replay_trace(const ReplayOptions& o)
                     as_recorded ? ", as recorded" : "", static_cast<double>(length) / 1e6,
                     static_cast<double>(run.length) / 1e3, run.clock == trace::ClockKind::real ? "real" : "Tofu-D's");
         if (script.has_gates()) {
-            std::printf("rounds of barrier gates take what they took when they were recorded\n");
+            std::printf("rounds of barrier gates take their recorded time\n");
         }
     });
 }

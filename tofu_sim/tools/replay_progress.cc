@@ -34,8 +34,9 @@ void ReplayProgress::at(uint64_t messages)
     }
     const double left = passed / static_cast<double>(messages) * static_cast<double>(expected_ - messages);
     if (!announced_ && left > worth_a_line) {
-        std::fprintf(stderr, "tofu-sim: %llu of about %llu messages took %.0f s: the others will take about %.0f s\n",
-                     static_cast<unsigned long long>(messages), static_cast<unsigned long long>(expected_), passed, left);
+        std::fprintf(stderr, "tofu-sim: %llu of about %llu messages took %.0f s; remaining: about %.0f s\n",
+                     static_cast<unsigned long long>(messages), static_cast<unsigned long long>(expected_), passed,
+                     left);
     }
     announced_ = true;
     if (terminal_ && seconds(now - last_) >= between_two_lines) {

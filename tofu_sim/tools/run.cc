@@ -80,7 +80,7 @@ int set_timeout(RunOptions& options, const char* value)
     const char* const end = value + std::strlen(value);
     const auto [stop, error] = std::from_chars(value, end, seconds);
     if (error != std::errc{} || stop != end || !(seconds > 0 && seconds <= 1e6)) { // NaN is neither
-        return refuse("--timeout", value, "give seconds, more than 0 and up to 1000000");
+        return refuse("--timeout", value, "use seconds, more than 0 and up to 1000000");
     }
     options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
     return 0;
@@ -95,7 +95,8 @@ int set_seeds(RunOptions& options, const char* value)
     const auto first = parse_count(range.substr(0, dash), 0, UINT64_MAX - 1);
     const auto last = dash == range.npos ? first : parse_count(range.substr(dash + 1), 0, UINT64_MAX - 1);
     if (!first || !last || *last < *first) {
-        return refuse("--seeds", value, "give the first and the last seed, as 1-1000, and perhaps what --chaos may have");
+        return refuse("--seeds", value,
+                      "use the first and the last seed, such as 1-1000, optionally with a list as for --chaos");
     }
     options.seeds = Seeds{*first, *last, std::string(whole.substr(colon))};
     if (!parse_chaos(options.seeds->chaos(*first).c_str())) {
@@ -110,22 +111,22 @@ int set_option(RunOptions& options, std::string_view name, const char* value)
     if (name == "-n" || name == "--np") {
         const auto count = parse_count(value, 1, max_processes);
         if (!count) {
-            return refuse(name, value, "give a number of processes, 1 to 4096");
+            return refuse(name, value, "use a number of processes, 1 to 4096");
         }
         options.processes = static_cast<uint32_t>(*count);
     } else if (name == "--shape") {
         if (!parse_shape(value)) {
-            return refuse(name, value, "give units of 2x3x2 nodes along X, Y and Z, as 1x1x2");
+            return refuse(name, value, "use units of 2x3x2 nodes along X, Y and Z, such as 1x1x2");
         }
         options.shape = value;
     } else if (name == "--torus") {
         if (!parse_torus(value)) {
-            return refuse(name, value, "give axes out of x, y and z, as xz");
+            return refuse(name, value, "use axes out of x, y and z, such as xz");
         }
         options.torus = value;
     } else if (name == "--ppn") {
         if (!parse_count(value, 1, cqs_per_node)) {
-            return refuse(name, value, "give the processes of a node, 1 to 54");
+            return refuse(name, value, "use the number of processes of a node, 1 to 54");
         }
         options.ppn = value;
     } else if (name == "--job") {
@@ -149,20 +150,20 @@ int set_option(RunOptions& options, std::string_view name, const char* value)
     } else if (name == "--node") {
         options.node = find_node_model(value);
         if (options.node == nullptr) {
-            return refuse(name, value, "give the name of a node whose topology is known: a64fx");
+            return refuse(name, value, "use the name of a known topology: a64fx");
         }
     } else if (name == "--bind") {
         options.bound = std::strcmp(value, "node") == 0;
         if (!options.bound && std::strcmp(value, "none") != 0) {
-            return refuse(name, value, "say node (processors for each simulated node) or none");
+            return refuse(name, value, "use node (processors for each simulated node) or none");
         }
     } else if (name == "--library-path") {
         options.library_path = value;
     } else if (name == "--timeout") {
         return set_timeout(options, value);
     } else {
-        std::fprintf(stderr, "tofu-sim: run has no option %.*s: see tofu-sim --help\n",
-                     static_cast<int>(name.size()), name.data());
+        std::fprintf(stderr, "tofu-sim: run: unknown option %.*s: see tofu-sim --help\n", static_cast<int>(name.size()),
+                     name.data());
         return exit_usage;
     }
     return 0;
@@ -200,13 +201,13 @@ int parse(std::span<char* const> words, RunOptions& options)
     options.program = words.subspan(i);
     options.exact = options.exact || options.seeds;
     if (options.clock && !options.exact && options.chaos != nullptr) {
-        return refuse("--chaos", options.chaos, "the adversarial mode has no times: leave --clock away, or say --exact");
+        return refuse("--chaos", options.chaos, "the adversarial mode has no times: omit --clock, or use --exact");
     }
     if (options.seeds && options.chaos != nullptr) {
-        return refuse("--chaos", options.chaos, "--seeds gives each run a seed: leave one of them away");
+        return refuse("--chaos", options.chaos, "--seeds sets the seed of each run: omit one of them");
     }
     if (options.seeds && options.job != nullptr) {
-        return refuse("--job", options.job, "--seeds starts many jobs: leave it away");
+        return refuse("--job", options.job, "--seeds starts many jobs: omit it");
     }
     if (options.processes == 0 || options.program.empty()) {
         std::fputs("tofu-sim: run needs -n N and a program: see tofu-sim --help\n", stderr);
@@ -215,7 +216,7 @@ int parse(std::span<char* const> words, RunOptions& options)
     return 0;
 }
 
-// Never the name of another job of this user: process and time tell them apart.
+// Never the name of another job of this user: process and time make it unique.
 std::string unique_job_name()
 {
     timespec now{};
@@ -279,7 +280,7 @@ std::vector<uint32_t> nodes_of(const RunOptions& options)
 }
 
 // The path of a file without a name, which ends with this process; others open it meanwhile. Empty, after a line on
-// stderr: it can't be made.
+// stderr: it cannot be created.
 std::string write_topology(const NodeModel& model)
 {
     const std::string text = topology_xml(model);
@@ -299,8 +300,9 @@ void fix_addresses()
 {
     const int now = ::personality(0xffffffff);
     if (now == -1 || ::personality(static_cast<unsigned long>(now) | ADDR_NO_RANDOMIZE) == -1) {
-        std::fputs("tofu-sim: --exact: the system places memory at random and lets nobody change that; a program that goes "
-                   "by addresses may differ from run to run\n", stderr);
+        std::fputs("tofu-sim: --exact: cannot disable the system's randomized memory layout; a program that depends on "
+                   "addresses may differ from run to run\n",
+                   stderr);
     }
 }
 
@@ -357,7 +359,7 @@ void print_command(const RunOptions& options, const std::string& chaos)
     std::fputc('\n', stderr);
 }
 
-// Nobody wants to read what a thousand good runs print: each writes to a file that is shown if it fails.
+// Each run writes to a file, which is shown only if the run fails.
 int run_seeds(RunOptions& options, const Surroundings& surroundings)
 {
     const File output(::memfd_create("tofu-sim-seeds", MFD_CLOEXEC));
@@ -391,13 +393,13 @@ int run_seeds(RunOptions& options, const Surroundings& surroundings)
                 status == exit_not_executable) {
                 return status; // not the seed's fault
             }
-            std::fprintf(stderr, "tofu-sim: seed %llu fails with status %d; once more:\n",
+            std::fprintf(stderr, "tofu-sim: seed %llu fails with status %d; repeat by:\n",
                          static_cast<unsigned long long>(seed), status);
             print_command(options, chaos);
             return status;
         }
     }
-    std::fprintf(stderr, "tofu-sim: seeds %llu to %llu: none fails\n",
+    std::fprintf(stderr, "tofu-sim: seeds %llu to %llu: no failure\n",
                  static_cast<unsigned long long>(options.seeds->first),
                  static_cast<unsigned long long>(options.seeds->last));
     return 0;

@@ -181,7 +181,7 @@ void show_process(const JobView& job, const ProcessView& process, bool vcqs, Lin
 void show_job(const JobView& job, bool vcqs)
 {
     if (!job.header) {
-        std::printf("%s: without a readable file\n", job.name.c_str());
+        std::printf("%s: no readable file\n", job.name.c_str());
         return;
     }
     const JobHeader& header = *job.header;
@@ -207,7 +207,7 @@ void show_job(const JobView& job, bool vcqs)
     show_links(loads, topology);
 }
 
-// What its links carry and who sits where, as a picture or port by port.
+// The traffic of its links and the placement of its processes, as a picture or port by port.
 int show_network(const JobView& job, bool counters, const char* svg)
 {
     if (!job.header) {
@@ -267,10 +267,10 @@ int show_command(std::span<char* const> words)
         } else if (word == "--svg" && i + 1 < words.size()) {
             svg = words[++i];
         } else if (word == "--svg") {
-            std::fputs("tofu-sim: --svg: give the file to write, or -\n", stderr);
+            std::fputs("tofu-sim: --svg: name the file to write, or -\n", stderr);
             return exit_usage;
         } else if (word[0] == '-') {
-            std::fprintf(stderr, "tofu-sim: show has no option %s: see tofu-sim --help\n", words[i]);
+            std::fprintf(stderr, "tofu-sim: show: unknown option %s: see tofu-sim --help\n", words[i]);
             return exit_usage;
         } else {
             names.emplace_back(word);
@@ -285,7 +285,7 @@ int show_command(std::span<char* const> words)
         }
     }
     if (svg != nullptr && names.size() != 1) {
-        std::fprintf(stderr, "tofu-sim: --svg shows one job, and there are %zu: name it\n", names.size());
+        std::fprintf(stderr, "tofu-sim: --svg shows one job, but there are %zu: name one\n", names.size());
         return exit_usage;
     }
     int status = 0;

@@ -124,12 +124,13 @@ void print_counters(const Topology& topology, const LinkLoads& loads, bool exact
         ports[{there.node, there.port}].received = load;
     }
     std::fprintf(to,
-                 "# Packets of up to %u bytes of payload%s, those of barriers among them; bytes / 16 without headers.\n"
+                 "# Packets of up to %u bytes of payload%s, including those of barriers; bytes / 16 without headers.\n"
                  "# Cycles of 425 MHz without credit, of virtual channels 0 to 3: %s.\n"
                  "# node (x,y,z,a,b,c)  port  sent: packets    bytes/16  received: packets    bytes/16  no credit\n",
-                 static_cast<unsigned>(packet_bytes), exact ? "" : ", at least: of operations only sums are known",
-                 loads.knows_credit() ? "by the virtual clock (tofu-sim(1) says how)"
-                                      : "unknown, for there was no virtual clock (TOFU_SIM_CLOCK)");
+                 static_cast<unsigned>(packet_bytes),
+                 exact ? "" : ", a lower bound: only sums over operations are known",
+                 loads.knows_credit() ? "by the virtual clock, see tofu-sim(1)"
+                                      : "unknown without a virtual clock (TOFU_SIM_CLOCK)");
     const auto packets = [](const LinkLoad& load) { return static_cast<unsigned long long>(load.data_packets + load.packets); };
     const auto units = [](const LinkLoad& load) { return static_cast<unsigned long long>((load.bytes + 15) / 16); };
     for (const auto& [place, port] : ports) {

@@ -10,7 +10,7 @@
 
 namespace tofu::sim::tools {
 
-// Chosen so that those who see fewer colours tell them apart: by lightness on the scale, by hue and lightness elsewhere.
+// Chosen to be distinguishable for colour-blind readers: by lightness on the scale, by hue and lightness elsewhere.
 namespace ink {
 inline constexpr const char* text = "#1b1f24";
 inline constexpr const char* faint = "#57606a";
@@ -29,7 +29,8 @@ inline constexpr const char* atomic = "#c0619a";
 // From pale (0) to dark (1): lightness falls all the way.
 [[nodiscard]] std::string heat(double share);
 
-// Ends of a scale for people: 1, 2, 2.5, 5 times a power of ten, or of two for bytes; some `wanted` of them from 0 to `most`.
+// Ends of a scale for people: 1, 2, 2.5, 5 times a power of ten, or of two for bytes; some `wanted` of them from 0 to
+// `most`.
 [[nodiscard]] double nice_step(double most, unsigned wanted);
 [[nodiscard]] double nice_step_of_bytes(double most, unsigned wanted);
 
@@ -46,7 +47,7 @@ struct TextStyle {
 
 class Svg {
   public:
-    // `name` is read by those who do not see the picture.
+    // `name` is for screen readers.
     Svg(double width, double height, std::string_view name);
 
     // A tooltip belongs to what is drawn next; empty: none.

@@ -69,7 +69,7 @@ int parse(std::span<char* const> words, TraceOptions& options)
             return word.substr(0, equals) == o.name;
         });
         if (option == std::end(known)) {
-            std::fprintf(stderr, "tofu-sim: trace has no option %s: see tofu-sim --help\n", words[i]);
+            std::fprintf(stderr, "tofu-sim: trace: unknown option %s: see tofu-sim --help\n", words[i]);
             return exit_usage;
         }
         if (equals != std::string_view::npos) {
@@ -89,7 +89,7 @@ int parse(std::span<char* const> words, TraceOptions& options)
         }
     }
     if (options.paths.empty()) {
-        std::fputs("tofu-sim: trace needs the files that TOFU_SIM_TRACE has named, or their directory\n", stderr);
+        std::fputs("tofu-sim: trace needs the files of TOFU_SIM_TRACE, or their directory\n", stderr);
         return exit_usage;
     }
     return 0;
@@ -126,10 +126,10 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
     }
     if (!from || !to) {
         return std::string(from ? "--to " : "--from ") + (from ? options.to : options.from) +
-               ": give a time such as 1.5ms, 200us or 3s" + (from ? "" : ", or start");
+               ": use a time such as 1.5ms, 200us or 3s" + (from ? "" : ", or start");
     }
     if (*from >= *to || *from >= whole - zero) {
-        return "--from has to be earlier than --to and than the end of the run, which is " + time_text(whole - zero) +
+        return "--from must be earlier than --to and than the end of the run, which is " + time_text(whole - zero) +
                " after the first message";
     }
     const uint64_t begin = all ? 0 : zero + *from;
@@ -148,7 +148,7 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
 std::string write_pictures(const trace::Run& run, const std::string& directory)
 {
     if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
-        return "can't make " + directory + ": " + std::strerror(errno);
+        return "cannot create " + directory + ": " + std::strerror(errno);
     }
     const std::pair<const char*, std::string> pictures[] = {{"network", draw_network(network_of(run))},
                                                             {"timeline", draw_timeline(run)},

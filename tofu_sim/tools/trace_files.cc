@@ -31,7 +31,7 @@ std::string add_trace_files(const char* word, std::vector<std::string>& paths)
         }
     }
     std::sort(paths.begin() + static_cast<ptrdiff_t>(before), paths.end());
-    return paths.size() != before ? std::string() : std::string(word) + " has no file *.trace; give the files themselves";
+    return paths.size() != before ? std::string() : std::string(word) + " has no file *.trace; name the files";
 }
 
 } // namespace tofu::sim::tools

@@ -52,7 +52,7 @@ ShortTurns::ShortTurns(size_t processes, const Processors& processors)
     }
     processors_ = processors.allowed();
     ask_for_short_slices();
-    std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%s): they take turns of 0.1 ms\n", processes,
+    std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%s): time slices of 0.1 ms\n", processes,
                  processors.text().c_str());
 }
 

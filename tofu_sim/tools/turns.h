@@ -2,9 +2,9 @@
 // Role: short turns for processes that outnumber the processors, whatever they do with them.
 // Called by: tools/launcher. Calls: tools/processors, the kernel's scheduler.
 //
-// A program that spins on its own memory calls nothing, so nobody can make it give way, and the kernel lets it run until
-// its time slice is over or, where slices end with the clock's tick, for 4 ms. We ask for slices of 0.1 ms (Linux 6.12 and
-// later), and on each processor a thread of ours wakes up as often: that is when the kernel looks whose turn it is.
+// A program that spins on its own memory makes no call in which it could yield, and the kernel lets it run until
+// its time slice is over or, where slices end with the clock's tick, for 4 ms. We ask for slices of 0.1 ms (Linux 6.12
+// and later), and on each processor a thread of the command wakes up as often: then the kernel chooses the next thread.
 #pragma once
 
 #include <atomic>

@@ -74,15 +74,15 @@ inline constexpr uint32_t flag_failed = 1u << 25; // nothing arrived
 inline constexpr uint32_t flag_told = 1u << 26;   // with a notice to the target
 inline constexpr uint32_t flag_strong = 1u << 27; // strong order
 inline constexpr uint32_t flag_tcq = 1u << 28;    // with an entry of the TCQ
-inline constexpr uint32_t flag_mine = 1u << 29;   // with a notice to who posted it
+inline constexpr uint32_t flag_mine = 1u << 29;   // with a notice to the poster
 
 struct Record {
     uint64_t time;
     // A VCQ ID, with the path that was taken: where a post goes, whose notice it is. Of wait: the notice's, or 0. Of
-    // barrier and barrier_done: tells rounds of different gates apart.
+    // barrier and barrier_done: identifies rounds of different gates.
     uint64_t peer;
-    // post: of the call, and from `time` until the instruction took effect at the target (by the virtual clock a get's bytes
-    // were here), or its toq position if late.
+    // post: of the call, and from `time` until the instruction took effect at the target (by the virtual clock a get's
+    // bytes were here), or its toq position if late.
     // arrival: none, and the toq position. relay: node of the VCQ whose instruction it was, none. wait: both together
     // are its length.
     uint32_t duration;

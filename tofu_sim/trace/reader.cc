@@ -18,8 +18,8 @@
 namespace tofu::sim::trace {
 namespace {
 
-constexpr char no_trace[] = " is no trace; give files that TOFU_SIM_TRACE has named";
-constexpr char cut_off[] = " is cut off in its header, its process was killed when it began: leave the file out";
+constexpr char no_trace[] = " is not a trace; use the files of TOFU_SIM_TRACE";
+constexpr char cut_off[] = " ends within its header, since its process was killed at its start: omit the file";
 constexpr uint64_t latest = uint64_t{1} << 61; // two of them can be added
 
 struct CloseFile {
@@ -64,7 +64,7 @@ std::string check_header(const std::string& path, FileHeader& header)
         header.record_bytes != sizeof(Record) || nodes == 0 || nodes > max_nodes || header.node >= nodes ||
         header.started > latest || header.ended.raw > latest ||
         clock > static_cast<uint32_t>(ClockKind::virtual_tofud)) {
-        return path + " is damaged: its header makes no sense; record the run again";
+        return path + " has an invalid header; record the run again";
     }
     header.job[sizeof header.job - 1] = '\0';
     header.name[sizeof header.name - 1] = '\0';

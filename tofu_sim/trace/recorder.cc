@@ -140,7 +140,7 @@ Found look_at(const char* path, const Owner& owner) noexcept
     return there.born == owner.born && there.pid != ::getpid() ? Found::of_this_job : Found::old_trace;
 }
 
-// A file in the directory of `path` which nobody looks for. -1: errno says why.
+// An unnamed file in the directory of `path`. -1: errno says why.
 int create_draft(const char* path, char (&draft)[path_room]) noexcept
 {
     const std::string_view whole = path;
@@ -172,8 +172,8 @@ bool rename_to_free_name(const char* from, const char* to) noexcept
 }
 
 // Gives the draft, whose header is complete, a name that no other process of the job has: one that joined with a rank
-// that was there before gets its number added. What an earlier run has left makes room. False: errno says why; EEXIST: it
-// is no trace, be it empty.
+// that was there before gets its number added. What an earlier run has left makes room. False: errno says why; EEXIST:
+// it is no trace, be it empty.
 bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) noexcept
 {
     for (unsigned attempt = 0; attempt < 4; attempt++) {
@@ -238,7 +238,7 @@ int back_chunk(uint64_t number) noexcept
     }
     struct stat status {};
     if (::fstat(again.get(), &status) != 0 || status.st_dev != file.device || status.st_ino != file.inode) {
-        return ENOENT; // somebody has removed it
+        return ENOENT; // it was removed
     }
     return back(again.get(), header_bytes + number * chunk_bytes, chunk_bytes);
 }
@@ -256,13 +256,13 @@ int back_chunk(uint64_t number) noexcept
     const uint64_t number = header().chunks.load_relaxed();
     if (number >= file.limit_chunks) {
         file.full = true;
-        report("the trace %.300s is full after %llu MiB: what follows is not recorded; allow more by TOFU_SIM_TRACE_MIB",
+        report("the trace %.300s is full after %llu MiB, and later events are not recorded: raise TOFU_SIM_TRACE_MIB",
                file.path, static_cast<unsigned long long>((number * chunk_bytes) >> 20));
         return false;
     }
     if (const int error = back_chunk(number); error != 0) {
         file.full = true;
-        report("the trace %.300s can't grow: %s; what follows is not recorded", file.path, std::strerror(error));
+        report("cannot extend the trace %.300s: %s; later events are not recorded", file.path, std::strerror(error));
         return false;
     }
     auto* const chunk = reinterpret_cast<ChunkHeader*>(file.base + header_bytes + number * chunk_bytes);
@@ -274,7 +274,7 @@ int back_chunk(uint64_t number) noexcept
     return true;
 }
 
-// Is there room for a record at lane().next?
+// Whether there is room for a record at lane().next.
 bool has_room() noexcept
 {
     if (lane().epoch == epoch.load_relaxed() && lane().next != lane().end) [[likely]] {
@@ -312,7 +312,7 @@ void set_length(Record& wait, uint64_t length) noexcept
     wait.arrival = static_cast<uint32_t>(length >> 32);
 }
 
-// What ends a wait, and from whom it came.
+// The cause of the end of a wait, and its origin.
 struct Ending {
     End end;
     uint64_t peer;
@@ -359,9 +359,9 @@ void end_wait(const Ending& ending, uint64_t time) noexcept
 int explain(const char* path, int error) noexcept
 {
     if (error == EEXIST) {
-        report("TOFU_SIM_TRACE: %.300s is there and no trace; remove it or give another name", path);
+        report("TOFU_SIM_TRACE: %.300s exists and is not a trace; remove it or use another name", path);
     } else {
-        report("TOFU_SIM_TRACE: can't create %.300s: %s; give a directory that exists, or a file in one", path,
+        report("TOFU_SIM_TRACE: cannot create %.300s: %s; use an existing directory, or a file in one", path,
                std::strerror(error));
     }
     return UTOFU_ERR_INVALID_ARG;
@@ -384,12 +384,13 @@ int open(const Owner& owner) noexcept
     // A rank behind the name of a device would make a file among the devices.
     struct stat named {};
     if (::stat(owner.pattern, &named) == 0 && !S_ISREG(named.st_mode) && !S_ISDIR(named.st_mode)) {
-        report("TOFU_SIM_TRACE=%.80s is a device, a pipe or a socket; give a directory, or the name of a file", owner.pattern);
+        report("TOFU_SIM_TRACE=%.80s is a device, a pipe or a socket; use a directory, or the name of a file",
+               owner.pattern);
         return UTOFU_ERR_INVALID_ARG;
     }
     char path[path_room];
     if (!make_path(owner, path)) {
-        report("TOFU_SIM_TRACE=%.80s: the name is too long; give a shorter one", owner.pattern);
+        report("TOFU_SIM_TRACE=%.80s: the name is too long; use a shorter one", owner.pattern);
         return UTOFU_ERR_INVALID_ARG;
     }
     char draft[path_room];
@@ -403,14 +404,14 @@ int open(const Owner& owner) noexcept
     int error = back(fd, 0, header_bytes);
     void* base = MAP_FAILED;
     if (error == 0 && ::fstat(fd, &status) == 0) {
-        // As large as it may become: what lies behind the end of the file is not touched before it is there.
+        // As large as it may become: what lies behind the end of the file is not touched before it exists.
         base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         error = base == MAP_FAILED ? errno : 0;
     }
     ::close(fd);
     if (base == MAP_FAILED) {
         (void)::unlink(draft);
-        report("TOFU_SIM_TRACE: can't map %.300s: %s; give a file on another disk, or a smaller TOFU_SIM_TRACE_MIB",
+        report("TOFU_SIM_TRACE: cannot map %.300s: %s; use a file on another disk, or a smaller TOFU_SIM_TRACE_MIB",
                path, std::strerror(error));
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
@@ -432,7 +433,7 @@ int open(const Owner& owner) noexcept
     return UTOFU_SUCCESS;
 }
 
-// Two runs in exact mode leave the same bytes: what told them apart has done so.
+// Two runs in exact mode leave the same bytes: the distinguishing fields are not needed any more.
 void forget_this_run() noexcept
 {
     FileHeader& h = header();

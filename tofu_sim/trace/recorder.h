@@ -39,7 +39,8 @@ void forget_in_child() noexcept;
 void add(const Record& record) noexcept;
 // A poll found nothing.
 void poll_in_vain() noexcept;
-// The thread waits since then, unless it does so longer already: by a virtual clock who waits need not have polled in vain.
+// The thread waits since then, unless it does so longer already: by a virtual clock a waiter need not have polled
+// without success.
 void begin_wait(uint64_t since) noexcept;
 // A wait that is over, for bytes in memory.
 void add_wait(uint64_t since, uint64_t until) noexcept;

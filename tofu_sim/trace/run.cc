@@ -209,7 +209,7 @@ class Builder {
                          [](const Computation& a, const Computation& b) { return a.thread < b.thread; });
     }
 
-    // What follows is of another process, whose positions and gates are others.
+    // The following records belong to another process with other positions and gates.
     void finish_process()
     {
         late_.clear();
@@ -283,7 +283,7 @@ class Builder {
         return nobody;
     }
 
-    // Who found nothing but later did something has seen bytes arrive in memory, or was told by a notice. A round of
+    // A process that found nothing but later continued has seen bytes arrive in memory, or has got a notice. A round of
     // gates ends for all when the last has come.
     void explain_waits()
     {
@@ -335,11 +335,11 @@ std::string compare(const ProcessTrace& first, const ProcessTrace& other)
     if (a.born != b.born || std::string_view(a.job) != b.job) {
         return first.path + " is of job " + a.job + " and " + other.path + " of " +
                (std::string_view(a.job) == b.job ? "another run of that name" : "job " + std::string(b.job)) +
-               "; give the files of one run, or record into an empty directory";
+               "; use the files of one run, or record into an empty directory";
     }
     if (!std::equal(std::begin(a.shape), std::end(a.shape), std::begin(b.shape)) || a.wraps != b.wraps) {
-        return first.path + " and " + other.path + " have different shapes, which those of one job never have; record "
-               "the run again";
+        return first.path + " and " + other.path +
+               " have different shapes, although they belong to one job; record the run again";
     }
     if (a.clock != b.clock) {
         return first.path + " and " + other.path + " have different clocks; set TOFU_SIM_CLOCK for all processes or none";
@@ -359,19 +359,20 @@ void warn(const Run& run, std::vector<std::string>& warnings)
     }
     if (run.expected > run.processes.size()) {
         warnings.push_back(std::to_string(run.processes.size()) + " of " + std::to_string(run.expected) +
-                           " processes have a trace here; the others are missing in all that follows");
+                           " processes have a trace here; the others are missing in the results");
     }
     if (killed != 0) {
-        warnings.push_back(std::to_string(killed) + " processes did not end in good order, or still run");
+        warnings.push_back(std::to_string(killed) + " processes were killed or still run");
     }
     if (cut != 0) {
-        warnings.push_back(std::to_string(cut) + " files are cut off: their ends are missing");
+        warnings.push_back(std::to_string(cut) + " files are incomplete: their ends are missing");
     }
     if (lost != 0) {
-        warnings.push_back(std::to_string(lost) + " records found no room; raise TOFU_SIM_TRACE_MIB");
+        warnings.push_back(std::to_string(lost) +
+                           " records were dropped since their trace was full; raise TOFU_SIM_TRACE_MIB");
     }
     if (damaged != 0) {
-        warnings.push_back(std::to_string(damaged) + " records make no sense and are left out");
+        warnings.push_back(std::to_string(damaged) + " records are invalid and were omitted");
     }
 }
 
@@ -390,7 +391,7 @@ std::string read_run(std::span<const std::string> paths, Run& run, std::vector<s
         }
     }
     if (traces.empty()) {
-        return "there is no trace; give the files that TOFU_SIM_TRACE has named, or their directory";
+        return "no trace found; use the files of TOFU_SIM_TRACE, or their directory";
     }
     std::sort(traces.begin(), traces.end(), [](const ProcessTrace& a, const ProcessTrace& b) {
         return std::pair(a.header.rank, a.header.pid) < std::pair(b.header.rank, b.header.pid);
@@ -399,7 +400,7 @@ std::string read_run(std::span<const std::string> paths, Run& run, std::vector<s
         const FileHeader& a = traces[i - 1].header;
         const FileHeader& b = traces[i].header;
         if (a.pid == b.pid && a.rank == b.rank && a.started == b.started) {
-            return traces[i - 1].path + " and " + traces[i].path + " are the same trace; give each once";
+            return traces[i - 1].path + " and " + traces[i].path + " are the same trace; name each once";
         }
     }
     const FileHeader& first = traces.front().header;
@@ -444,7 +445,8 @@ std::string Run::what_counts() const
         return "communication alone";
     }
     char text[96];
-    std::snprintf(text, sizeof text, "communication, and computation at %g times this machine's", cpu_permille / 1000.0);
+    std::snprintf(text, sizeof text, "communication, and computation at %g times the time of this machine",
+                  cpu_permille / 1000.0);
     return text;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the traces of a job's processes put together: what went where, who waited for whom.
+// Role: the merged traces of a job's processes: transfers, and waits between processes.
 // Called by: tools/ (trace, pictures), tests. Calls: trace/reader, topology/.
 #pragma once
 
@@ -48,7 +48,7 @@ struct Transfer {
     Op op;
     bool failed;
     bool told; // with a notice to the target
-    bool mine; // and one to who posted it
+    bool mine; // and one to the poster
     bool tcq;  // and an entry of its TCQ
     uint8_t from_tni;
     uint8_t to_tni;
@@ -120,7 +120,8 @@ struct Run {
     std::vector<std::vector<uint32_t>> arrivals;
 };
 
-// Empty, or why these are not the traces of one job, with what to do. `warnings`: what does not keep it from being read.
+// Empty, or why these are not the traces of one job, with what to do. `warnings`: what does not keep it from being
+// read.
 [[nodiscard]] std::string read_run(std::span<const std::string> paths, Run& run, std::vector<std::string>& warnings);
 
 [[nodiscard]] const char* op_name(Op op) noexcept; // as in "put"

@@ -420,7 +420,7 @@ TEST(SimEnvironment, AJobThatIsNotOursIsRefused)
     });
     EXPECT_TRUE(exits[0].success());
     EXPECT_EQ(exits[0].errors.rfind("tofu_sim: ", 0), 0u) << exits[0].errors;
-    EXPECT_NE(exits[0].errors.find("must be ours"), std::string::npos) << exits[0].errors;
+    EXPECT_NE(exits[0].errors.find("instead of user"), std::string::npos) << exits[0].errors;
     EXPECT_FALSE(job_is_left());
 }
 

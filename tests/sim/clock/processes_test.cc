@@ -311,7 +311,7 @@ TEST(SimClock, AllProcessesOfAJobHaveOneOrNone)
         rank.barrier();
     });
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
-    EXPECT_NE(exits[1].errors.find("give all processes the same, or choose another TOFU_SIM_JOB"), std::string::npos)
+    EXPECT_NE(exits[1].errors.find("use the same for all processes, or choose another TOFU_SIM_JOB"), std::string::npos)
         << exits[1].errors;
 }
 
@@ -321,7 +321,7 @@ TEST(SimClock, UnknownValuesAreRefusedWithALine)
         const char* name;
         const char* value;
         const char* line;
-    } cases[] = {{"TOFU_SIM_CLOCK", "tofu1", "give tofud"}, {"TOFU_SIM_CPU", "fast", "give how many times longer"}};
+    } cases[] = {{"TOFU_SIM_CLOCK", "tofu1", "use tofud"}, {"TOFU_SIM_CPU", "fast", "use the ratio of computing time"}};
     for (const auto& one : cases) {
         const auto exits = run_processes(1, [&](const Rank&) {
             ::setenv(one.name, one.value, 1);

@@ -327,7 +327,7 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
         EXPECT_TRUE(exits[i].success()) << i << ": " << exits[i].errors;
     }
     EXPECT_EQ(exits[1].errors, "");
-    EXPECT_NE(exits[2].errors.find("runs, but can't be reached: it has closed the descriptor"), std::string::npos)
+    EXPECT_NE(exits[2].errors.find("runs but cannot be accessed: it has closed the descriptor"), std::string::npos)
         << exits[2].errors;
     EXPECT_EQ(std::count(exits[2].errors.begin(), exits[2].errors.end(), '\n'), 1);
     EXPECT_FALSE(job_is_left());

@@ -184,7 +184,7 @@ TEST(SimUsers, AProcessThatIsNotDumpableIsNotReachedButNotDead)
     ::unsetenv("TOFU_SIM_RANK");
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
-    EXPECT_NE(exits[1].errors.find("runs, but can't be reached: it lets nobody look into it"), std::string::npos)
+    EXPECT_NE(exits[1].errors.find("runs but cannot be accessed: it denies access"), std::string::npos)
         << exits[1].errors;
     EXPECT_EQ(std::count(exits[1].errors.begin(), exits[1].errors.end(), '\n'), 1) << exits[1].errors;
 }

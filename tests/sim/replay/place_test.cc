@@ -73,7 +73,8 @@ TEST(Placement, AxesOfABoxAreRingsOfNeighbours)
 TEST(Placement, AGridThatNoRingFitsIsExplained)
 {
     EXPECT_NE(check_grid({5, 6, 16}).find("x is 5, but a ring over X and A has a multiple of 2"), std::string::npos);
-    EXPECT_NE(check_grid({4, 7, 16}).find("y is 7, but a ring over Y and B has a multiple of 3 nodes, or 1: give 9"), std::string::npos);
+    EXPECT_NE(check_grid({4, 7, 16}).find("y is 7, but a ring over Y and B has a multiple of 3 nodes, or 1: use 9"),
+              std::string::npos);
     EXPECT_NE(check_grid({4, 6, 3}).find("z is 3"), std::string::npos);
 }
 

@@ -45,7 +45,7 @@ done
 "$tofu_sim" trace --counters large --channel-buffer 1048576 trace
 expect "a buffer that holds them all" 0 "$(awk '!/^#/ { s += $7 } END { print s }' large)"
 "$tofu_sim" trace --counters large --channel-buffer 2M trace 2>err
-expect "a buffer that is none" "2 1" "$? $(grep -c 'give the bytes of a virtual channel' err)"
+expect "a buffer that is none" "2 1" "$? $(grep -c 'use the bytes of a virtual channel' err)"
 TOFU_SIM_CHANNEL_BUFFER=-1 run -n 1 --clock "$subject" 8
 expect "nor for processes" "1 1" "$? $(grep -c 'TOFU_SIM_CHANNEL_BUFFER' err)"
 
@@ -55,8 +55,8 @@ LD_PRELOAD= run -n 1 --clock --cpu 2.5 sh -c 'echo "$TOFU_SIM_CLOCK $TOFU_SIM_CP
 expect "what the processes get" "tofud 2.5 libtofu-sim-clock.so" "$(cat out)"
 run -n 1 --clock --cpu fast true
 expect "a factor that is none" 2 $?
-expect "is told" 1 "$(grep -c 'give how many times longer' err)"
+expect "is told" 1 "$(grep -c 'use the ratio of computing time' err)"
 run -n 1 --clock --chaos 1 true
 expect "no times in the adversarial mode" 2 $?
-expect "and why" 1 "$(grep -c 'leave --clock away' err)"
+expect "and why" 1 "$(grep -c 'omit --clock' err)"
 finish

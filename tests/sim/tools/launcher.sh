@@ -46,12 +46,12 @@ run -n 2 --timeout 0.3 sh -c 'trap "" TERM; sleep 50; sleep 50'
 expect "time limit, even for who ignores SIGTERM" 124 $?
 for value in 0 -1 1e400 inf nan 0x10 5s ' 5' '' 1000001; do
     run -n 1 --timeout "$value" true
-    expect "--timeout '$value'" "2 1" "$? $(grep -c 'give seconds, more than 0' err)"
+    expect "--timeout '$value'" "2 1" "$? $(grep -c 'use seconds, more than 0' err)"
 done
 
 run -n 2 --timeout 20 /no/such/program
 expect "no such program" 127 $?
-expect "is told once" 1 "$(grep -c "can't run /no/such/program" err)"
+expect "is told once" 1 "$(grep -c "cannot run /no/such/program" err)"
 run -n 1 --timeout 20 /etc/passwd
 expect "not executable" 126 $?
 

@@ -37,7 +37,7 @@ done
 if [ "$(nproc)" -ge 2 ]; then
     run -n 2 sh -c 'taskset -cp $$ | sed "s/.*: //"'
     expect "two nodes have no processor in common" 2 "$(sort -u out | wc -l)"
-    expect "and it is said" 1 "$(grep -c "^tofu-sim: each node's processes have processors of their own: .* | " err)"
+    expect "and it is said" 1 "$(grep -c "^tofu-sim: the processes of each node are bound to separate processors: .* | " err)"
     run -n 2 --ppn 2 sh -c 'taskset -cp $$ | sed "s/.*: //"'
     expect "one node has all" "1 0" "$(sort -u out | wc -l) $(wc -l <err)"
     run -n 2 --bind none sh -c 'taskset -cp $$ | sed "s/.*: //"'

@@ -28,12 +28,12 @@ expect "names its hottest link" 1 "$(grep -c '>(0,0,0,0,0,0) B-<' live.svg)"
 expect "what a port sends the next one receives" "2 7 2 2|2 2 2 7" \
     "$(awk '/^  \(0,0,0,0,2,0\) +Y\+/ { a = $3 - 4 " " $4 " " $5 + 1 " " $6 } /^  \(0,1,0,0,2,0\) +Y-/ { b = $3 + 1 " " $4 " " $5 - 4 " " $6 } END { print a "|" b }' counters)"
 expect "without a clock nobody knows of credit" "1 yes" \
-    "$(grep -c 'unknown, for there was no virtual clock' counters) $(grep -v '^#' counters | grep -qv '  ? ? ? ?$' || echo yes)"
+    "$(grep -c 'unknown without a virtual clock' counters) $(grep -v '^#' counters | grep -qv '  ? ? ? ?$' || echo yes)"
 exec 5>&-
 kill -TERM $launcher
 wait $launcher 2>/dev/null
 "$tofu_sim" show --svg 2>said
-expect "--svg without a file" "2 1" "$? $(grep -c 'give the file' said)"
+expect "--svg without a file" "2 1" "$? $(grep -c 'name the file' said)"
 
 # Traces of few and of many processes.
 for shape in "1 1 1 12" "7 7 7 4"; do

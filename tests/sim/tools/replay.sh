@@ -27,21 +27,21 @@ record() # NAME PROCESSES PROGRAM ARGUMENTS
 replay
 expect "neither a trace nor a pattern" "2 1" "$? $(grep -c 'or a --pattern' err)"
 replay --pattern rings
-expect "a pattern that is none" "2 1" "$? $(grep -c 'give pingpong, ring, alltoall' err)"
+expect "a pattern that is none" "2 1" "$? $(grep -c 'use pingpong, ring, alltoall' err)"
 replay --pattern ring -n 30
 expect "a shape that does not hold the processes" "2 1" \
-    "$? $(grep -c '30 processes, 1 of a node, need 30 nodes and 1x1x1 has 12: give a larger --shape or a --ppn of 3' err)"
+    "$? $(grep -c '30 processes, 1 of a node, need 30 nodes, but 1x1x1 has 12: use a larger --shape or a --ppn of 3' err)"
 replay --pattern ring --shape 25x23x24x
 expect "a shape that is none" "2 1" "$? $(grep -c 'such as 4x6x2' err)"
 for pair in "--ppn 55" "--torus q" "--placement here" "--placement random" "--placement box:4x6" "--placement box:5x6x4" "--paths best" "--link 0" "--cpu fast" "--bytes 16777216" "--rounds 0"; do
     # shellcheck disable=SC2086
     replay --pattern ring $pair
-    expect "$pair" "2 1" "$? $(grep -c ': give ' err)"
+    expect "$pair" "2 1" "$? $(grep -c ': use ' err)"
 done
 replay --pattern ring --placement box:4x6x16 --shape 2x2x7
-expect "a box that the shape does not hold" "2 1" "$? $(grep -c 'box needs 2x2x8 units of 2x3x2 nodes: give a --shape of as many' err)"
+expect "a box that the shape does not hold" "2 1" "$? $(grep -c 'box needs 2x2x8 units of 2x3x2 nodes: use a --shape of as many' err)"
 replay --pattern ring --placement box 4x6x16 -n 385
-expect "more processes than the box has nodes" "2 1" "$? $(grep -c 'need 385 nodes and the box has 384: give a larger box or --ppn' err)"
+expect "more processes than the box has nodes" "2 1" "$? $(grep -c 'need 385 nodes, but the box has 384: use a larger box or --ppn' err)"
 replay --pattern gates --shape 8x8x16
 expect "a barrier by gates takes what was published for 49,152 processes" yes "$(within 10 "$(time_of nodes\ of\ 8x8x16:)" 8270)"
 replay --pattern gates --shape 24x12x8 --torus none
@@ -54,7 +54,7 @@ expect "an option without its value" "2 1" "$? $(grep -c 'value is missing' err)
 cp -r pair cut
 for file in cut/*; do truncate -s 100 "$file"; done
 replay cut
-expect "traces that are cut off" "1 1" "$? $(grep -c 'cut off in its header' err)"
+expect "traces that are cut off" "1 1" "$? $(grep -c 'ends within its header' err)"
 cp -r pair old
 for file in old/*; do printf '\001' | dd of="$file" bs=1 seek=8 conv=notrunc 2>dd.log; done
 replay old
@@ -115,22 +115,22 @@ expect "a round of two takes as long" yes "$(within 2 "$(time_of B:)" "$one")"
 expect "a short replay says nothing of its progress" 0 "$(wc -c <err)"
 timeout -s KILL 60 "$tofu_sim" replay --pattern alltoall --bytes 8192 --shape 8x8x16 >out 2>err &
 long=$!
-for ((i = 0; i < 500; i++)); do grep -q 'others will take about' err && break; sleep 0.1; done
+for ((i = 0; i < 500; i++)); do grep -q 'remaining: about' err && break; sleep 0.1; done
 kill "$long" 2>/dev/null
 wait "$long" 2>/dev/null
-expect "a long one says how long it will take" 1 "$(grep -c '^tofu-sim: [0-9]* of about [0-9]* messages took [0-9]* s: the others will take about [0-9]* s$' err)"
+expect "a long one says how long it will take" 1 "$(grep -c '^tofu-sim: [0-9]* of about [0-9]* messages took [0-9]* s; remaining: about [0-9]* s$' err)"
 for refused in "gates -n 12" "gates --bytes 8" "gates-sum --rounds 2" "gates --ppn 2" "gates --share 5" "gates --link 5" \
     "gates --placement random:1" "gates --paths source" "barrier --bytes 8" "ring --cpu 2" \
     "ring --algorithm ring" "barrier --algorithm ring" "reduce --segment 5" "broadcast --segment 5" \
     "broadcast --algorithm scatter-allgather --segment 5" "gates --algorithm ring" "gates --segment 5"; do
     # shellcheck disable=SC2086
     replay --pattern $refused
-    expect "--pattern $refused is refused" "2 1" "$? $(grep -c 'leave it away$' err)"
+    expect "--pattern $refused is refused" "2 1" "$? $(grep -c 'omit it$' err)"
 done
 replay --pattern alltoall --algorithm chain
 expect "an algorithm of another pattern" "2 1" "$? $(grep -c 'chain: alltoall takes bruck, pairwise, linear' err)"
 replay --pattern halo6 --placement snake
-expect "halo6 along a snake" "2 1" "$? $(grep -c 'give order or random' err)"
+expect "halo6 along a snake" "2 1" "$? $(grep -c 'use order or random' err)"
 replay --pattern allreduce --bytes 100000
 expect "an allreduce of slices" 0 $?
 replay --pattern ring --shape 24x23x24 --torus xyz --rounds 1
@@ -139,7 +139,7 @@ expect "158,976 nodes" "0 1" "$? $(grep -c '^ring of 158976 processes on 24x23x2
 for refused in "-n 2" "--bytes 8" "--rounds 2" "--algorithm ring" "--segment 9"; do
     # shellcheck disable=SC2086
     replay pair $refused
-    expect "a trace with $refused is refused" "2 1" "$? $(grep -c 'is for patterns: a trace has its own' err)"
+    expect "a trace with $refused is refused" "2 1" "$? $(grep -c 'applies to patterns only: a trace has its own' err)"
 done
 if ! [ -e "$build/tofu_sim/.libs/libtofu-sim-simgrid.so" ]; then
     [ "$failures" = 0 ] || exit 1
@@ -173,9 +173,9 @@ expect "on one node there is no hop" 0 "$(grep -c '^  link' out)"
 # Turns and even shares: every process sends on, with the network that a shift by 12 meets.
 replay --pattern alltoall --algorithm pairwise --bytes 100000 --shape 2x1x1 --share 5000
 shared=$(time_of B:)
-expect "what meets is shared out" yes "$(grep -q 'SimGrid [34].* shared out [1-9]' out && echo yes)"
+expect "what meets is shared out" yes "$(grep -q 'SimGrid [34].* computed [1-9]' out && echo yes)"
 replay --pattern alltoall --algorithm pairwise --bytes 100000 --shape 2x1x1 --share 3
-expect "further ones take turns" yes "$(grep -q '[1-9][0-9]* took turns' out && echo yes)"
+expect "further ones take turns" yes "$(grep -q '[1-9][0-9]* were served in turn' out && echo yes)"
 replay --pattern alltoall --algorithm pairwise --bytes 100000 --shape 2x1x1
 expect "turns take a similar time" yes "$(within 35 "$(time_of B:)" "$shared")"
 

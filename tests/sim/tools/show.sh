@@ -109,7 +109,7 @@ expect "both end when told" 143 $?
 mkdir -m 700 -p "$base/$job"
 head -c 5000 /dev/urandom >"$base/$job/job"
 shown "$job"
-expect "rubbish is told" 1 "$(grep -c "^$job: without a readable file" shown)"
+expect "rubbish is told" 1 "$(grep -c "^$job: no readable file" shown)"
 "$tofu_sim" clean "$job" >/dev/null
 expect "and removed" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
 

@@ -104,8 +104,8 @@ wait $!
 expect "and is one afterwards" "yes $(wc -c <put.json)" "$([ -p pipe.json ] && echo yes) $(wc -c <piped.json)"
 ln -s nowhere/x.json dangling.json
 "$tofu_sim" trace --json dangling.json put 2>refusal
-expect "a symbolic link into no directory is refused" "1 can't write to dangling.json" \
-    "$? $(grep -o "can't write to dangling.json" refusal)"
+expect "a symbolic link into no directory is refused" "1 cannot write to dangling.json" \
+    "$? $(grep -o "cannot write to dangling.json" refusal)"
 
 # Other ways through the TNI: barriers, atomics, a queue of session mode, the adversarial mode, a name by a pattern.
 TOFU_SIM_TRACE=gates.%r run -n 3 "$examples/barrier_ring" >/dev/null && "$tofu_sim" trace --json gates.json gates.[0-2]
@@ -147,12 +147,12 @@ fi
 for times in "--from 5us --to 5us" "--from 30s" "--from 5us --to 2us"; do
     # shellcheck disable=SC2086
     "$tofu_sim" trace $times part 2>refusal
-    expect "$times" "2 1" "$? $(grep -c 'has to be earlier than --to and than the end of the run, which is' refusal)"
+    expect "$times" "2 1" "$? $(grep -c 'must be earlier than --to and than the end of the run, which is' refusal)"
 done
 for times in "--from soon" "--to -1us" "--to 5m" "--from 1e400"; do
     # shellcheck disable=SC2086
     "$tofu_sim" trace $times part 2>refusal
-    expect "$times" "2 1" "$? $(grep -c ': give a time such as 1.5ms, 200us or 3s' refusal)"
+    expect "$times" "2 1" "$? $(grep -c ': use a time such as 1.5ms, 200us or 3s' refusal)"
 done
 
 # By the virtual clock: a put of 1500 bytes to the next node takes what the model says, whatever this machine does.
@@ -192,29 +192,29 @@ TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 0 || exec '"$build/t
     until grep -q ready told.0 && grep -q ready told.1; do kill -0 $pid || exit 1; done
     kill -KILL $pid; wait $pid' >/dev/null 2>&1
 "$tofu_sim" trace killed.* >summary 2>warnings
-expect "a killed process is told" yes "$(grep -q 'did not end in good order' warnings && echo yes)"
+expect "a killed process is told" yes "$(grep -q 'were killed or still run' warnings && echo yes)"
 expect "and its trace read" yes "$(grep -q 'rank 0 node .*KILLED' summary && echo yes)"
 expect "with all that it did" 1 "$(grep -c '^10 operations, 640 B$' summary)"
 
 # Values that can't be.
 TOFU_SIM_TRACE=nowhere/at/all run -n 2 "$examples/put_stride" >/dev/null 2>said
-expect "a directory that is not there is told" yes "$(grep -q "can't create .*give a directory that exists" said && echo yes)"
+expect "a directory that is not there is told" yes "$(grep -q "cannot create .*use an existing directory" said && echo yes)"
 mkfifo pipe
 for name in /dev/null pipe; do
     TOFU_SIM_TRACE=$name run -n 2 "$examples/put_stride" >/dev/null 2>said
     status=$?
     expect "$name is no place for a trace" "yes yes" \
-        "$([ $status != 0 ] && echo yes) $(grep -q "TOFU_SIM_TRACE=$name is a device, a pipe or a socket; give" said && echo yes)"
+        "$([ $status != 0 ] && echo yes) $(grep -q "TOFU_SIM_TRACE=$name is a device, a pipe or a socket; use" said && echo yes)"
     expect "and no file is made beside it" no "$([ -e $name.0 ] || [ -e $name.1 ] && echo yes || echo no)"
 done
 TOFU_SIM_TRACE=x TOFU_SIM_TRACE_MIB=0 run -n 2 "$examples/put_stride" >/dev/null 2>said
-expect "and a size that makes no sense" yes "$(grep -q 'TOFU_SIM_TRACE_MIB=0: give the MiB' said && echo yes)"
+expect "and a size that makes no sense" yes "$(grep -q 'TOFU_SIM_TRACE_MIB=0: use the maximal size' said && echo yes)"
 "$tofu_sim" trace >/dev/null 2>said
 expect "trace without files" "2 1" "$? $(grep -c 'trace needs the files' said)"
 mkdir empty
 "$tofu_sim" trace empty >/dev/null 2>said
 expect "a directory without traces" "1 1" "$? $(grep -c 'has no file \*.trace' said)"
 "$tofu_sim" trace put/* killed.1 >/dev/null 2>said
-expect "traces of two jobs" "1 1" "$? $(grep -c 'is of job .*give the files of one run' said)"
+expect "traces of two jobs" "1 1" "$? $(grep -c 'is of job .*use the files of one run' said)"
 
 finish

@@ -243,10 +243,10 @@ TEST_F(Traces, WhatIsNoTraceSaysWhatToDo)
     const FileHeader good = some_header(0, 0, unit_);
     EXPECT_NE(problem_of({path("none")}).find("No such file"), std::string::npos);
     std::ofstream(path("text")) << std::string(500, 'x');
-    EXPECT_NE(problem_of({path("text")}).find("is no trace; give files"), std::string::npos);
+    EXPECT_NE(problem_of({path("text")}).find("is not a trace; use the files"), std::string::npos);
     ASSERT_TRUE(write_trace(path("cut"), good, {}));
     std::filesystem::resize_file(path("cut"), 100);
-    EXPECT_NE(problem_of({path("cut")}).find("cut off in its header"), std::string::npos);
+    EXPECT_NE(problem_of({path("cut")}).find("ends within its header"), std::string::npos);
     FileHeader other = good;
     other.version = 9;
     ASSERT_TRUE(write_trace(path("version"), other, {}));
@@ -254,16 +254,16 @@ TEST_F(Traces, WhatIsNoTraceSaysWhatToDo)
     other = good;
     other.shape[1] = 0;
     ASSERT_TRUE(write_trace(path("shape"), other, {}));
-    EXPECT_NE(problem_of({path("shape")}).find("is damaged"), std::string::npos);
+    EXPECT_NE(problem_of({path("shape")}).find("has an invalid header"), std::string::npos);
     ASSERT_TRUE(write_trace(path("good"), good, {}));
     ASSERT_TRUE(write_trace(path("other"), some_header(1, 1, unit_, 8), {}));
     EXPECT_NE(problem_of({path("good"), path("other")}).find("another run of that name"), std::string::npos);
-    EXPECT_NE(problem_of({path("good"), path("good")}).find("give each once"), std::string::npos);
+    EXPECT_NE(problem_of({path("good"), path("good")}).find("name each once"), std::string::npos);
     FileHeader clocked = some_header(1, 1, unit_);
     clocked.clock = ClockKind::virtual_tofud;
     ASSERT_TRUE(write_trace(path("clocked"), clocked, {}));
     EXPECT_NE(problem_of({path("good"), path("clocked")}).find("different clocks"), std::string::npos);
-    EXPECT_NE(problem_of({}).find("there is no trace"), std::string::npos);
+    EXPECT_NE(problem_of({}).find("no trace found"), std::string::npos);
     EXPECT_EQ(problem_of({path("good")}), "");
 }
 
@@ -282,7 +282,7 @@ TEST_F(Traces, ACutOffFileIsReadAsFarAsItGoes)
     ASSERT_EQ(read_run(std::vector{path("x")}, run, warnings), "");
     EXPECT_EQ(run.transfers.size(), 40u);
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings[0].find("cut off"), std::string::npos);
+    EXPECT_NE(warnings[0].find("incomplete"), std::string::npos);
 }
 
 // Two processes on neighbouring nodes: 1 waits in memory for a put of 0, and 0 for the notice of one of 1.
@@ -362,7 +362,7 @@ TEST_F(Pair, NonsenseIsLeftOut)
     EXPECT_EQ(run_.transfers.size(), 1u);
     EXPECT_EQ(run_.transfers[0].to, nobody);
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_EQ(warnings[0], "2 records make no sense and are left out");
+    EXPECT_EQ(warnings[0], "2 records are invalid and were omitted");
 }
 
 } // namespace
