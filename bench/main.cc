@@ -192,14 +192,14 @@ int run(const Options& o)
     std::vector<Placement> others = placements(cores);
     const Placement* chosen = nullptr;
     if (!cores.can_pin())
-        std::fputs("bench: hwloc does not describe this machine: sides are not pinned, nor compared by what they share (HWLOC_XMLFILE, "
-                   "HWLOC_SYNTHETIC: unset them)\n",
+        std::fputs("bench: hwloc does not describe this machine: sides are neither pinned nor compared by shared "
+                   "caches (unset HWLOC_XMLFILE and HWLOC_SYNTHETIC)\n",
                    stderr);
     if (!o.sharing.empty()) {
         const auto found = std::find_if(others.begin(), others.end(),
                                         [&](auto& p) { return sharing_name(p.sharing) == o.sharing; });
         if (found == others.end()) {
-            std::fprintf(stderr, "bench: no two processors here share %s and nothing nearer: see --sharing list\n",
+            std::fprintf(stderr, "bench: no two processors of this machine share only %s: see --sharing list\n",
                          o.sharing.c_str());
             return 2;
         }

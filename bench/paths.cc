@@ -315,7 +315,7 @@ class Paths {
 int main()
 {
     if (!can_count) {
-        std::fprintf(stderr, "paths: built without valgrind/callgrind.h: nothing can be counted\n");
+        std::fprintf(stderr, "paths: built without valgrind/callgrind.h: cannot count instructions\n");
         return 77;
     }
     Paths().run();

@@ -257,8 +257,9 @@ void print_sharing()
     }
     const double alone = bandwidth(Kind::put, length, 8);
     for (unsigned flow = 0; flow < 2; flow++) {
-        row(flow == 0 ? "the flow that comes from afar" : "the other", alone / 2,
-            static_cast<double>(length) * count / static_cast<double>(last[flow]) * 1e3, "GB/s", 0.05, Origin::predicted);
+        row(flow == 0 ? "the flow from the distant node" : "the other", alone / 2,
+            static_cast<double>(length) * count / static_cast<double>(last[flow]) * 1e3, "GB/s", 0.05,
+            Origin::predicted);
     }
 }
 

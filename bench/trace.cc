@@ -108,7 +108,7 @@ Figures in_child(const char* trace)
 void print(const char* name, double plain, double traced)
 {
     std::printf("Trace\t%s\t8\t1\tns\tutofu\t%.5g\n", name, plain);
-    std::printf("Trace\t%s, recorded besides\t8\t1\tns\tutofu\t%.5g\n", name, std::max(traced - plain, 0.0));
+    std::printf("Trace\t%s, recorded\t8\t1\tns\tutofu\t%.5g\n", name, std::max(traced - plain, 0.0));
 }
 
 } // namespace

@@ -25,7 +25,7 @@ void go_on(Link& link)
 {
     link.put_word(7, 64, local_mrq, 9);
     if (const auto notice = link.vcq.must_mrq(); notice.edata != 9)
-        throw Stop{fails("behind the error comes one more notice, EDATA %lu", notice.edata)};
+        throw Stop{fails("another notice follows the error, EDATA %lu", notice.edata)};
 }
 
 Finding judge(int code)
@@ -42,7 +42,7 @@ Finding judge(int code)
 
 Finding never_ends()
 {
-    return fails("nothing in %g seconds: it never ends", answer_time());
+    return fails("no notice within %g seconds", answer_time());
 }
 
 template <Access kind>
@@ -67,7 +67,7 @@ Finding own_memory(Side& side)
             return side.u.put(link.vcq.handle(), link.peer, stadd, link.peer_stadd, 64, 3, local_mrq, nullptr);
         }));
         if (code == UTOFU_SUCCESS)
-            return fails("a Put from memory that was given back succeeds");
+            return fails("a Put from deregistered memory succeeds");
         if (code == UTOFU_ERR_NOT_COMPLETED)
             return never_ends();
         go_on(link);
@@ -97,7 +97,7 @@ Finding not_yet(Side& side)
     if (side.rank() != 0)
         return {};
     const std::string seen =
-        text("before it is registered: %s; behind: %s", code_name(early).c_str(), code_name(late).c_str());
+        text("before registration: %s; afterwards: %s", code_name(early).c_str(), code_name(late).c_str());
     const bool good =
         early != UTOFU_SUCCESS && early != UTOFU_ERR_NOT_COMPLETED && late == UTOFU_SUCCESS && link.memory.load() == 77;
     return good ? holds("%s", seen.c_str()) : fails("%s", seen.c_str());
@@ -107,7 +107,7 @@ Finding unsignaled(Side& side)
 {
     return by_first(side, [&](Link& link) -> Finding {
         if (link.try_post(Access::put, link.peer, stadd_of(link, unused_stag), 0, 200) != UTOFU_SUCCESS)
-            return holds("refused at once");
+            return holds("fails at the call");
         try {
             const Told told = link.vcq.next_mrq(answer_time());
             return told.code != UTOFU_SUCCESS && told.notice.edata == 200 && told.notice.vcq_id == link.peer
@@ -115,7 +115,7 @@ Finding unsignaled(Side& side)
                           : fails("%s with EDATA %lu and VCQ ID %#lx", code_name(told.code).c_str(), told.notice.edata,
                                   told.notice.vcq_id);
         } catch (const Silence&) {
-            return fails("nothing in %g seconds", answer_time());
+            return fails("no notice within %g seconds", answer_time());
         }
     });
 }
@@ -136,7 +136,7 @@ Finding told_apart(Side& side)
                 return fails("notice %u: EDATA %lu, %s", i, edata, code_name(told.code).c_str());
             seen[edata] = true;
         }
-        return holds("%u posts, each third fails and says so by its EDATA", n);
+        return holds("%u posts; every third fails and is identified by its EDATA", n);
     });
 }
 
@@ -183,28 +183,29 @@ Finding killed(Side& side)
         for (Patience patience("an error", 2 * answer_time()); code == UTOFU_SUCCESS; patience.next(), before++)
             code = link.access(Access::get, link.peer, link.peer_stadd);
     } catch (const Silence& silence) {
-        return fails("%s of a Get at a killed process does not come", silence.what.c_str());
+        return fails("%s of a Get from a killed process did not arrive", silence.what.c_str());
     }
     if (code == UTOFU_ERR_NOT_COMPLETED)
         return never_ends();
     Finding finding = judge(code);
-    finding.seen += text(" behind %u that still found its memory", before - 1);
+    finding.seen += text(" after %u that still reached its memory", before - 1);
     return finding;
 }
 
 constexpr Check list[] = {
-    {"error-own-memory", "a Put from memory that is not registered fails", "utofu/vcq", 2, own_memory},
-    {"error-put", "a Put to a STag that is not there ends with an error", "rma, ring (life), endpoint's end", 2,
+    {"error-own-memory", "a Put from unregistered memory fails", "utofu/vcq", 2, own_memory},
+    {"error-put", "a Put to an unregistered STag ends with an error", "rma, ring (life), endpoint's end", 2,
      unregistered<Access::put>},
-    {"error-get", "a Get from a STag that is not there ends with an error", "msg/anon_slots, msg/rendezvous", 2,
+    {"error-get", "a Get from an unregistered STag ends with an error", "msg/anon_slots, msg/rendezvous", 2,
      unregistered<Access::get>},
-    {"error-armw", "an ARMW to a STag that is not there ends with an error", "atomic, msg/anon_slots, vcq fences", 2,
+    {"error-armw", "an ARMW to an unregistered STag ends with an error", "atomic, msg/anon_slots, vcq fences", 2,
      unregistered<Access::armw>},
-    {"error-not-yet", "a reserved STag that comes later can be tried again", "msg/anon_slots", 2, not_yet},
-    {"error-unsignaled", "a failure that nobody waits for is told", "utofu/vcq (orphans)", 2, unsignaled},
-    {"error-told-apart", "a failure carries its EDATA, and others go on", "utofu/vcq (window)", 2, told_apart},
-    {"error-freed", "what goes to a VCQ that was freed ends with an error", "msg/tx_ring, msg/rendezvous", 2, freed},
-    {"error-killed", "what goes to a process that was killed ends with an error", "msg/tx_ring, message", 2, killed},
+    {"error-not-yet", "access to a reserved STag can be retried until the STag is registered", "msg/anon_slots", 2,
+     not_yet},
+    {"error-unsignaled", "a failed post without a completion flag is reported", "utofu/vcq (orphans)", 2, unsignaled},
+    {"error-told-apart", "a failure carries its EDATA, and other posts continue", "utofu/vcq (window)", 2, told_apart},
+    {"error-freed", "access to a freed VCQ ends with an error", "msg/tx_ring, msg/rendezvous", 2, freed},
+    {"error-killed", "access to a killed process ends with an error", "msg/tx_ring, message", 2, killed},
 };
 
 } // namespace

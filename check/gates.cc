@@ -99,7 +99,7 @@ Finding gates(Side& side)
         return weaker("not exported: collectives work by Puts");
     Pair pair(side);
     if (!pair.barrier())
-        return fails("a barrier of two ends early, or not in 2 s");
+        return fails("a barrier of two processes ends early, or not within 2 s");
     constexpr std::uint64_t a = 0xf0f0'0000'0000'0001, b = 0xff00'0000'0000'0003;
     const struct {
         utofu_reduce_op op;
@@ -111,19 +111,19 @@ Finding gates(Side& side)
                   {UTOFU_REDUCE_OP_SUM, a + b}};
     for (const auto& [op, result] : wanted)
         if (pair.integers(op, a, b) != result)
-            return fails("operation %d of two integers gives something else", static_cast<int>(op));
+            return fails("operation %d of two integers has a wrong result", static_cast<int>(op));
     if (pair.numbers(0.1, 0.2) != 0.1 + 0.2 || pair.numbers(-1.5, 1.5) != 0.0)
-        return fails("the sum of two numbers is another one");
+        return fails("the sum of two doubles is wrong");
     using L = std::numeric_limits<double>;
     const auto nan = pair.numbers(L::quiet_NaN(), 1);
     const auto both = pair.numbers(L::infinity(), -L::infinity());
     const auto zero = pair.numbers(-0.0, -0.0);
     if (!nan || !both || !zero)
-        return fails("sums of NaN, infinity or -0 do not end, or differ");
+        return fails("sums of NaN, infinity or -0 do not end, or differ between members");
     if (!std::isnan(*nan) || !std::isnan(*both) || !std::signbit(*zero) || pair.numbers(L::infinity(), 1) != L::infinity() ||
         pair.numbers(L::denorm_min(), L::denorm_min()) != 2 * L::denorm_min())
         return weaker("NaN + 1 = %g, inf - inf = %g, -0 + -0 = %g", *nan, *both, *zero);
-    return holds("barrier, five operations of integers, sums of numbers");
+    return holds("barrier, five operations on integers, sums of doubles");
 }
 
 Finding again(Side& side)
@@ -135,12 +135,13 @@ Finding again(Side& side)
         if (!pair.barrier())
             return fails("the barrier of circuit %d does not end", i + 1);
     }
-    return holds("100 circuits, one after the other");
+    return holds("100 consecutive circuits");
 }
 
 constexpr Check list[] = {
-    {"gates", "barrier gates combine as the guide says, some without a signal or a packet", "coll/group", 1, gates},
-    {"gates-again", "gates that are freed make another circuit", "coll/group", 1, again},
+    {"gates", "barrier gates combine as the guide describes, also without a signal or a packet", "coll/group", 1,
+     gates},
+    {"gates-again", "freed gates can form another circuit", "coll/group", 1, again},
 };
 
 } // namespace

@@ -137,9 +137,9 @@ std::string assistants(const std::vector<Group>& groups)
         }
     if (there.empty())
         return "assistant cores: hwloc shows none\n";
-    const std::string said =
-        usable.empty() ? "this process may use none; the thread of automatic progress sits elsewhere"
-                       : "processors " + usable + " may be used; the thread of automatic progress sits there";
+    const std::string said = usable.empty()
+                                 ? "this process may use none; the thread of automatic progress runs elsewhere"
+                                 : "processors " + usable + " may be used; the thread of automatic progress runs there";
     return text("assistant cores (%s): %s\n", there.c_str(), said.c_str());
 }
 
@@ -180,7 +180,7 @@ std::string measure_groups(const Link& link)
     if (here)
         hwloc_set_cpubind(topology.get(), before.get(), HWLOC_CPUBIND_THREAD);
     return latencies + bandwidths +
-           "the provider takes all TNIs for equally near to all groups: processes get them in turn, group by group\n" +
+           "the provider treats all TNIs as equally near to all groups: processes get them in turn, group by group\n" +
            assistants(groups);
 }
 

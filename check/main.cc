@@ -84,7 +84,7 @@ Finding run_check(const Options& options, Meeting& meeting)
     for (const Check& check : all_checks())
         if (options.worker == check.name)
             return check.run(side);
-    give_up("no check is called %s: --list shows them", options.worker.c_str());
+    give_up("unknown check %s: --list shows all", options.worker.c_str());
 }
 
 int work(const Options& options)
@@ -96,7 +96,7 @@ int work(const Options& options)
     } catch (const Stop& stop) {
         finding = stop.finding;
     } catch (const Silence& silence) {
-        finding = fails("%s did not come within %g seconds", silence.what.c_str(), Patience::seconds);
+        finding = fails("%s did not arrive within %g seconds", silence.what.c_str(), Patience::seconds);
     }
     try {
         meeting.leave_finding(finding);
@@ -177,12 +177,12 @@ Finding judge(const Options& options, const char* check, int processes)
                     patience.next();
             }
         } catch (const Silence&) {
-            found = fails("process %d never came: are two started, with the same directory?", rank);
+            found = fails("process %d did not start: start two processes with the same directory", rank);
         }
         if (found->verdict > worst.verdict)
             worst = *found;
     }
-    return worst.verdict == Verdict::none ? fails("neither process has found anything") : worst;
+    return worst.verdict == Verdict::none ? fails("neither process has results") : worst;
 }
 
 Finding carry_out(const Options& options, const char* check, int processes)
@@ -290,7 +290,7 @@ int launched(const Options& options)
         give_up("--meet %s: %s", options.meet.c_str(), std::strerror(errno));
     const int file = open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
-        give_up("%s: %s: --meet wants a new directory, which both processes see", mark.c_str(), std::strerror(errno));
+        give_up("%s: %s: --meet needs a new directory that both processes see", mark.c_str(), std::strerror(errno));
     close(file);
     const int status = report(options);
     Meeting end(options.meet, "end", options.rank);
@@ -312,7 +312,7 @@ int pair(Options& options)
     const char* const place = std::getenv("TMPDIR");
     std::string made = std::string(place != nullptr && *place != '\0' ? place : "/tmp") + "/tofu-check.XXXXXX";
     if (mkdtemp(made.data()) == nullptr)
-        give_up("no directory can be made in %s: %s: set TMPDIR", made.c_str(), std::strerror(errno));
+        give_up("cannot create a directory in %s: %s: set TMPDIR", made.c_str(), std::strerror(errno));
     options.meet = made;
     // On the simulator a job of our own, unless somebody has chosen one.
     if (std::getenv("TOFU_SIM_JOB") == nullptr) {
@@ -333,7 +333,7 @@ Number number_of(const char* name, const char* value, Number low, Number high, c
     const char* const end = value + std::strlen(value);
     const auto [stop, error] = std::from_chars(value, end, number);
     if (error != std::errc{} || stop != end || !(number >= low && number <= high)) // NaN is neither
-        give_up("%s %s: give %s", name, value, expected);
+        give_up("%s %s: use %s", name, value, expected);
     return number;
 }
 
@@ -354,17 +354,17 @@ int rank_of_launcher()
 void help()
 {
     std::puts("usage: tofu-check [options]\n"
-              "Tries every assumption that the libfabric provider tofu makes about uTofu, and prints a report.\n"
+              "Checks every assumption that the libfabric provider tofu makes about uTofu, and prints a report.\n"
               "  --library PATH   the uTofu library (libtofucom.so; FI_TOFU_BACKEND if that is a path)\n"
-              "  --meet DIR       started by a launcher: a new directory that both processes see\n"
-              "  --rank N         number of this process, where the launcher does not say\n"
-              "  --pair           two processes of its own on this node, whatever has started this one\n"
+              "  --meet DIR       for processes of a launcher: a new directory that both processes see\n"
+              "  --rank N         number of this process, if the launcher does not set it\n"
+              "  --pair           starts two processes on this node, also under a launcher\n"
               "  --here           with --meet: the checks run in the launcher's processes themselves\n"
-              "  --only NAMES     these checks, by commas\n"
-              "  --no-figures     measure nothing\n"
-              "  --patience S     seconds to wait for what should come at once (5)\n"
+              "  --only NAMES     only these checks, separated by commas\n"
+              "  --no-figures     without measurements\n"
+              "  --patience S     seconds to wait for an event that should be immediate (5)\n"
               "  --list           the checks, and which part of the provider relies on each\n"
-              "  --verbose        say that for those that hold, too");
+              "  --verbose        prints this for checks that hold as well");
 }
 
 int run(int argc, char** argv)
@@ -422,21 +422,21 @@ int run(int argc, char** argv)
         const std::string name = options.only.substr(from, end - from);
         const auto all = all_checks();
         if (name != measuring && std::none_of(all.begin(), all.end(), [&](const Check& c) { return name == c.name; }))
-            give_up("no check is called %s: --list shows them", name.c_str());
+            give_up("unknown check %s: --list shows all", name.c_str());
         from = end + 1;
     }
     if (options.rank < 0)
         options.rank = rank_of_launcher();
     if (options.here && (options.meet.empty() || options.pair || options.only.empty()))
-        give_up("--here wants --meet and, by --only, the checks that are to run");
+        give_up("--here needs --meet, and the checks in --only");
     if (!options.meet.empty() && !options.pair) {
         if (options.rank < 0)
-            give_up("no launcher has told the number of this process: --rank gives it, 0 and 1");
+            give_up("the launcher has not set the number of this process: use --rank 0 and --rank 1");
         return launched(options);
     }
     if (options.rank >= 0 && !options.pair)
-        give_up("a launcher has started this: --meet DIR names a new directory that both processes see, or --pair has "
-                "each process start two of its own");
+        give_up("this process was started by a launcher: use --meet DIR with a new directory that both processes see, "
+                "or --pair to start two processes from each");
     return pair(options);
 }
 

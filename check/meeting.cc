@@ -32,7 +32,7 @@ void write_file(const std::string& path, std::string_view bytes)
     bool written = file >= 0 && write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
     written = (file < 0 || close(file) == 0) && written;
     if (!written || rename(draft.c_str(), path.c_str()) != 0)
-        throw Stop{not_tried("%s can't be written: %s", path.c_str(), std::strerror(errno))};
+        throw Stop{not_tried("cannot write %s: %s", path.c_str(), std::strerror(errno))};
 }
 
 std::string Meeting::path(int rank, std::string_view what) const

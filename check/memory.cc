@@ -47,7 +47,7 @@ Finding any_address(Side& side)
         if (*link.memory.at(i) != (i >= 1013 && written ? 0x22 : 0x11))
             return fails("byte %zd of a region at an odd address is %#x", static_cast<ssize_t>(in), *link.memory.at(i));
     }
-    return holds("bytes 0, 500 and 994 of 1001 at an odd address, and none beside them");
+    return holds("bytes 0, 500 and 994 of 1001 at an odd address, and no others");
 }
 
 Finding reserved_stags(Side& side)
@@ -83,7 +83,7 @@ Finding reserved_stags(Side& side)
     link.await(3 * 4096 + 8, 0x1234567890abcdef, "a Put to a reserved STag");
     link.together();
     if (used != UTOFU_ERR_USED)
-        return weaker("STags 0, 1 and %u are as computed; a second registration of one answers %s", last,
+        return weaker("STags 0, 1 and %u are as computed; a second registration of one returns %s", last,
                       code_name(used).c_str());
     return holds("STags 0, 1 and %u are as computed; a second registration of one is ERR_USED", last);
 }
@@ -102,8 +102,8 @@ Finding registered_twice(Side& side)
     if (side.rank() != 0)
         return {};
     if (what != "SUCCESS")
-        return fails("of two registrations of one memory the second ends with the first: %s", what.c_str());
-    return first == second ? holds("the same STADD twice; it lasts until both are given back")
+        return fails("deregistering one of two registrations of the same memory ends both: %s", what.c_str());
+    return first == second ? holds("the same STADD twice, valid until both are deregistered")
                            : weaker("two STADDs: %#lx and %#lx", first, second);
 }
 
@@ -112,7 +112,7 @@ Finding registered_inside(Side& side)
     Link link(side, page);
     const utofu_stadd_t inner = link.vcq.reg(link.memory.at(8192), 4096);
     return inner == link.stadd + 8192 ? holds("the outer one's STADD and the offset")
-                                      : weaker("a STADD of its own: %#lx in %#lx", inner, link.stadd);
+                                      : weaker("a separate STADD: %#lx in %#lx", inner, link.stadd);
 }
 
 Finding many_regions(Side& side)
@@ -135,12 +135,12 @@ Finding many_regions(Side& side)
     for (const utofu_stadd_t stadd : made)
         must(side.u.dereg_mem(vcq.handle(), stadd, 0), "utofu_dereg_mem");
     if (different.size() != made.size())
-        return fails("%zu regions on pages of their own have %zu STADDs", made.size(), different.size());
+        return fails("%zu regions on separate pages have %zu STADDs", made.size(), different.size());
     if (refusal == UTOFU_SUCCESS)
-        return weaker("%zu regions, and there are more", made.size());
+        return weaker("%zu regions without reaching the limit", made.size());
     if (refusal != UTOFU_ERR_FULL)
-        return fails("%zu regions; the next one is refused by %s", made.size(), code_name(refusal).c_str());
-    return holds("%zu regions of one VCQ, the next one is ERR_FULL", made.size());
+        return fails("%zu regions; the next one fails with %s", made.size(), code_name(refusal).c_str());
+    return holds("%zu regions of one VCQ; the next one fails with ERR_FULL", made.size());
 }
 
 Finding stadd_again(Side& side)
@@ -155,8 +155,8 @@ Finding stadd_again(Side& side)
         vcq.dereg(second);
         same += first == second ? 1 : 0;
     }
-    return same == 0 ? holds("memory that comes behind has another STADD")
-                     : weaker("in %u of 100 cases other memory gets the STADD that was just given back", same);
+    return same == 0 ? holds("memory that is registered next has another STADD")
+                     : weaker("in %u of 100 cases other memory gets the STADD that was just released", same);
 }
 
 Finding largest_key(Side& side)
@@ -171,7 +171,7 @@ Finding largest_key(Side& side)
                : weaker("STADD %#lx of address %p: keys have to be looked up", stadd, static_cast<void*>(memory.at()));
 }
 
-alignas(256) const char constant[4096] = "bytes that nobody may write";
+alignas(256) const char constant[4096] = "bytes without write access";
 
 Finding read_only(Side& side)
 {
@@ -213,7 +213,7 @@ Finding bounds(Side& side)
     link.together();
     if (side.rank() != 0)
         return {};
-    const std::string seen = text("the last bytes: %s, a byte before: %s, a byte behind: %s, a page of 64 KiB further: %s",
+    const std::string seen = text("the last bytes: %s, a byte before: %s, a byte behind: %s, 64 KiB further: %s",
                                   within.c_str(), before.c_str(), behind.c_str(), far.c_str());
     if (within != "SUCCESS" || !is_refused(far))
         return fails("%s", seen.c_str());
@@ -299,26 +299,25 @@ Finding fork_and_go_on(Side& side)
 }
 
 constexpr Check list[] = {
-    {"reg-any-address", "any address and length can be registered, and STADDs be added to", "mem/mr, rma", 2,
-     any_address},
-    {"reserved-stags", "a reserved STag's STADD is known beforehand", "msg/rx_area, mem/mr_directory", 2, reserved_stags},
-    {"reg-twice", "memory registered twice has one STADD, and lasts until both are given back",
-     "mem/mr, which copes with two STADDs", 2, registered_twice},
-    {"reg-inside", "what lies inside a registration has its STADD",
-     "none: mem/reg_cache only avoids what follows from it", 2, registered_inside},
-    {"reg-full", "a VCQ without a free STag answers ERR_FULL; 6144 regions before that", "mem/overflow_vcq", 1,
-     many_regions},
-    {"reg-again", "a STADD that was given back is not given again at once",
-     "none: tx/remote_memory can't see it (docs/wire-protocol.md, \"Regions\")", 1, stadd_again},
-    {"reg-key", "STADD less address leaves the top bit of a key free", "none: mem/mr looks it up then", 1,
+    {"reg-any-address", "any address and length can be registered, and a STADD plus an offset is valid", "mem/mr, rma",
+     2, any_address},
+    {"reserved-stags", "the STADD of a reserved STag can be computed before registration",
+     "msg/rx_area, mem/mr_directory", 2, reserved_stags},
+    {"reg-twice", "memory registered twice has one STADD, valid until both are deregistered",
+     "mem/mr, which also handles two STADDs", 2, registered_twice},
+    {"reg-inside", "memory inside a registration has the STADD of that registration",
+     "none: mem/reg_cache only avoids the consequences", 2, registered_inside},
+    {"reg-full", "a VCQ without a free STag returns ERR_FULL, after 6144 regions", "mem/overflow_vcq", 1, many_regions},
+    {"reg-again", "a released STADD is not reused at once",
+     "none: tx/remote_memory cannot detect it (docs/wire-protocol.md, \"Regions\")", 1, stadd_again},
+    {"reg-key", "STADD minus address leaves the top bit of a key free", "none: mem/mr looks it up then", 1,
      largest_key},
-    {"reg-read-only", "memory for reading only refuses Put and ARMW, and allows Get", "mem/mr, atomic/atomic", 2,
-     read_only},
-    {"reg-bounds", "what lies before and behind a region is refused, to the byte",
-     "mem/mr (to the page: rights)", 2, bounds},
-    {"reg-given-back", "memory that was given back is refused", "tx/remote_memory, msg/rendezvous", 2, given_back},
-    {"reg-unmapped", "memory that is not mapped can't be registered", "mem/mr (FI_EFAULT)", 1, unmapped},
-    {"fork", "after fork the parent's registrations go on; the child has what is not registered", "mem/bounce_pool", 2,
+    {"reg-read-only", "read-only memory rejects Put and ARMW, and permits Get", "mem/mr, atomic/atomic", 2, read_only},
+    {"reg-bounds", "access before or after a region is rejected, to the byte", "mem/mr (to the page: rights)", 2,
+     bounds},
+    {"reg-given-back", "access to deregistered memory is rejected", "tx/remote_memory, msg/rendezvous", 2, given_back},
+    {"reg-unmapped", "unmapped memory cannot be registered", "mem/mr (FI_EFAULT)", 1, unmapped},
+    {"fork", "after fork the parent's registrations stay valid; the child has all other memory", "mem/bounce_pool", 2,
      fork_and_go_on},
 };
 

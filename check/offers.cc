@@ -28,7 +28,7 @@ Finding tnis(Side& side)
     if (side.tnis.empty() || different.size() != side.tnis.size())
         return fails("%zu TNIs, %zu different ones", side.tnis.size(), different.size());
     if (side.tnis.size() > 16)
-        return weaker("%zu TNIs: those above 16 stay unused", side.tnis.size());
+        return weaker("%zu TNIs: those above 16 are not used", side.tnis.size());
     return holds("%zu TNIs", side.tnis.size());
 }
 
@@ -116,10 +116,10 @@ Finding vcqs_full(Side& side)
     if (ids.size() != made.size())
         return fails("%zu VCQs have %zu IDs", made.size(), ids.size());
     if (refusal == UTOFU_SUCCESS)
-        return weaker("%zu VCQs on one TNI, and there are more", made.size());
+        return weaker("%zu VCQs on one TNI without reaching the limit", made.size());
     if (refusal != UTOFU_ERR_FULL)
-        return fails("%zu VCQs on one TNI; the next one is refused by %s", made.size(), code_name(refusal).c_str());
-    return holds("%zu VCQs on one TNI, the next one is ERR_FULL", made.size());
+        return fails("%zu VCQs on one TNI; the next one fails with %s", made.size(), code_name(refusal).c_str());
+    return holds("%zu VCQs on one TNI; the next one fails with ERR_FULL", made.size());
 }
 
 Finding exclusive_vcqs(Side& side)
@@ -174,13 +174,14 @@ Finding own_cq(Side& side)
         return {};
     const int refusal = code != UTOFU_SUCCESS ? code : static_cast<int>(theirs.at(0));
     if (refusal != UTOFU_SUCCESS)
-        return weaker("a process gets no VCQ on a TNI where another one has: %s", code_name(refusal).c_str());
+        return weaker("a process cannot get a VCQ on a TNI where another one has a VCQ: %s",
+                      code_name(refusal).c_str());
     const Place mine = place_of(side, id);
     const Place other = place_of(side, theirs.at(1));
     if (std::memcmp(mine.coords, other.coords, sizeof mine.coords) != 0)
         return not_tried("the processes are on different nodes: run both on one");
     if (mine.cq == other.cq)
-        return fails("both have CQ %u of TNI %u: what one is told the other may read", mine.cq, mine.tni);
+        return fails("both have CQ %u of TNI %u: either may read the other's notices", mine.cq, mine.tni);
     return holds("CQ %u and CQ %u of TNI %u", mine.cq, other.cq, mine.tni);
 }
 
@@ -221,7 +222,7 @@ Finding two_threads(Side& side)
         } catch (const Stop& stop) {
             wrong[which] = stop.finding.seen;
         } catch (const Silence& silence) {
-            wrong[which] = silence.what + " did not come";
+            wrong[which] = silence.what + " did not arrive";
         }
     };
     std::thread other(work, 1);
@@ -236,17 +237,18 @@ Finding two_threads(Side& side)
 constexpr Check list[] = {
     {"functions", "the functions of uTofu that the provider calls are exported", "utofu/library", 1, functions},
     {"tnis", "there is a TNI for one-sided communication", "utofu/library", 1, tnis},
-    {"caps", "limits and operations are those of Tofu-D, or enough", "utofu/library, ring, mem/mr_directory", 1, caps},
-    {"caps-alike", "all TNIs offer the same", "none: the least counts (utofu/library)", 1, caps_alike},
+    {"caps", "limits and operations are those of Tofu-D, or sufficient", "utofu/library, ring, mem/mr_directory", 1,
+     caps},
+    {"caps-alike", "all TNIs have the same properties", "none: utofu/library uses the minimum", 1, caps_alike},
     {"vcq-id", "a VCQ ID is not 0 and names node and TNI", "address, utofu/tni_allocator", 1, coordinates},
-    {"vcq-each-tni", "each TNI gives VCQs, plain and thread-safe", "utofu/tni_allocator", 1, every_tni},
-    {"vcq-full", "IDs differ; a TNI without a free VCQ answers ERR_FULL, and the next one is asked", "utofu/vcq (open)",
+    {"vcq-each-tni", "each TNI has VCQs, plain and thread-safe", "utofu/tni_allocator", 1, every_tni},
+    {"vcq-full", "IDs differ; a TNI without a free VCQ returns ERR_FULL, and the next TNI is tried", "utofu/vcq (open)",
      1, vcqs_full},
-    {"vcq-exclusive", "VCQs with a CQ of their own can be had", "none: they save the library's lock (utofu/vcq)", 1,
+    {"vcq-exclusive", "VCQs with a CQ of their own are available", "none: they save the library's lock (utofu/vcq)", 1,
      exclusive_vcqs},
     {"vcq-again", "VCQs that are freed can be created again", "endpoint, mem/overflow_vcq", 1, opened_again},
-    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "utofu/tni_allocator (guide 4.1.2)", 2,
-     own_cq},
+    {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "utofu/tni_allocator (guide 4.1.2)",
+     2, own_cq},
     {"vcq-threads", "thread-safe VCQs that share a CQ serve two threads", "utofu/vcq (guide 2.5)", 1, two_threads},
 };
 

@@ -40,7 +40,7 @@ Finding in_batches(Side& side, const Words& words, Post&& post, Look&& look)
         if (link.rank() == 0) {
             for (std::size_t i = 0; i < slots; i++)
                 post(link, i * slot, round * slots + i);
-            link.await(ack, round, "the other process's answer");
+            link.await(ack, round, "the answer of the other process");
         } else {
             for (std::size_t i = 0; i < slots; i++)
                 wrong += look(link, i * slot, round * slots + i) ? 1 : 0;
@@ -73,15 +73,15 @@ Finding strong_behind(Side& side)
 {
     return in_batches(
         side,
-        {"Puts of 16 to 7936 bytes, each there when the word behind it was", Verdict::fails,
-         "times the word came before what was posted before it"},
+        {"Puts of 16 to 7936 bytes, each complete when the word after it was seen", Verdict::fails,
+         "times a word was seen before the Put that was posted before it"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length_of(value), value);
             link.put(at, at, length_of(value), 0);
             link.put_word(value, at + slot - 8, strong);
         },
         [](Link& link, std::size_t at, std::uint64_t value) {
-            link.await(at + slot - 8, value, "a word behind a Put");
+            link.await(at + slot - 8, value, "a word after a Put");
             return others(link, at, length_of(value), value) != 0;
         });
 }
@@ -89,7 +89,7 @@ Finding strong_behind(Side& side)
 Finding last_word(Side& side)
 {
     return in_batches(
-        side, {"Puts of 16 to 7936 bytes", Verdict::fails, "times the last word of a Put came before others"},
+        side, {"Puts of 16 to 7936 bytes", Verdict::fails, "times the last word of a Put was seen before others"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length_of(value), value);
             link.put(at, at, length_of(value), strong);
@@ -106,8 +106,8 @@ Finding padded_line(Side& side)
     constexpr std::size_t packet = 2 * line - 32;
     return in_batches(
         side,
-        {"Puts of 32 bytes with padding and cache injection, and no line beside theirs was touched", Verdict::fails,
-         "Puts with padding came in part, or upon a line beside theirs"},
+        {"Puts of 32 bytes with padding and cache injection, and no other line was changed", Verdict::fails,
+         "Puts with padding were seen in part, or changed another line"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             std::uint64_t words[] = {value, value, value, value};
             link.vcq.post([&] {
@@ -128,7 +128,7 @@ Finding padded_line(Side& side)
 Finding whole_lines(Side& side)
 {
     return in_batches(
-        side, {"lines of 256 bytes, looked at by any of their words", Verdict::weaker, "lines were seen in part"},
+        side, {"lines of 256 bytes, each checked at any of its words", Verdict::weaker, "lines were seen in part"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, line, value);
             link.put(at, at, line, 0);
@@ -173,8 +173,8 @@ class WordWatch {
         if (torn_ != 0)
             return fails("%lu of %lu aligned words of 8 bytes were seen in part", torn_, looks_);
         if (!has_seen_enough())
-            return not_tried("only %lu changes of words by %s were seen in %lu looks, %lu are wanted: run it where "
-                             "both processes have a core, or with a longer --patience",
+            return not_tried("only %lu changes of words by %s were seen in %lu polls, %lu are needed: run it with a "
+                             "core for each process, or with a longer --patience",
                              changes_, by, looks_, enough);
         return holds("%lu changes by Puts, and %lu by %s were seen whole", before, changes_, by);
     }
@@ -235,7 +235,7 @@ Finding whole_words(Side& side)
         });
         link.put_word(1, gets_done, strong);
         link.together();
-        return watch.finding("the CPU of what Gets read", link.memory.load(puts_seen));
+        return watch.finding("the stores of the CPU that Gets read", link.memory.load(puts_seen));
     }
     bool said = false;
     for (Patience patience("the last of the words"); watch.look(link, put_to, 0) != WordWatch::ones * 255;
@@ -261,7 +261,7 @@ Finding plain_order(Side& side)
     return in_batches(
         side,
         {"pairs of Puts without the flag kept their order", Verdict::weaker,
-         "times the later of two Puts without the flag was seen first"},
+         "times the second of two Puts without the flag was seen first"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             link.put_word(value, at, 0);
             link.put_word(value, at + 1024, 0);
@@ -304,8 +304,8 @@ Finding write_after_write(Side& side)
     link.together();
     if (side.rank() == 0)
         return {};
-    return back == 0 ? holds("%lu Puts to %lu words, never one behind its successor", n, words)
-                     : fails("%zu times an earlier Put was seen behind a later one", back);
+    return back == 0 ? holds("%lu Puts to %lu words, none after its successor", n, words)
+                     : fails("%zu times an earlier Put was seen after a later one", back);
 }
 
 constexpr unsigned tries = 600;
@@ -338,8 +338,7 @@ void get_word(Link& link, std::uint64_t i)
 Finding write_after_read(Side& side)
 {
     return alone(
-        side, false,
-        {"Gets read nothing of the Put behind them", Verdict::fails, "Gets read what a later Put has written"},
+        side, false, {"Gets did not read the Put after them", Verdict::fails, "Gets read the data of a later Put"},
         [](Link& link, std::uint64_t i) {
             get_word(link, i);
             link.put_word(i, 0, strong);
@@ -351,8 +350,8 @@ Finding read_after_write(Side& side)
 {
     return alone(
         side, false,
-        {"Gets in strong order read what the Put before them wrote", Verdict::weaker,
-         "Gets in strong order read before an earlier Put had written"},
+        {"Gets in strong order read the data of the Put before them", Verdict::weaker,
+         "Gets in strong order missed the data of an earlier Put"},
         [](Link& link, std::uint64_t i) {
             link.put_word(i, 0, strong);
             get_word(link, i);
@@ -388,9 +387,7 @@ Finding read_after_read(Side& side)
 Finding armw_behind_armw(Side& side)
 {
     return alone(
-        side, true,
-        {"ARMWs, each found what the one before had left", Verdict::fails,
-         "ARMWs found another value than they should"},
+        side, true, {"ARMWs, each found the value of the one before", Verdict::fails, "ARMWs found a wrong value"},
         [](Link& link, std::uint64_t) { link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1); },
         [](std::uint64_t i, std::uint64_t old) { return old != i - 1; });
 }
@@ -399,7 +396,7 @@ Finding armw_behind_put(Side& side)
 {
     return alone(
         side, true,
-        {"ARMWs found what the Put before them wrote", Verdict::weaker, "ARMWs read before an earlier Put had written"},
+        {"ARMWs found the data of the Put before them", Verdict::weaker, "ARMWs missed the data of an earlier Put"},
         [](Link& link, std::uint64_t i) {
             link.put_word(i, 0, strong);
             link.armw(UTOFU_ARMW_OP_OR, 0, 0, strong | local_mrq, 1);
@@ -413,7 +410,7 @@ Finding fence(Side& side)
     Link link(side, 2 * half + page);
     Finding finding;
     if (side.rank() == 0) {
-        finding = holds("20 times 4 Puts of 64 KiB without a notice, read back behind the fence's");
+        finding = holds("20 times 4 Puts of 64 KiB without a notice, read back after the notice of the fence");
         for (std::uint64_t round = 1; round <= 20; round++) {
             fill(link, 0, half, round);
             for (std::size_t at = 0; at < half; at += page)
@@ -424,7 +421,7 @@ Finding fence(Side& side)
             link.vcq.must_mrq();
             std::atomic_thread_fence(std::memory_order_acquire);
             if (const std::size_t n = others(link, half, half, round); n != 0)
-                return fails("behind the fence's notice %zu of %zu words had not arrived", n, half / 8);
+                return fails("at the notice of the fence %zu of %zu words had not arrived", n, half / 8);
         }
     }
     link.together();
@@ -462,10 +459,10 @@ Finding notice_then_data(Side& side)
     constexpr std::size_t length = 2048;
     return in_batches(
         side,
-        fenced ? Words{"notices of Puts, the bytes there behind an acquire fence", Verdict::fails,
-                       "notices came before the bytes they tell of"}
-               : Words{"notices of Puts, the bytes there without a fence of the caller's", Verdict::weaker,
-                       "times utofu_poll_mrq() has not acquired what the notice tells of"},
+        fenced ? Words{"notices of Puts, with the bytes visible after an acquire fence", Verdict::fails,
+                       "notices were seen before their bytes"}
+               : Words{"notices of Puts, with the bytes visible without a fence of the caller", Verdict::weaker,
+                       "times utofu_poll_mrq() did not acquire the bytes of its notice"},
         [](Link& link, std::size_t at, std::uint64_t value) {
             fill(link, at, length, value);
             link.put(at, at, length, remote_mrq, at / slot + 1);
@@ -501,8 +498,8 @@ Finding polls(Side& side)
     link.together();
     if (side.rank() != 0)
         return {};
-    return missed == 0 ? holds("128 notices found at the first look, 10 ms behind their posts")
-                       : weaker("%u looks found nothing 10 ms behind the posts, and a later one did", missed);
+    return missed == 0 ? holds("128 notices found by the first poll, 10 ms after their posts")
+                       : weaker("%u polls found no notice 10 ms after the posts, but a later one did", missed);
 }
 
 Finding freed_under_way(Side& side)
@@ -539,14 +536,14 @@ Finding freed_under_way(Side& side)
     }
     if (side.rank() == 0)
         return {};
-    return arrived == 4 * n ? holds("256 Puts of 4 KiB arrived whose VCQ was freed behind them")
-                            : weaker("%u of 256 Puts arrived whose VCQ was freed behind them", arrived);
+    return arrived == 4 * n ? holds("256 Puts of 4 KiB arrived although their VCQ was freed after the posts")
+                            : weaker("%u of 256 Puts arrived after their VCQ was freed", arrived);
 }
 
 constexpr Check list[] = {
-    {"strong-order", "what is posted in strong order is written after all before it", "ring, message, rma", 2,
+    {"strong-order", "a post in strong order is written after all earlier posts", "ring, message, rma", 2,
      strong_behind},
-    {"last-word", "the last 8 bytes of a Put in strong order come last", "ring (guide 6.1.3.1)", 2, last_word},
+    {"last-word", "the last 8 bytes of a Put in strong order are written last", "ring (guide 6.1.3.1)", 2, last_word},
     {"padded-line", "a Put with padding into the cache writes its bytes, the last 8 last, and nothing beyond its line",
      "ring (guide 2.2.11)", 2, padded_line},
     {"whole-words", "an aligned word of 8 bytes is seen whole", "ring, atomic, tx/event_credits", 2, whole_words},
@@ -554,25 +551,25 @@ constexpr Check list[] = {
      whole_lines},
     {"plain-order", "Puts without the strong order flag keep their order",
      "none: each part that needs it sets the flag", 2, plain_order},
-    {"write-after-write", "of Puts to one word in strong order the last one stays", "rma, ring (reports)", 2,
-     write_after_write},
+    {"write-after-write", "the last of several Puts to one word in strong order determines its value",
+     "rma, ring (reports)", 2, write_after_write},
     {"write-after-read", "a Put in strong order writes after an earlier Get has read", "rma (FI_ORDER_RMA_WAR)", 2,
      write_after_read},
-    {"read-after-read", "Gets in strong order read one after the other", "rma (FI_ORDER_RMA_RAR)", 2, read_after_read},
-    {"read-after-write", "a Get in strong order reads after an earlier Put has written",
-     "none: tx/remote_memory waits where it was promised", 2, read_after_write},
-    {"armw-after-armw", "ARMWs in strong order take effect one after the other", "atomic (FI_ORDER_ATOMIC_RAW)", 2,
+    {"read-after-read", "Gets in strong order read in sequence", "rma (FI_ORDER_RMA_RAR)", 2, read_after_read},
+    {"read-after-write", "a Get in strong order reads the data of an earlier Put",
+     "none: tx/remote_memory waits where an order was requested", 2, read_after_write},
+    {"armw-after-armw", "ARMWs in strong order take effect in sequence", "atomic (FI_ORDER_ATOMIC_RAW)", 2,
      armw_behind_armw},
-    {"armw-after-put", "an ARMW in strong order reads what an earlier Put has written", "none", 2, armw_behind_put},
-    {"fence", "behind the notice of an ARMW in strong order all earlier Puts have arrived",
-     "utofu/vcq, tx/remote_memory", 2, fence},
-    {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/armw_batch", 2, notice_order},
-    {"notice-then-data", "a notice comes after the bytes it tells of", "mem/mr (events), rma", 2,
-     notice_then_data<true>},
-    {"acquire", "utofu_poll_mrq() acquires what the notice tells of", "none: utofu/vcq has a fence of its own", 2,
+    {"armw-after-put", "an ARMW in strong order reads the data of an earlier Put", "none", 2, armw_behind_put},
+    {"fence", "at the notice of an ARMW in strong order all earlier Puts have arrived", "utofu/vcq, tx/remote_memory",
+     2, fence},
+    {"notice-order", "local notices of one remote VCQ come in the order of posting", "atomic/armw_batch", 2,
+     notice_order},
+    {"notice-then-data", "a notice is seen after its bytes", "mem/mr (events), rma", 2, notice_then_data<true>},
+    {"acquire", "utofu_poll_mrq() acquires the bytes of its notice", "none: utofu/vcq adds a fence", 2,
      notice_then_data<false>},
-    {"polls", "a poll finds what is there", "none: it is polled again", 2, polls},
-    {"free-vcq", "what was posted arrives although its VCQ is freed", "none: utofu/vcq drains before", 2,
+    {"polls", "a poll finds every notice that has arrived", "none: the poll is repeated", 2, polls},
+    {"free-vcq", "posts arrive although their VCQ is freed", "none: utofu/vcq drains before it frees", 2,
      freed_under_way},
 };
 

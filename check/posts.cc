@@ -40,7 +40,7 @@ Finding every_length(Side& side)
         }
     }
     link.together();
-    return side.rank() == 0 ? holds("300 Puts of 1 to 700 bytes at any offset, read back with what is beside them")
+    return side.rank() == 0 ? holds("300 Puts of 1 to 700 bytes at any offset, read back with the neighbouring bytes")
                             : Finding{};
 }
 
@@ -60,12 +60,12 @@ Finding piggyback(Side& side)
         link.together();
         return {};
     }
-    link.await(499 * 32 + 24, 500, "the last of 500 Puts out of descriptors");
+    link.await(499 * 32 + 24, 500, "the last of 500 Puts from descriptors");
     link.together();
     for (std::uint64_t i = 0; i < 500 * 4; i++)
         if (link.memory.load(i * 8) != i / 4 + 1)
-            return fails("Put %lu has bytes that were written behind the call: %#lx", i / 4, link.memory.load(i * 8));
-    return holds("500 Puts whose source was overwritten at once");
+            return fails("Put %lu has bytes that were written after the call: %#lx", i / 4, link.memory.load(i * 8));
+    return holds("500 Puts whose source was overwritten immediately");
 }
 
 Finding largest(Side& side)
@@ -104,7 +104,7 @@ Finding edata(Side& side)
                 return fails("notice %u has type %u and EDATA %#lx", i, notice.notice_type, notice.edata);
             seen[notice.edata] = true;
         }
-        return holds("254 at a time, each told once by its own notice");
+        return holds("254 at a time, each reported once by its own notice");
     });
 }
 
@@ -179,7 +179,7 @@ Finding toq_full(Side& side)
             posted += code == UTOFU_SUCCESS ? 1 : 0;
         }
         if (code != UTOFU_SUCCESS && code != UTOFU_ERR_BUSY)
-            return fails("post %u is refused by %s", posted, code_name(code).c_str());
+            return fails("post %u fails with %s", posted, code_name(code).c_str());
         for (unsigned i = 0; i < posted; i++)
             (void)link.vcq.next_tcq();
         link.armw(UTOFU_ARMW_OP_ADD, 1, 0, strong | local_mrq, 1);
@@ -187,8 +187,8 @@ Finding toq_full(Side& side)
         if (before != posted)
             return fails("%u posts were accepted, %lu took effect", posted, before);
         return code == UTOFU_SUCCESS
-                   ? holds("20000 posts, and it is not full")
-                   : holds("%u posts, then ERR_BUSY without effect; reading the TCQ makes room", posted);
+                   ? holds("20000 posts without filling it")
+                   : holds("%u posts, then ERR_BUSY without effect; polling the TCQ frees entries", posted);
     });
 }
 
@@ -200,7 +200,7 @@ Finding delay_start(Side& side)
         link.vcq.post([&] { return side.u.post_toq(link.vcq.handle(), nullptr, 0, nullptr); });
         for (unsigned i = 0; i < 32; i++)
             link.vcq.must_mrq();
-        return holds("32 delayed ARMWs start by utofu_post_toq with nothing to post");
+        return holds("32 delayed ARMWs are started by utofu_post_toq without a descriptor");
     });
 }
 
@@ -217,7 +217,7 @@ Finding armw_ops(Side& side)
         const auto expect = [&](const char* what, std::uint64_t wanted) {
             const std::uint64_t seen = link.vcq.must_mrq().rmt_value;
             if (seen != wanted && wrong.empty())
-                wrong = text("before %s stood %#lx, not %#lx", what, seen, wanted);
+                wrong = text("%s found %#lx instead of %#lx", what, seen, wanted);
         };
         const auto armw4 = [&](utofu_armw_op op, std::uint32_t operand) {
             link.vcq.post([&] {
@@ -243,9 +243,9 @@ Finding armw_ops(Side& side)
         link.armw(UTOFU_ARMW_OP_SWAP, 77, 0, flags, 1);
         expect("SWAP", 0xf0f0f0f0f0f0f0ef);
         cswap(76, 1);
-        expect("CSWAP of another value", 77);
+        expect("CSWAP with another compare value", 77);
         cswap(77, 78);
-        expect("CSWAP of this value", 77);
+        expect("CSWAP with this compare value", 77);
         link.armw(UTOFU_ARMW_OP_OR, 0, 0, flags, 1);
         expect("the last OR", 78);
         armw4(UTOFU_ARMW_OP_ADD, 0x20000000);
@@ -294,8 +294,7 @@ Finding armw_atomic(Side& side)
     std::sort(had.begin(), had.end());
     for (std::uint64_t i = 0; i < had.size(); i++)
         if (had[i] != i)
-            return fails("of %zu additions by two TNIs and a CPU one found %lu where %lu was left", had.size(), had[i],
-                         i);
+            return fails("one of %zu additions by two TNIs and a CPU found %lu instead of %lu", had.size(), had[i], i);
     return holds("%zu additions by two TNIs and a CPU, each old value once", had.size());
 }
 
@@ -311,7 +310,7 @@ Finding loopback(Side& side)
     });
     vcq.must_mrq();
     return memory.load() == 99 ? holds("a Put to a VCQ of the same process")
-                               : fails("the notice is there, the bytes are not: %#lx", memory.load());
+                               : fails("the notice has arrived without its bytes: %#lx", memory.load());
 }
 
 Finding many_notices(Side& side)
@@ -332,22 +331,21 @@ Finding many_notices(Side& side)
         if (link.vcq.must_mrq().notice_type != UTOFU_MRQ_TYPE_RMT_PUT)
             return fails("notice %u of %u is of another type", i, n);
     link.together();
-    return holds("%u notices wait in an MRQ that nobody reads", n);
+    return holds("%u notices are kept in an MRQ that is not polled", n);
 }
 
 constexpr Check list[] = {
-    {"put-any-length", "a Put writes its bytes and no others", "rma, ring", 2, every_length},
-    {"piggyback", "what goes out of the descriptor is copied before the call returns", "msg/sender, rma/rma", 2,
-     piggyback},
-    {"largest", "the largest Put and Get of the caps come to their end", "rma, msg/rendezvous", 2, largest},
-    {"edata", "254 communications at a time are told apart by one byte", "utofu/vcq (window)", 2, edata},
-    {"notice-fields", "notices say type, STADD, VCQ and old value as the guide has it", "utofu/vcq, mem/mr", 2,
-     fields},
+    {"put-any-length", "a Put writes exactly its bytes", "rma, ring", 2, every_length},
+    {"piggyback", "data in a descriptor is copied before the call returns", "msg/sender, rma/rma", 2, piggyback},
+    {"largest", "the largest Put and Get of the caps complete", "rma, msg/rendezvous", 2, largest},
+    {"edata", "254 concurrent communications are identified by one byte", "utofu/vcq (window)", 2, edata},
+    {"notice-fields", "notices have type, STADD, VCQ and old value as in the guide", "utofu/vcq, mem/mr", 2, fields},
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "utofu/vcq", 2, tcq_order},
-    {"toq-full", "a full TOQ refuses without effect", "utofu/vcq", 2, toq_full},
-    {"delay-start", "utofu_post_toq of nothing starts what was delayed", "atomic/armw_batch", 2, delay_start},
-    {"armw-ops", "all ARMWs of 4 and 8 bytes give the right word and the old value", "atomic, msg/anon_slots", 2,
-     armw_ops},
+    {"toq-full", "a post to a full TOQ fails without effect", "utofu/vcq", 2, toq_full},
+    {"delay-start", "utofu_post_toq without a descriptor starts the delayed posts", "atomic/armw_batch", 2,
+     delay_start},
+    {"armw-ops", "all ARMWs of 4 and 8 bytes store the right word and return the old value", "atomic, msg/anon_slots",
+     2, armw_ops},
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
      "mem/overflow_vcq, tx/event_credits", 2, armw_atomic},
     {"loopback", "a process can communicate with itself", "info (FI_LOCAL_COMM)", 1, loopback},

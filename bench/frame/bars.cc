@@ -42,7 +42,7 @@ constexpr Bar table[] = {
      {"inject write rate", 8, "utofu"}, {"inject write rate", 8, "tofu"}, at_most, 1.2},
     {4, "fetch add / raw ARMW, word in use by its target",
      {add_polled, 8, "tofu"}, {add_polled, 8, "utofu"}, at_most, 1.2},
-    {4, "fetch add / raw ARMW, word that nobody else touches",
+    {4, "fetch add / raw ARMW, word without other users",
      {add, 8, "tofu"}, {add, 8, "utofu"}, at_most, 1.2},
     {4, "fetch add, shm / ours",
      {add, 8, "shm"}, {add, 8, "tofu"}, at_least, 8},

@@ -85,7 +85,7 @@ void Team::start(int sides)
     double bound = now_ns() + start_bound_ns;
     while (control_->ready.load() < sides) {
         if (exited() || now_ns() > bound) {
-            std::fprintf(stderr, "bench: %s is left out: it did not come up\n", name_.c_str());
+            std::fprintf(stderr, "bench: %s is omitted: it did not start\n", name_.c_str());
             ++failures_;
             end();
             return;

@@ -153,7 +153,7 @@ Entry Station::wait(fid_cq* cq)
         if (n == -FI_EAVAIL && fi_cq_readerr(cq, &entry.error, 0) == 1)
             return entry;
         if (World::now_ms() > deadline)
-            world_.give_up("no entry came");
+            world_.give_up("no entry arrived");
         world_.progress();
         sched_yield();
     }

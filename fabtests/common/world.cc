@@ -172,7 +172,7 @@ void World::barrier()
         if (ep_)
             progress();
         if (shared_.given_up.load() != 0 || now_ms() > deadline)
-            give_up("gives up waiting for the others");
+            give_up("timed out waiting for the other ranks");
         sched_yield();
     }
 }
@@ -203,7 +203,7 @@ int World::wait(void** context, std::uint64_t* flags)
             return static_cast<int>(-n);
         }
         if (now_ms() > deadline)
-            give_up("no completion came");
+            give_up("no completion arrived");
     }
 }
 
@@ -234,7 +234,7 @@ bool World::check(bool truth, const char* file, int line, const char* what)
     if (truth)
         return true;
     if (shared_.failures.fetch_add(1) < 30)
-        std::fprintf(stderr, "rank %u: %s:%d: does not hold: %s\n", rank_, file, line, what);
+        std::fprintf(stderr, "rank %u: %s:%d: failed: %s\n", rank_, file, line, what);
     return false;
 }
 
@@ -316,7 +316,7 @@ int run(const Options& options, std::span<const Case> all)
     if (options.list)
         return 0;
     if (cases.empty()) {
-        std::fprintf(stderr, "there is no such case: -l tells which there are\n");
+        std::fprintf(stderr, "unknown case: -l lists all\n");
         return 2;
     }
     Outcome sum{0, 0, 0};
@@ -328,30 +328,31 @@ int run(const Options& options, std::span<const Case> all)
         if (sum.result == 0 || one.result == 77)
             sum.result = one.result;
         if (options.isolated)
-            std::printf("%-24s %s\n", cases[i].name, one.result == 0 ? "holds" : "DOES NOT HOLD");
+            std::printf("%-24s %s\n", cases[i].name, one.result == 0 ? "holds" : "FAILED");
         std::fflush(stdout);
     }
-    std::printf("%s: %u ranks, %zu cases, %u checks, %u do not hold%s\n", options.provider, options.ranks,
-                cases.size(), sum.checks, sum.failures, sum.result == 77 ? ", provider not there" : "");
+    std::printf("%s: %u ranks, %zu cases, %u checks, %u failed%s\n", options.provider, options.ranks, cases.size(),
+                sum.checks, sum.failures, sum.result == 77 ? ", provider not found" : "");
     return sum.result;
 }
 
 static void usage(std::FILE* to, const char* program, const Options& defaults)
 {
-    std::fprintf(to,
-                 "usage: %s [options]\n"
-                 "Checks what a manual page of libfabric says, case by case.\n"
-                 "  -p PROVIDER  on this one (%s)\n"
-                 "  -n RANKS     with so many processes (%u)\n"
-                 "  -k           with keys of the user's choice and offsets instead of the provider's and addresses\n"
-                 "  -o           with atomics in order (FI_ORDER_ATOMIC_*)\n"
-                 "  -s SEED      of what is random\n"
-                 "  -t CASE      this case alone\n"
-                 "  -l           only tell the names of the cases\n"
-                 "  -e           each case in processes of its own, and a line for each\n"
-                 "  -w SECONDS   how long a wait may take before the program gives up (%u)\n"
-                 "Status: 0 all holds, 1 something does not, 2 bad arguments, 77 no such provider.\n",
-                 program, defaults.provider, defaults.ranks, defaults.patience);
+    std::fprintf(
+        to,
+        "usage: %s [options]\n"
+        "Checks the statements of a manual page of libfabric, case by case.\n"
+        "  -p PROVIDER  the provider (%s)\n"
+        "  -n RANKS     number of processes (%u)\n"
+        "  -k           with keys of the user's choice and offsets, instead of the provider's keys and addresses\n"
+        "  -o           with ordered atomics (FI_ORDER_ATOMIC_*)\n"
+        "  -s SEED      seed of random values\n"
+        "  -t CASE      only this case\n"
+        "  -l           list the names of the cases\n"
+        "  -e           run each case in separate processes, and print a line for each\n"
+        "  -w SECONDS   time limit of a wait (%u)\n"
+        "Status: 0 all checks pass, 1 a check fails, 2 bad arguments, 77 no such provider.\n",
+        program, defaults.provider, defaults.ranks, defaults.patience);
 }
 
 bool parse(int argc, char** argv, Options& options)

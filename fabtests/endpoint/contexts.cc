@@ -73,7 +73,7 @@ int Realm::wait(fid_cq* cq, std::span<fid_cq* const> others, fi_cq_tagged_entry&
         return error >= 0;
     });
     if (!came)
-        w.give_up("no entry came");
+        w.give_up("no entry arrived");
     return error;
 }
 

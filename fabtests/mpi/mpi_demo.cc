@@ -59,7 +59,7 @@ void show_places(const Backend& backend)
     if (rank != 0) {
         return;
     }
-    std::printf("who sits where (X,Y,Z,A,B,C)\n");
+    std::printf("placement (X,Y,Z,A,B,C)\n");
     for (int r = 0; r < size; r++) {
         const Place& place = places[static_cast<size_t>(r)];
         if (place.known != 0) {
@@ -216,13 +216,12 @@ bool show_path(const LoadedParts& parts, const Backend& backend)
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (rank == 0) {
         const auto yes = [](bool good) { return good ? "yes" : "NO"; };
-        std::printf("\nwhich way the messages went\n");
-        std::printf("  Open MPI was asked for pml '%s', mtl '%s', provider '%s'\n",
-                    mpidemo::control_variable("pml").c_str(),
-                    mpidemo::control_variable("mtl").c_str(),
+        std::printf("\npath of the messages\n");
+        std::printf("  requested of Open MPI: pml '%s', mtl '%s', provider '%s'\n",
+                    mpidemo::control_variable("pml").c_str(), mpidemo::control_variable("mtl").c_str(),
                     mpidemo::control_variable("mtl_ofi_provider_include").c_str());
         if (parts.built_in)
-            std::printf("  pml and mtl are built into Open MPI: the operations counted below tell\n");
+            std::printf("  pml and mtl are built into Open MPI: see the operation counters below\n");
         else
             std::printf("  pml cm is loaded: %s, no other pml: %s, mtl ofi: %s\n",
                         yes(parts.pml_cm), yes(!parts.other_pml), yes(parts.mtl_ofi));

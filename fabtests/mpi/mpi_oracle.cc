@@ -393,12 +393,13 @@ void errors()
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     long in[2] = {1, 1}, out[2] = {0, 0};
-    check(MPI_Allreduce(in, out, rank == 0 ? 1 : 2, MPI_LONG, MPI_SUM, comm) != MPI_SUCCESS, "a mismatch is told", 0);
-    check(MPI_Barrier(comm) == MPI_SUCCESS, "a barrier behind it", 1);
+    check(MPI_Allreduce(in, out, rank == 0 ? 1 : 2, MPI_LONG, MPI_SUM, comm) != MPI_SUCCESS, "a mismatch is reported",
+          0);
+    check(MPI_Barrier(comm) == MPI_SUCCESS, "a barrier after it", 1);
     // Refused by MPI itself, as without any library.
-    check(MPI_Bcast(in, 1, MPI_LONG, -7, comm) != MPI_SUCCESS, "a root that is none", 2);
+    check(MPI_Bcast(in, 1, MPI_LONG, -7, comm) != MPI_SUCCESS, "an invalid root", 2);
     check(MPI_Allreduce(in, out, -1, MPI_LONG, MPI_SUM, comm) != MPI_SUCCESS, "a negative count", 3);
-    check(MPI_Barrier(comm) == MPI_SUCCESS, "a barrier behind these", 4);
+    check(MPI_Barrier(comm) == MPI_SUCCESS, "a barrier after these", 4);
     MPI_Comm_free(&comm);
 }
 

@@ -169,19 +169,19 @@ some=functions,strong-order,error-get
 launch 2 --meet "$scratch/meet" --here
 expect "in the launcher's own processes" "0 3" "$? $(grep -c ^holds "$scratch/report")"
 launch 2
-expect "a launcher without a directory" "2 yes" "$? $(grep -q 'a launcher has started this: --meet' "$scratch/report" && echo yes)"
+expect "a launcher without a directory" "2 yes" "$? $(grep -q 'was started by a launcher: use --meet' "$scratch/report" && echo yes)"
 : >"$scratch/meet/here.0"
 launch 2 --meet "$scratch/meet" --patience 0.1
-expect "a directory that was used" "2 yes" "$? $(grep -q 'wants a new directory' "$scratch/report" && echo yes)"
+expect "a directory that was used" "2 yes" "$? $(grep -q 'needs a new directory' "$scratch/report" && echo yes)"
 report --only no-such-check
-expect "a check that there is not" "2 1" "$? $(grep -c 'no check is called no-such-check' "$scratch/report")"
+expect "a check that there is not" "2 1" "$? $(grep -c 'unknown check no-such-check' "$scratch/report")"
 for value in 0 -1 1e400 inf nan 0x10 5s ' 5' '' 86401 1e-9; do
     report --only tnis --no-figures --patience "$value"
-    expect "--patience '$value'" "2 1" "$? $(grep -c 'give seconds, 0.001 to 86400' "$scratch/report")"
+    expect "--patience '$value'" "2 1" "$? $(grep -c 'use seconds, 0.001 to 86400' "$scratch/report")"
 done
 for value in -1 x 1x 99999999999 ''; do
     report --only tnis --no-figures --rank "$value"
-    expect "--rank '$value'" "2 1" "$? $(grep -c 'give the number of this process' "$scratch/report")"
+    expect "--rank '$value'" "2 1" "$? $(grep -c 'use the number of this process' "$scratch/report")"
 done
 report --nonsense
 expect "an option that there is not" 2 $?
