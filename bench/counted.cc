@@ -4,8 +4,8 @@
 // backend. Calls: the other library.
 //
 // For one thread and two sides in one process that do one thing at a time. Times are those of
-// Tofu-D between neighbours, as published measurements have them (docs/performance.md, "On
-// Tofu-D").
+// Tofu-D between neighbours, as published measurements have them (docs/performance.md,
+// "Ten figures").
 #include "counted.h"
 
 #include <algorithm>
