@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Counters (fi_cntr(3)), and the queues and counters that an endpoint is bound to and reports to (fi_ep_bind). The
-// application reads and waits; engines count. Calls cq, progress and wait.
+// fi_cntr(3), a counter of operations and errors (Counter); and what an endpoint is bound to and reports to
+// (fi_endpoint(3), fi_ep_bind): queues (Binding), counters of its operations (TxCounters), of receives and of what
+// peers do (RxCounters). Requests, the message protocol and remote events count; the application reads and waits.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,6 @@
 #include "cq/wait.h"
 
 namespace tofu {
-
-// fi_cntr: counts completed operations and errors. Requests, the message protocol and remote events count; the
-// application reads and waits.
 
 class DomainBase;
 struct Work;
@@ -60,14 +58,18 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
         return value_.load(std::memory_order_acquire) + errors_.load(std::memory_order_acquire) >= threshold;
     }
 
-    // --- the calls of fi_cntr's operation table
+    // --- the calls of fi_cntr's operation table (fi_cntr(3)). Any thread, which holds no lock: the calls that read run
+    // a round of progress, those that change a value only where deferred work waits for a counter. Changes never fail.
     std::uint64_t read() noexcept;
     std::uint64_t read_errors() noexcept;
     void add(std::uint64_t value) noexcept;
     void set(std::uint64_t value) noexcept;
     void add_errors(std::uint64_t value) noexcept;
     void set_errors(std::uint64_t value) noexcept;
+    /// fi_control(3): FI_GETOPSFLAG gives 0, the only flags that FI_SETOPSFLAG takes (else -FI_EINVAL). All other
+    /// commands are those of WaitObject::control().
     int control(int command, void* argument) noexcept;
+    /// 0, -FI_ETIMEDOUT, or -FI_EAVAIL: an error was counted during the wait.
     int wait(std::uint64_t threshold, int timeout_ms) noexcept;
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress. True if one of the values has changed since the last call, fi_cntr_set or
@@ -91,7 +93,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
 };
 
-// The completion queues and counters that an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind).
+// --- Binding, TxCounters, RxCounters: what an endpoint is bound to and reports to (fi_endpoint(3), fi_ep_bind)
 
 /// Which completions one side of an endpoint reports, as fi_ep_bind and the attributes of its contexts say.
 struct Binding {

@@ -97,8 +97,8 @@ bool Entries::grow() noexcept
     return true;
 }
 
-// fi_cq(3). Errors stand in the same ring as successes, so that the order of completions is kept: a read stops before
-// an error and answers -FI_EAVAIL once the error is first.
+// --- CompletionQueue. Errors stand in the same ring as successes, so that the order of completions is kept: a read
+// stops before an error and answers -FI_EAVAIL once the error is first.
 
 namespace {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The unread entries of a completion queue, in order: a ring that grows. Part of cq.h, under the queue's lock; calls
-// nothing.
+// fi_cq(3), the completions of operations: what is reported (Completion, CqEntry), the unread entries in order
+// (Entries, a ring that grows), the queue (CompletionQueue), and queues and counters that another provider owns
+// (open_queue, open_counter, hand_on). Requests and the message protocol write; the application reads, which drives
+// progress.
 #pragma once
 
 #include <algorithm>
@@ -123,8 +125,7 @@ class Entries {
     mutable std::uint64_t tail_ = 0;
 };
 
-// fi_cq: completions of operations. Requests and the message protocol write; the application reads, which drives
-// progress.
+// --- CompletionQueue
 
 class DomainBase;
 class Endpoint;
@@ -174,7 +175,9 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     [[nodiscard]] bool take(CqEntry& entry) noexcept;
     /// True if the reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return reader_.taken() == 0 && empty(); }
-    // --- the calls of fi_cq's operation table
+    // --- the calls of fi_cq's operation table (fi_cq(3)). Any thread, which holds no lock: a read runs a round of
+    // progress, and takes the queue's lock for entries in the ring. It returns the number of entries, -FI_EAGAIN, or
+    // -FI_EAVAIL if an error is first. signal(): 0, or -FI_ENOSYS without a wait object.
     ssize_t read(void* buffer, std::size_t count) noexcept;
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
@@ -266,13 +269,11 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     WaitObject wait_; ///< last member: leaves its wait set and the thread before the others are destroyed
 };
 
-/// fi_cq_read of the operation table (cq_read.cc).
+/// fi_cq_read of the operation table (api/cq_read.cc).
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept;
 
-// Completion queues and counters that another provider owns (fi_peer(3), FI_PEER of fi_cq_open and fi_cntr_open).
-// They work like all others, but are not read: their entries and counts are forwarded to the owner.
-
-class CompletionQueue;
+// --- Queues and counters that another provider owns (fi_peer(3), FI_PEER of fi_cq_open and fi_cntr_open). They
+// work like all others, but are not read: their entries and counts are forwarded to the owner.
 
 /// fi_cq_open(3), fi_cntr_open(3). With FI_PEER `context` names the owner's object. -FI_EINVAL: it does not, or the
 /// interface of this libfabric is not known.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Progress of a domain without calls of the application (FI_PROGRESS_AUTO, and wait objects that the application sleeps
-// on by its own means): a thread; and the locks, which stay off until there is a thread where the threading model
-// allows it. Owned by the domain.
+// What the objects of a domain share. Progress without calls of the application, for FI_PROGRESS_AUTO and for wait
+// objects that the application sleeps on by its own means: a thread, and the locks, which stay off until there is a
+// thread where the threading model allows it (AutoProgress). The domain as its objects see it (DomainModel,
+// DomainBase). Progress of all endpoints of the process (progress_everywhere).
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,8 @@
 #include "utofu/vcq.h"
 
 namespace tofu {
+
+// --- AutoProgress: owned by the domain
 
 class WakeSignal;
 class DomainBase;
@@ -75,8 +78,9 @@ class AutoProgress {
     ProgressSet everything_;
 };
 
-// A domain as its objects see it: the VCQ at which peers reach it, the model that the application chose, the locks
-// and the thread. Opened and closed by api/domain.h, which adds what only the application's calls need.
+// --- DomainBase: a domain as its objects see it: the VCQ at which peers reach it, the model that the application
+// chose, the locks and the thread. Opened and closed by api/domain.h, which adds what only the application's calls
+// need.
 
 class Counter;
 class Later;
@@ -198,9 +202,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     std::atomic<bool> oversubscribed_{false};
 };
 
-// Progress of all endpoints of the process, for an object that waits for one of them while it closes.
-
-class DomainBase;
+// --- Progress of all endpoints of the process, for an object that waits for one of them while it closes
 
 /// One bounded round for the endpoints of the caller's domain, and of each other domain of the process whose locks are
 /// on. Those of a domain without locks may be in use by another thread. Left out are also domains with an owner of

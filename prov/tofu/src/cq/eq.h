@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_eq: control events. A connectionless provider has few of its own: of asynchronous address insertion (av.cc) and of
-// joins (collective), which a waiter continues by its polls. The application may write others. Called by the application
-// through fabric, by av, mr, endpoint and collective; calls progress and wait.
+// fi_eq: control events. A connectionless provider has few of its own: of asynchronous address insertion
+// (api/av.cc) and of joins (module coll), which a waiter continues by its polls. The application may write others.
 #pragma once
 
 #include <condition_variable>

@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-// All of it is slow path.
+// --- WaitSet
 
 namespace {
 
@@ -103,7 +103,7 @@ int WaitSet::wait(int timeout_ms) noexcept
     }
 }
 
-// All of it is slow path.
+// --- PollSet
 
 namespace {
 

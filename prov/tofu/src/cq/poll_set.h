@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sets of objects to poll or to wait for: fi_poll sets and fi_wait sets (fi_poll(3)), which libfabric 2 has dropped,
-// and fi_trywait. Called by the application through domain and fabric; calls cq, counter, eq and their wait objects.
+// Sets of objects: fi_wait sets (WaitSet) and fi_poll sets (PollSet), which libfabric 2 has dropped, and fi_trywait
+// (fi_poll(3)). All of it is slow path.
 #pragma once
 
 #include <mutex>
@@ -15,7 +15,7 @@
 
 namespace tofu {
 
-// fi_wait sets (fi_poll(3)), which libfabric 2 has dropped, for older programs.
+// --- WaitSet
 
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
 class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
@@ -45,7 +45,7 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
     Array<WaitObject*> members_;
 };
 
-// fi_poll sets, which libfabric 2 has dropped, and fi_trywait (fi_poll(3)).
+// --- PollSet, and fi_trywait
 
 /// fi_poll_open: a set of objects that one call looks at.
 class PollSet final : public Object<PollSet, fid_poll, DomainBase> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The only poll loop: a read of a completion queue or a counter drives it. Called by cq, cntr and wait; calls the
-// domain's home VCQ and the endpoints bound to the object.
+// The only poll loop: a read of a completion queue or a counter drives it (ProgressSet). It polls the domain's home VCQ
+// and the endpoints bound to the object (Pollable).
 #pragma once
 
 #include <atomic>

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A descriptor with a flag in front of it that saves system calls. Any thread may raise it or clear it, and no wake-up
-// is lost. Used by wait and wait_set; tests/prov/cq/wake_flag_test.cc runs this code in every order of its steps.
-// Calls the functions that it is given.
-//
-// A thread that finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is
-// readable, or a thread is about to write to it, or a thread is about to look for events. Hence
-//   1. an event is visible before raise() is called for it;
-//   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered
-//      by the look for events that follows; one that writes comes after the clearing. In the other order the read would
-//      consume the write of a raise() that has set the flag, and no other write would follow;
-//   3. of several objects that share a descriptor, clear() is called once, before the first is looked at, and all are
-//      looked at: a second clear() would take the wake-up of one that was looked at already;
-//   4. where something was found, raise() is called again: another thread may sleep on the same descriptor for it.
+// Waiting, for calls that block and for applications that sleep by their own means: a flag that saves system calls
+// (wake_flag), the bound of a wait (Deadline), a sleep until something comes (Sleeper), the descriptor or condition of
+// an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
 #pragma once
 
 #include <atomic>
@@ -23,6 +13,19 @@
 #include <pthread.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
+
+// --- wake_flag: a descriptor with a flag in front of it. Any thread may raise it or clear it, and no wake-up is lost.
+// tests/prov/cq/wake_flag_test.cc runs this code in every order of its steps.
+//
+// A thread that finds the flag set does not write to the descriptor. So while the flag is set, the descriptor is
+// readable, or a thread is about to write to it, or a thread is about to look for events. Hence
+//   1. an event is visible before raise() is called for it;
+//   2. clear() reads the descriptor first and clears the flag then. A raise() in between that does not write is covered
+//      by the look for events that follows; one that writes comes after the clearing. In the other order the read would
+//      consume the write of a raise() that has set the flag, and no other write would follow;
+//   3. of several objects that share a descriptor, clear() is called once, before the first is looked at, and all are
+//      looked at: a second clear() would take the wake-up of one that was looked at already;
+//   4. where something was found, raise() is called again: another thread may sleep on the same descriptor for it.
 
 namespace tofu::wake_flag {
 
@@ -46,10 +49,10 @@ void clear(Flag& raised, Line& line)
 
 namespace tofu {
 
-// Waiting. A reader that blocks in a call sleeps until something may have arrived for one of its VCQs. The
-// backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An application that waits by its
-// own means (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the thread that makes progress
-// raises; as long as there is one, a thread of the domain makes progress (domain_base.h).
+// --- Deadline, Sleeper, WakeSignal, WaitObject: a reader that blocks in a call sleeps until something may have arrived
+// for one of its VCQs. The backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An
+// application that waits by its own means (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the
+// thread that makes progress raises; as long as there is one, a thread of the domain makes progress (cq/domain_base.h).
 
 class DomainBase;
 class ProgressSource;
@@ -199,7 +202,7 @@ class WaitObject {
         const Deadline deadline_;
         Sleeper sleeper_;
     };
-    // --- fi_trywait: first clear() of all objects, then look() at all of them (wait.h)
+    // --- fi_trywait: first clear() of all objects, then look() at all of them (point 3 of wake_flag)
     void clear() noexcept
     {
         if (signal_ != nullptr)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that the provider registers for itself: pages of their own, on which NUMA node they lie, and bounce blocks,
-// from which bytes are sent and to which they come where the user's buffer is not registered. Used by all that
-// registers memory; calls vcq, the kernel.
+// Memory that the provider registers for itself: on which NUMA node it lies (place_memory), pages of its own (PagePool,
+// OwnMemory), and bounce blocks, from which bytes are sent and to which they come where the user's buffer is not
+// registered (Bounce, BouncePool).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,7 @@
 
 namespace tofu {
 
-// On which NUMA node the provider's own memory lies: receive areas, bounce pools, internal queues. Called where such
-// memory is mapped (area, mem/bounce_pool), by api/domain and api/getinfo for what they show.
+// --- NUMA: the node of receive areas, bounce pools, internal queues
 
 /// Memory that is mapped and not touched yet: its pages shall come from the NUMA node of the calling thread, which will
 /// poll it, if the thread is bound to one; else they come from where they are first touched. Slow path, any thread.
@@ -28,7 +27,7 @@ void place_memory(void* base, std::size_t bytes) noexcept;
 /// What has been placed in this process, as text of one line without a newline.
 void describe_placement(char* text, std::size_t size) noexcept;
 
-// Memory that the provider registers for itself, in pages of its own: a child of fork does not get pages with
+// --- PagePool, OwnMemory: registered memory lies in pages of its own. A child of fork does not get pages with
 // registered memory, nor anything else that lies in them (guide 6.1.4.1). Where pages are large, small pieces share
 // one, since registered pages are pinned. Slow path.
 
@@ -88,8 +87,8 @@ class OwnMemory {
     std::size_t bytes_ = 0;
 };
 
-// Registered blocks that small transfers pass through: copying a few KiB is cheaper than registering the user's
-// buffer, which is a system call on the hardware.
+// --- BouncePool: registered blocks that small transfers pass through. Copying a few KiB is cheaper than registering
+// the user's buffer, which is a system call on the hardware.
 
 /// A block; `data` is null where there is none.
 struct Bounce {

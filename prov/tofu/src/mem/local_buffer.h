@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Buffers of the user on this side of a transfer: the bytes of their segments, and their registration with a VCQ.
-// Used by all engines under the lock of the VCQ's owner; calls vcq, reg_cache, the log.
+// Buffers of the user on this side of a transfer: the bytes of their segments (visit_bytes and copies), and their
+// registration with a VCQ (LocalRef, LocalMemory). All engines use it, under the lock of the VCQ's owner.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-// The bytes of a user's segments: runs of them, and copies between them and contiguous memory.
+// --- The bytes of a user's segments: runs of them, and copies between them and contiguous memory
 
 /// Calls `use(bytes, n)` for each run of the `length` bytes that begin `skip` bytes into the segments. These are
 /// iovecs, or of a class derived from iovec.
@@ -81,8 +81,8 @@ inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total
     return true;
 }
 
-// Registers local buffers with a VCQ, which sends from them or receives into them: finds an existing registration,
-// or registers the buffer for one transfer.
+// --- LocalMemory: registers local buffers with a VCQ, which sends from them or receives into them: finds an existing
+// registration, or registers the buffer for one transfer.
 
 class Descs;
 class MemoryRegion;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether addresses still name the pages that were registered: what is mapped there, whether pages of a file have
-// been replaced, and hooks that notice changes before they take effect. Called by reg_cache; calls libucm (UCX's
-// memory hooks) and the kernel.
+// Whether addresses still name the pages that were registered: what is mapped there (pages_of), whether pages of a file
+// have been replaced (MemoryFile), and hooks that notice changes before they take effect (MemoryHooks, by libucm, the
+// memory hooks of UCX). The registration cache asks.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace tofu {
 
-// What is mapped at an address of this process.
+// --- What is mapped at an address of this process
 
 /// The owner of the pages of a range.
 enum class Pages : std::uint8_t {
@@ -37,11 +37,11 @@ using IsPrivate = int (*)(const void* address, std::size_t size);
 /// kernel can be asked about one mapping (Linux 6.11); else 0.2 us for each mapping below it.
 [[nodiscard]] Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept;
 
-// Files whose pages are memory (memfd, /dev/shm, shared anonymous and System V memory), mapped by this process: finds
-// whether any page of such a file may have been replaced, by any process. A mapping shows pages of a file. These
-// are exchanged by cutting the file or by a hole in it: ftruncate, fallocate, madvise(MADV_REMOVE), by any process
-// that has the file. The kernel notes the time of each such change in the file (st_ctime). So the pages are the same
-// as long as that time is. The first store to a page by a process moves it, too, which costs a registration; later
+// --- MemoryFile: files whose pages are memory (memfd, /dev/shm, shared anonymous and System V memory), mapped by this
+// process: finds whether any page of such a file may have been replaced, by any process. A mapping shows pages of a
+// file. These are exchanged by cutting the file or by a hole in it: ftruncate, fallocate, madvise(MADV_REMOVE), by any
+// process that has the file. The kernel notes the time of each such change in the file (st_ctime). So the pages are the
+// same as long as that time is. The first store to a page by a process moves it, too, which costs a registration; later
 // ones do not. Only tmpfs is known to note all three calls: files of other systems are refused.
 
 /// When a file was last changed, nanoseconds.
@@ -80,12 +80,12 @@ class MemoryFile {
     std::uint64_t inode_ = 0;
 };
 
-// Finds out whether pages of this process have been replaced: munmap, mmap over them, brk, mremap, madvise and shmat
-// are seen before they take effect. libucm.so.0 is looked up at run time; without it nothing is watched. It patches
-// the functions of the C library, so that calls by other libraries and by the C library itself are seen. Direct
-// system calls of a program (syscall(2)) are not: such a program has to set FI_MR_CACHE_MONITOR=disabled. Neither is
-// remap_file_pages(2), which libucm does not know. Pages of a file in memory can be replaced by others that have the
-// file: memory_file asks for that.
+// --- MemoryHooks: finds out whether pages of this process have been replaced: munmap, mmap over them, brk, mremap,
+// madvise and shmat are seen before they take effect. libucm.so.0 is looked up at run time; without it nothing is
+// watched. It patches the functions of the C library, so that calls by other libraries and by the C library itself are
+// seen. Direct system calls of a program (syscall(2)) are not: such a program has to set FI_MR_CACHE_MONITOR=disabled.
+// Neither is remap_file_pages(2), which libucm does not know. Pages of a file in memory can be replaced by others that
+// have the file: a MemoryFile shows that.
 
 /// Names a watched range; none: no range is watched.
 struct WatchTicket {
@@ -104,7 +104,7 @@ class MemoryHooks {
     [[nodiscard]] static MemoryHooks* get() noexcept;
 
     /// Watches the pages of [begin, end) from now on. None: too many ranges or files are watched, or the pages are
-    /// neither private memory of this process nor shared ones of one file in memory (mem_hooks.h).
+    /// neither private memory of this process nor shared ones of one file in memory (MemoryFile).
     [[nodiscard]] WatchTicket watch(std::uintptr_t begin, std::uintptr_t end, IsPrivate is_private) noexcept;
     /// Are all pages still those of the call of watch()? One load; of pages of a file one system call more. A change
     /// that another thread is making right now counts as made.

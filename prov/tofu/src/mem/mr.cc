@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How peers reach a region, and the accesses that it counts: steering tags, keys, remote events. Called by
-// api/mr_calls.cc; calls the home VCQ under the home lock, and the directory.
+// How peers reach a region, and the accesses that it counts: steering tags, keys, remote events. See mr.h.
 #include "mem/mr.h"
 
 #include <algorithm>

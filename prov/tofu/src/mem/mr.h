@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Regions of memory that peers may reach (fi_mr): a region, the open regions of a domain by their local descriptors,
-// and the table of regions with what peers reach and which of their accesses are counted. Called by the domain
-// (notices of its target VCQ) and by api/mr_calls.cc; calls vcq, the directory and overflow VCQs.
+// Regions of memory that peers may reach (fi_mr): a region (MemoryRegion), the open regions of a domain by their local
+// descriptors (Descs), and the table of regions with what peers reach and which of their accesses are counted
+// (RegionTable). The calls of fi_mr (api/mr_calls.cc) and the notices of the target VCQ come here.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@
 
 namespace tofu {
 
-// A region of memory that peers may reach (fi_mr). The application holds it; api/mr_calls.cc makes and closes it, and
-// the domain's RegionTable (mr.h) lists it. tx/remote_memory.h describes how peers reach it by its key.
+// --- MemoryRegion: the application holds it; api/mr_calls.cc makes and closes it, and the domain's RegionTable lists
+// it. tx/remote_memory.h describes how peers reach it by its key.
 
 /// What counts the accesses of peers to a region.
 struct EventTarget {
@@ -45,7 +45,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
     {
         fid.ops = &calls;
-        mem_desc = this; // only compared (mem/mr.h)
+        mem_desc = this; // only compared (Descs)
     }
     [[nodiscard]] bool covers(const void* address, std::size_t length) const noexcept
     {
@@ -69,7 +69,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     EventTarget target_;
 };
 
-// The open regions of a domain by their local descriptors (fi_mr_desc).
+// --- Descs: the open regions of a domain by their local descriptors (fi_mr_desc)
 
 /// Any thread. A region that find() has returned stays as long as the lock of a LocalMemory that RegionTable knows is
 /// held: a region that is closed is removed here first, and then forgotten by each LocalMemory under its lock.
@@ -102,7 +102,7 @@ class Descs {
     SpareNodeMap<std::map, const void*, const MemoryRegion*> regions_;
 };
 
-// The regions of a domain: how peers reach each, and which accesses of peers it counts.
+// --- RegionTable: the regions of a domain: how peers reach each, and which accesses of peers it counts
 
 class DomainBase;
 

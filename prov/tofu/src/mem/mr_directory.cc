@@ -20,8 +20,7 @@
 
 namespace tofu::directory {
 
-// The directory of regions as a reader sees it: checks and search in one bucket that came by Get. Nothing in a bucket
-// is trusted.
+// --- directory: as a reader sees it: checks and search in one bucket that came by Get. Nothing in a bucket is trusted.
 
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept
 {
@@ -66,7 +65,7 @@ Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce, Entry& 
 
 namespace tofu {
 
-// How many events an MRQ has room for.
+// --- event_pool: how many events an MRQ has room for
 
 namespace event_pool {
 
@@ -99,7 +98,7 @@ std::int64_t capacity() noexcept
 
 } // namespace event_pool
 
-// Readers are peers' TNIs, at any time.
+// --- OwnDirectory. Readers are peers' TNIs, at any time.
 
 using directory::Bucket;
 using directory::Entry;
@@ -294,7 +293,7 @@ void OwnDirectory::withdraw(std::uint64_t key) noexcept
         put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
 }
 
-// Readers' TNIs write the table at any time (tx/remote_memory.cc).
+// --- KeyReaders. Readers' TNIs write the table at any time (tx/remote_memory.cc).
 
 std::uint64_t& KeyReaders::word(std::size_t offset) const noexcept
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of a domain that peers read and write, under the reserved STag `directory_stag` of each of its homes: the
-// directory of regions, the lock words of wide atomics, contacts, overflow VCQs. Its layout, and how a reader checks
-// it. Used by the owner (own_directory, overflow VCQs) and by peers (tx/remote_memory.cc, tx/remote_memory.cc,
-// atomic/wide.cc, message, ring); calls nothing.
+// The memory of a domain that peers read and write, under the reserved STag `directory_stag` of its home VCQ and its
+// overflow VCQs. Its layout and how a reader checks it (namespaces directory and event_pool): the directory of regions,
+// the lock words of wide atomics, contacts, overflow VCQs, the pool of event credits. Its owner's side: the directory
+// (OwnDirectory), the endpoints that count accesses (EventCounters), the domains that cache its keys (KeyReaders).
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,10 @@
 
 namespace tofu {
 
-/// An entry of the directory. Only the owner writes it, with plain ordering: `check` tells whether a reader has got a
-/// whole entry or a half written one (docs/wire-protocol.md, "Regions").
+// --- directory: the layout. Readers are tx/remote_memory.cc, atomic/wide.cc and the modules msg and coll. Only the
+// owner writes entries, with plain ordering: `check` tells whether a reader has got a whole entry or a half written one
+// (docs/wire-protocol.md, "Regions").
+
 namespace directory {
 
 struct Entry {
@@ -97,8 +99,7 @@ struct DoorsLine {
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
 /// After these, under the same STag: the home VCQs of the domains that cache keys of this one, each in one of
-/// `reader_probes` slots, 0 in an empty slot (mr_directory.h). A reader that finds no slot looks each key up in each
-/// call.
+/// `reader_probes` slots, 0 in an empty slot (KeyReaders). A reader that finds no slot looks each key up in each call.
 inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
 inline constexpr unsigned max_readers = 4096;
 inline constexpr unsigned reader_probes = 16;
@@ -141,6 +142,8 @@ constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned cho
     const std::uint64_t hash = mix(key + 0x632be59bd9b4e019u);
     return (choice == 0 ? hash : hash >> 32) & ((std::uint64_t{1} << log2) - 1);
 }
+/// The check words of an entry, of a bucket's pointer to the second table, and of the line of an overflow VCQ, in the
+/// directory of the domain with this nonce. Never 0, which marks what is empty.
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept;
 std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
                        std::uint64_t nonce) noexcept;
@@ -157,8 +160,8 @@ enum class Found {
 
 } // namespace directory
 
-// The word from which peers take credits for the events that they cause in a domain's MRQ (event_credits.h). Nothing
-// read from it is trusted.
+// --- event_pool: the word from which peers take credits for the events that they cause in a domain's MRQ
+// (tx/event_credits.h). Nothing read from it is trusted.
 
 /// The word of the pool: {nonce of the domain (upper half), bias + credits (lower half)}. ARMW ADDs never carry between
 /// the halves, since the bias is more than all that can be taken or given at a time.
@@ -194,19 +197,21 @@ constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
 
 } // namespace event_pool
 
-// The owner's side of the directory (mem/mr_directory.h): enters and removes entries, refills the pool of event
-// credits. The directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A
-// key belongs to one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first
-// table lie in a second one, each in one of two buckets; it grows, and each bucket of the first says where it is.
-// Nothing is ever moved within a table, and a table that was replaced stays readable until the domain is closed.
+// --- OwnDirectory: the owner's side. It enters and removes entries, and refills the pool of event credits. The
+// directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key belongs to
+// one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first table lie in a
+// second one, each in one of two buckets; it grows, and each bucket of the first says where it is. Nothing is ever
+// moved within a table, and a table that was replaced stays readable until the domain is closed.
 
 class DomainBase;
 
+/// Changes are made under the domain's home lock, or while the domain is opened or closed.
 class OwnDirectory {
   public:
     explicit OwnDirectory(DomainBase& domain) noexcept : domain_(domain) {}
     /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
+    /// Ends the registrations; peers' accesses fail from then on. The memory is freed.
     void close() noexcept;
 
     /// The memory under the STag, from open() to close().
@@ -229,6 +234,7 @@ class OwnDirectory {
 
     /// Enters a region, and fills in generation and check. 0 or -FI_E*.
     [[nodiscard]] int publish(directory::Entry entry) noexcept;
+    /// Removes the entry of this key, if there is one. Peers that have cached it keep it until KeyReaders::revoke().
     void withdraw(std::uint64_t key) noexcept;
 
   private:
@@ -260,7 +266,7 @@ class OwnDirectory {
     std::uint64_t counted_events_ = 0; ///< events whose credits are not back in the pool yet
 };
 
-// The endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT).
+// --- EventCounters: the endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT)
 
 /// Counters by endpoint number. Those of an endpoint are valid until it is removed.
 class EventCounters {
@@ -347,14 +353,12 @@ class EventCounters {
     Numbers counting_[2]; ///< of these, one for each counter of writes, and of reads
 };
 
-// The domains that cache keys of this domain, and the revocation of those keys. A library may give the STADD of a
-// closed region to a new one at once (guide 3.6 promises nothing else). An initiator that has cached the closed
-// region's entry would then reach the new region at wrong bytes, and no TNI would refuse it. So an initiator enters
-// its domain into the table of readers before it caches the first key of a domain. The owner revokes all cached keys
-// before it publishes a region whose STADD a closed region may have had (docs/wire-protocol.md, "Revocation of
+// --- KeyReaders: the domains that cache keys of this domain, and the revocation of those keys. A library may give the
+// STADD of a closed region to a new one at once (guide 3.6 promises nothing else). An initiator that has cached the
+// closed region's entry would then reach the new region at wrong bytes, and no TNI would refuse it. So an initiator
+// enters its domain into the table of readers before it caches the first key of a domain. The owner revokes all cached
+// keys before it publishes a region whose STADD a closed region may have had (docs/wire-protocol.md, "Revocation of
 // keys").
-
-class DomainBase;
 
 class KeyReaders {
   public:

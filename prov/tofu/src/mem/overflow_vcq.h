@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The VCQs by which peers reach a domain's regions. A VCQ has some 6144 steering tags: when those of the home VCQ
-// are used up, the domain opens a further VCQ, an overflow VCQ, and so on as long as the node has any. Called by
-// mr.cc under the domain's home lock; calls vcq.
+// are used up, the domain opens a further VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable
+// (mem/mr.h) asks for them under the domain's home lock.
 //
 // An overflow VCQ has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a
 // peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registrations of buffers without a region, kept from one transfer to the next while the memory is the same.
-// Part of LocalMemory, under its VCQ's owner's lock; calls memory_hooks and vcq.
+// Registrations of buffers without a region, kept from one transfer to the next while the memory is the same. Part of
+// LocalMemory (mem/local_buffer.h), under the lock of its VCQ's owner.
 //
 // A registration names pages, a program names addresses. So a kept registration is used only while MemoryHooks says
 // that the pages are still those that were registered; otherwise nothing is kept. The limits are those of

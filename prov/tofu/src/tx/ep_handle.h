@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The object behind a fid_ep of the application, with which its calls begin, and the calls with FI_TRIGGER that are
-// deferred there. Filled in by api; calls nothing.
+// What the calls of the application begin with: the calls with FI_TRIGGER, which are deferred (Later), and the object
+// behind a fid_ep (EpHandle). api/ fills both in.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tofu {
 
-// An entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything, with no lock
-// held; the call is made when its counter has reached its threshold.
+// --- Later: an entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything,
+// with no lock held; the call is made when its counter has reached its threshold.
 
 struct AtomicCall;
 struct EpHandle;
@@ -51,12 +51,11 @@ class Later {
 /// The answer of an entry that holds a lock to a call that Later has to take.
 inline constexpr ssize_t for_later = 1;
 
-// The object behind a fid_ep of the application, with which its calls begin: an endpoint or a context, an alias of
-// one with operation flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context.
+// --- EpHandle: the object behind a fid_ep of the application: an endpoint or a context, an alias of one with operation
+// flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context.
 
 class Endpoint;
 class Lock;
-class TxContext;
 namespace proto {
 class ReceiveQueue;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Flow control of RMA events (FI_RMA_EVENT). Each event is a notice in the target's MRQ, and an MRQ that overflows ends
 // the target's process (guide, chapter 7). So a domain keeps a pool of credits, one for each notice that it has room
-// for; an initiator takes some by ARMW and pays one for each event. Used through remote_memory.h by rma and atomic;
-// calls vcq. Layout and argument: docs/wire-protocol.md, "Receive queues".
+// for; an initiator takes some by ARMW and pays one for each event. rma and atomic reach it through tx/remote_memory.h.
+// Layout and argument: docs/wire-protocol.md, "Receive queues".
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The end of an operation: one entry where one is wanted or due, one count. Called by the engines' completion handlers
-// under the context's lock; calls cq and cntr.
+// The end of an operation: one entry where one is wanted or due, one count. See operation.h.
 #include "tx/operation.h"
 
 namespace tofu {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An operation under way and how it ends: requests, which are tracked and retried, and operations of one
-// communication, which are neither. Used by all engines under the context's lock; calls cq, mem/local_buffer.
+// An operation under way and how it ends: where it reports (Reports), requests, which are tracked and retried (Request,
+// Pool), and operations of one communication, which are neither (QuickOp, QuickOps). All engines use them, under the
+// context's lock.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@
 
 namespace tofu {
 
-// The state of one operation of the application from its post to its completion, and the pool it comes from. Made by
-// rma, atomic and the message protocol; completes into cq and cntr.
+// --- Reports, Request, Pool: the state of one operation of the application from its post to its completion, where it
+// completes, and the pool it comes from
 
 /// Rounds of progress that a call makes while it has to wait; after them it is refused.
 inline constexpr unsigned rounds_of_a_call = 64;
@@ -142,9 +143,9 @@ inline bool settle(Request& request, int utofu_code) noexcept
     return --request.pending == 0;
 }
 
-// Short operations: those that are a single communication, such as fi_write of 8 bytes or one native atomic. What has
-// to be remembered until the notice comes lies in an array with one record for each place of the VCQ's completion
-// window, so that nothing is allocated.
+// --- QuickOp, QuickOps: a single communication, such as fi_write of 8 bytes or one native atomic. What has to be
+// remembered until the notice comes lies in an array with one record for each place of the VCQ's completion window, so
+// that nothing is allocated.
 
 class TxContext;
 

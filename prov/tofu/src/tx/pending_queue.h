@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What parts of operations have to do in a later round of progress: parts that found no room go on in the next round,
-// parts that lost against others after a random pause. Used by atomic and message under the context's lock; calls them
-// back.
+// What is to be done in a later round of progress. Parts of operations that found no room, or that lost against others
+// (Agenda); a place where one item works and others wait for it (Turns); whole operations that can't go on yet
+// (Pending). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,8 @@
 #include "av/peer_table.h"
 
 namespace tofu {
+
+// --- Agenda: parts that found no room go on in the next round, parts that lost against others after a random pause
 
 /// A part that goes on later. It is on the agenda at most once.
 struct Deferred {
@@ -94,10 +96,8 @@ struct Turns {
     }
 };
 
-// The pending queue of a tx context: operations that were accepted and can't go on yet. It alone decides which
-// operation waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
-// Filled by the engines, resumed by the context's rounds of progress, all under the context's lock; calls back the
-// engines.
+// --- Pending: operations of a tx context that were accepted and can't go on yet. It alone decides which operation
+// waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
 //
 // There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
 // them, not between streams (limits::msg_order), so that a message or the CQ data of a write that find no room in a
@@ -208,7 +208,7 @@ class Pending::Stream {
 
     /// The number of a new call.
     [[nodiscard]] std::uint64_t next_call() noexcept { return ++calls_; }
-    /// Puts an operation into its line, behind those that were called before it; `lack` is what it misses.
+    /// Puts an operation into its line, behind those that were called before it; `reason` is what it misses.
     void push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept;
     /// One bounded round (case 5).
     void resume() noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rails: the VCQs by which the long transfers of a transmit context go, its own and further ones on TNIs
 // that no process of the node posts from. Transfers with one peer share a link, and therefore a rail; transfers with
-// several peers take a rail each. Used by rma, send and message under the context's lock; calls vcq and local.
+// several peers take a rail each. rma and msg use them, under the context's lock.
 #pragma once
 
 #include <cstddef>

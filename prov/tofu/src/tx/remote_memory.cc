@@ -15,6 +15,8 @@
 
 namespace tofu {
 
+// --- VcqOrder
+
 bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, std::uint64_t region) noexcept
 {
     const bool from_the_first = reads_ordered_ || regions_ordered_;
@@ -56,11 +58,11 @@ void VcqOrder::on_fence(vcq::CompletionHandler* handler, const vcq::Notice&) noe
     way.vcq = 0;
 }
 
-// Keys of peers' regions: the table of known keys, and the lookups that read a peer's directory by Get. A lookup is a
-// sequence of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the key's bucket of
-// the first table; its two buckets of the second; if the entry names an overflow VCQ that is not known yet, the line of
-// the overflow VCQ, and at the overflow VCQ the nonce, which proves that the overflow VCQ belongs to the peer. Without
-// that proof a peer could direct our writes to the memory of another process.
+// --- RemoteKeys: the table of known keys, and the lookups that read a peer's directory by Get. A lookup is a sequence
+// of Gets, each of which says what the next one reads (docs/wire-protocol.md, "Regions"): the key's bucket of the first
+// table; its two buckets of the second; if the entry names an overflow VCQ that is not known yet, the line of the
+// overflow VCQ, and at the overflow VCQ the nonce, which proves that the overflow VCQ belongs to the peer. Without that
+// proof a peer could direct our writes to the memory of another process.
 
 using directory::Bucket;
 using directory::Entry;

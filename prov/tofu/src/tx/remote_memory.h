@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and overflow
-// VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier Gets and a
-// Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders what goes to
-// one region behind what went to another, where keys may be stale: a communication that is refused is repeated later,
-// and until that is known nothing to another region may take effect. Used by rma and atomic, each for its own
-// operations, under the context's lock; calls vcq.
-//
-// uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
-// the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
-// all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never
-// met an overflow VCQ skip all this, unless keys of the user's choice may be stale.
+// The only access to peers' memory. The order of communications to a peer with several VCQs (VcqOrder); the keys of
+// peers' regions as targets of communications (Target, KeyReader, RemoteKeys); and the door that rma and atomic go
+// through, one each, for all their communications (RemoteSide, PeerMemory, RemoteAccess). Under the context's lock.
 #pragma once
 
 #include <bit>
@@ -31,6 +23,17 @@
 #include "utofu/vcq.h"
 
 namespace tofu {
+
+// --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and
+// overflow VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier
+// Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders
+// what goes to one region behind what went to another, where keys may be stale: a communication that is refused is
+// repeated later, and until that is known nothing to another region may take effect. rma and atomic have one each.
+//
+// uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
+// the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
+// all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never
+// met an overflow VCQ skip all this, unless keys of the user's choice may be stale.
 
 class VcqOrder {
   public:
@@ -79,12 +82,11 @@ class VcqOrder {
     SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
 };
 
-// Turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering address of the
-// peer. Asked through remote_memory.h under the context's lock. Remote addressing is one addition: STADD of the
-// target = bias + remote address, where bias comes from the key. A key of ours (FI_MR_PROV_KEY) *is* the bias: STADD
-// minus base address with FI_MR_VIRT_ADDR, the STADD itself with offsets. A key of the user's choice, and one of ours
-// for a region that the home VCQ does not reach, is looked up in the directory of the peer's regions
-// (mem/mr_directory.h) by one-sided Get, and remembered.
+// --- RemoteKeys: turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering
+// address of the peer. Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes
+// from the key. A key of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD
+// itself with offsets. A key of the user's choice, and one of ours for a region that the home VCQ does not reach, is
+// looked up in the directory of the peer's regions (mem/mr_directory.h) by one-sided Get, and remembered.
 
 /// The target of a communication.
 struct Target {
@@ -191,11 +193,11 @@ class RemoteKeys {
     std::uint32_t calls_ = 0;
 };
 
-// The one door to peers' memory: turns an address and a key of a call into the target of a communication, and says
-// whether the communication may go there now. rma and atomic have one each and reach remote memory only through it,
-// on their short ways too. Under the context's lock. A short way carries out an operation as one communication that
-// is never retried. What a short way must not do is decided here, in one place: an operation that finds the door shut
-// goes the long way, which does it or says why not.
+// --- RemoteAccess: the one door to peers' memory. It turns an address and a key of a call into the target of a
+// communication, and says whether the communication may go there now. rma and atomic have one each and reach remote
+// memory only through it, on their short ways too. Under the context's lock. A short way carries out an operation as
+// one communication that is never retried. What a short way must not do is decided here, in one place: an operation
+// that finds the door shut goes the long way, which does it or says why not.
 
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }

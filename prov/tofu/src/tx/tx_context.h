@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a tx context asks of the engines that post from it (rma, atomic, messages, collectives): when a fence waits,
-// when the context closes, and when an unsignaled communication has failed. Engines is the list of a context's engines.
-// Implemented by the engines; none of it is on a hot path.
+// A transmit context and the engines that post from it. What the context asks of an engine (Engine), and its engines
+// (Engines); FI_FENCE (Fence); the context as the engines use it (TxContext), and as its owner, the endpoint, opens and
+// closes it (OwnTxContext); a receive context (RxContext).
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,9 @@
 #include "utofu/vcq.h"
 
 namespace tofu {
+
+// --- Engine, Engines: what a tx context asks of rma, atomic, messages and collectives: when a fence waits, when the
+// context closes, and when an unsignaled communication has failed. None of it is on a hot path.
 
 struct Peer;
 
@@ -80,9 +83,8 @@ class Engines {
     Engine* engines_[Engine::kinds] = {};
 };
 
-// FI_FENCE (fi_endpoint(3)): has every operation that a tx context began towards a peer ended?
+// --- Fence: FI_FENCE (fi_endpoint(3)): has every operation that a tx context began towards a peer ended?
 
-struct Peer;
 class TxContext;
 
 /// It is itself the completion handler of an ARMW whose end shows that everything posted to a peer before has ended.
@@ -106,8 +108,8 @@ class Fence : vcq::CompletionHandler {
     bool flushing_ = false; ///< the ARMW is under way
 };
 
-// A transmit context: the VCQ that operations are posted from, its lock, the peers they may name, where they report,
-// and what the engines that post from it share: local memory, peers' keys, credits for events.
+// --- TxContext: the VCQ that operations are posted from, its lock, the peers they may name, where they report, and
+// what the engines that post from it share: local memory, peers' keys, credits for events.
 
 class DomainBase;
 struct PeerMemory;
@@ -224,7 +226,7 @@ class TxContext {
     void call_for_polls() noexcept;
 };
 
-// A tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed.
+// --- OwnTxContext: a tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed
 
 class OwnTxContext final : public TxContext {
   public:
@@ -265,7 +267,7 @@ class OwnTxContext final : public TxContext {
     vcq::Vcq own_vcq_;
 };
 
-// A receive context: the queue and counters that arrivals are reported to, and the rules for receives.
+// --- RxContext: the queue and counters that arrivals are reported to, and the rules for receives
 
 namespace proto {
 class ReceiveQueue;
