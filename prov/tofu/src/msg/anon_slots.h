@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots for senders that have no ring here, and the path of their packets to the protocol. A sender takes a slot at the
+// Packets without a ring: the slots of senders that have no ring here (AnonSlots), the path of their packets to the
+// protocol (Arrivals), and our own packets to a peer at which we have no ring (AnonTx). A sender takes a slot at the
 // slot counter by an ARMW ADD and fills it by one Put. The receiver does not know the sender of an unfilled slot: it
-// stays with its sender until then, however long that takes, and blocks no other packet. Part of Inbound; calls vcq.
+// stays with its sender until then, however long that takes, and blocks no other packet.
 //
 // S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
 // that R knows. A slot goes on offer again only after R has taken what it was handed out for.
@@ -135,8 +136,8 @@ class Arrivals {
     std::uint32_t offers_ = 0;
 };
 
-// Packets to a peer at which we have no ring. We ask the peer's gate for a slot for one packet, or find out why there
-// is no gate. The cases are numbered in anon_slots.h.
+// --- AnonTx: packets to a peer at which we have no ring. We ask the peer's gate for a slot for one packet, or find out
+// why there is no gate.
 
 class AnonTx {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the calls of fi_msg and fi_tagged have in common: checks of arguments, the context's lock, the calls of the
-// sender and the receive queue. Used by calls.cc; trigger uses the checks.
+// sender and the receive queue; and their operation tables. Deferred work (api/triggered.cc) uses the checks, too.
 #pragma once
 
 #include <mutex>
@@ -181,7 +181,7 @@ inline ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
 
 namespace tofu {
 
-// fi_msg, fi_tagged: the operation tables of an enabled endpoint with FI_MSG or FI_TAGGED (calls.cc).
+// --- fi_msg, fi_tagged: the operation tables of an enabled endpoint with FI_MSG or FI_TAGGED
 
 extern fi_ops_msg msg_ops;
 extern fi_ops_tagged tagged_ops;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Channels: an endpoint's state for each peer that it sends to, their table, and what the parts of an endpoint's
-// rings have in common. Used by the parts that send and receive packets; calls nothing.
+// What both directions of an endpoint's rings know. The two ends of a ring: Channel, by which we send to a peer, and
+// Ring, in which a peer sends to us. What they share: our identity (Local), the protocol above (Protocol), the area and
+// the VCQ (Port). The channels of an endpoint by address (Target, ChannelTable, Channels).
 #pragma once
 
 #include <algorithm>
@@ -23,8 +24,7 @@
 
 namespace tofu::proto {
 
-// The two ends of a ring: a Channel, by which we send to a peer, and a Ring, in which a peer sends to us. Data of
-// Outbound and Inbound.
+// --- Channel, Ring: the data of Outbound (msg/tx_ring.h) and Inbound (msg/rx_ring.h)
 
 class Grants;
 class Outbound;
@@ -185,8 +185,7 @@ struct Ring {
     }
 };
 
-// What the two directions of an endpoint's rings share: our identity, the area, the clock; and the interface of the
-// protocol above.
+// --- Local, Protocol, Port: what the two directions of an endpoint's rings share
 
 /// Our endpoint, as its peers know it.
 struct Local {
@@ -203,8 +202,7 @@ class Protocol {
   public:
     /// Makes a channel for one more peer. Null: there are as many as there may be.
     [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
-    /// The channel has failed: requests to its peer end. `completion handler`: that of a packet that has never left, or
-    /// null.
+    /// The channel has failed: requests to its peer end. `handler`: that of a packet that has never left, or null.
     virtual void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept = 0;
     /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
     [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
@@ -256,7 +254,7 @@ struct Port {
 /// Does the header of an area, as a Get brought it, belong to the domain with that nonce?
 [[nodiscard]] bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept;
 
-// The channels of an endpoint, and the lookup of a channel by address.
+// --- Channels: the channels of an endpoint, and the lookup of a channel by address
 
 /// What the address vector says of an address: where a channel has to lead.
 struct Target {

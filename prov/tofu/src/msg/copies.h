@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Copies that receivers fetch: of sends that need not wait for their receiver, also of closed endpoints. Used by the
-// sending half; calls rx_area, vcq.
+// Copies that receivers fetch: of messages that were reported as sent, and whose senders need not wait for the receiver
+// (Copy, Copies); and what closed endpoints have left to their receivers (Estate).
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace tofu::proto {
 
-// Copies of messages that were reported as sent and that their receivers fetch. Their blocks are registered with the
-// home VCQ of the domain, so that they can outlive their endpoint (copies.h). Made by the sender with its first copy.
+// --- Copies: their blocks are registered with the home VCQ of the domain, so that they can outlive their endpoint
+// (Estate). The sending half makes the object with its first copy.
 
 /// A copy and its receiver.
 struct Copy {
@@ -77,7 +77,7 @@ class Copies {
         });
     }
 
-    // --- of an endpoint that is closed (copies.h)
+    // --- of an endpoint that is closed (Estate)
     std::unique_ptr<Copies> next;
     std::optional<Area> area; ///< with the completion words
     unsigned number = 0;      ///< of the endpoint
@@ -96,9 +96,9 @@ class Copies {
 
 } // namespace tofu::proto
 
-// What closed endpoints have left to their receivers: copies of messages that were reported as sent and have not been
-// fetched, and the areas with the completion words that end them. Each stays until its receiver has fetched it, or is
-// gone, or the domain is closed.
+// --- Estate: what closed endpoints have left to their receivers: copies of messages that were reported as sent and
+// have not been fetched, and the areas with the completion words that end them. Each stays until its receiver has
+// fetched it, or is gone, or the domain is closed.
 
 namespace tofu {
 class DomainBase;

@@ -13,7 +13,7 @@
 
 namespace tofu::proto {
 
-// Matching by kinds of receives.
+// --- Matcher
 
 std::uint32_t Matcher::other_kind(std::uint64_t ignore, bool directed) noexcept
 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Posted receives, kept messages, and which belong to which: lists by tag and source, sources as receives name them,
-// and the interface of libfabric's peers to it (fi_peer(3)). Used by match_queue and receive_queue; calls nothing.
+// Which receive takes which message. Queues by key (FifoIndex); the matching of posted receives and kept messages
+// (Matcher), which are RecvRequest and Unexpected; the protocol behind kept messages (SrxPeer); sources as receives
+// name them (SourceKeys); memory for both (SizedPool); the queue that the protocol matches with (MatchQueue), whose
+// interface is that of libfabric's peers (fi_peer(3)). The application's calls are in msg/receive_queue.h.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +22,8 @@
 
 namespace tofu::proto {
 
-// A hash table of queues: for each key, its elements in the order in which they came. Elements carry their links, so
-// only growth of the table allocates.
+// --- FifoIndex: a hash table of queues: for each key, its elements in the order in which they came. Elements carry
+// their links, so only growth of the table allocates.
 
 struct MatchKey {
     std::uint64_t source;
@@ -163,13 +165,13 @@ class FifoIndex {
     std::size_t count_ = 0;
 };
 
-// Which receive takes which message. Messages match in the order they came from a peer, receives in the order they
-// were posted (fi_tagged(3)). Cost. Few receives, and few messages that came early, are compared one by one; the
-// oldest early message is always tried first. Beyond that, a posted receive belongs to a *kind*: its mask of ignored
-// bits, and whether it names its source. A message makes one lookup in a hash table per kind in use, whatever the
-// number of receives, and takes the oldest receive found. MPI uses a handful of kinds. Receives of more than
-// max_kinds kinds wait in one list that is searched. A receive finds early messages by (source, tag), or by tag
-// alone, through hash tables; only with ignored bits it searches the list.
+// --- Matcher: messages match in the order they came from a peer, receives in the order they were posted
+// (fi_tagged(3)). Cost. Few receives, and few messages that came early, are compared one by one; the oldest early
+// message is always tried first. Beyond that, a posted receive belongs to a *kind*: its mask of ignored bits, and
+// whether it names its source. A message makes one lookup in a hash table per kind in use, whatever the number of
+// receives, and takes the oldest receive found. MPI uses a handful of kinds. Receives of more than max_kinds kinds wait
+// in one list that is searched. A receive finds early messages by (source, tag), or by tag alone, through hash tables;
+// only with ignored bits it searches the list.
 
 inline constexpr std::uint64_t any_source = 0; ///< no peer's key is 0
 
@@ -343,7 +345,7 @@ class Matcher {
     FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
 };
 
-// The two things that wait to be matched: a posted receive, and a message that came before its receive.
+// --- RecvRequest, Unexpected: a posted receive, and a message that came before its receive
 
 class SrxPeer;
 
@@ -435,9 +437,9 @@ struct Unexpected : Arrived {
     [[nodiscard]] const std::byte* body() const noexcept { return reinterpret_cast<const std::byte*>(this + 1); }
 };
 
-// What the receive queue asks of the protocol through which messages come, modelled on the peers of a shared receive
-// context in libfabric (fi_peer(3), fi_ops_srx_peer). None of it is called for a message that finds its receive at
-// once.
+// --- SrxPeer: what the receive queue asks of the protocol through which messages come, modelled on the peers of a
+// shared receive context in libfabric (fi_peer(3), fi_ops_srx_peer). None of it is called for a message that finds its
+// receive at once.
 
 class SrxPeer {
   public:
@@ -466,7 +468,8 @@ class SrxPeer {
     ~SrxPeer() = default;
 };
 
-// From the source address of a receive to the key of that peer, which is compared with the key of a message's sender.
+// --- SourceKeys: from the source address of a receive to the key of that peer, which is compared with the key of a
+// message's sender
 
 class SourceKeys {
   public:
@@ -502,8 +505,8 @@ class SourceKeys {
     Recent<Found> recent_;
 };
 
-// Memory for receives and messages that wait to be matched. Each record takes its size, in steps of 16 bytes, out of
-// chunks that are freed when no record is in use.
+// --- SizedPool: memory for receives and messages that wait to be matched. Each record takes its size, in steps of 16
+// bytes, out of chunks that are freed when no record is in use.
 
 class SizedPool {
   public:
@@ -594,12 +597,12 @@ class SizedPool {
     std::size_t live_ = 0;
 };
 
-// Posted receives and unexpected messages, as the protocol sees them: those of an endpoint, or of a shared receive
-// context, where messages of several endpoints meet. The protocol uses it to match, the receive queue
+// --- MatchQueue: posted receives and unexpected messages, as the protocol sees them: those of an endpoint, or of a
+// shared receive context, where messages of several endpoints meet. The protocol uses it to match, the receive queue
 // (receive_queue.h) to post. The two seams are those of a peer SRX in libfabric 2 (fi_peer(3)): get_entry is get_msg
 // and get_tag, alloc_entry what they give where no receive is posted, queue_entry is queue_msg and queue_tag; SrxPeer
-// has start and discard. So another provider can take the application's place, and post its receives as their
-// messages come (receive_queue.h).
+// has start and discard. So another provider can take the application's place, and post its receives as their messages
+// come (receive_queue.h).
 
 class SrxOwner;
 

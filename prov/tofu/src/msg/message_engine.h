@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. The messenger composes it:
-// rings to peers (msg/rx_ring.h), the sending half (msg/sender.h), the receiving half (receiver.h). Called by the
-// entries of fi_msg and fi_tagged and by the endpoint's progress, under the context's lock.
+// rings to peers (msg/rx_ring.h), the sending half (msg/sender.h), the receiving half (msg/receiver.h). The entries of
+// fi_msg and fi_tagged and the endpoint's progress call it, under the context's lock. Its rounds of progress are
+// defined in msg/receiver.cc, into which the polls of the rings are inlined.
 #pragma once
 
 #include <cstdint>

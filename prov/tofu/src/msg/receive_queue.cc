@@ -232,9 +232,9 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
 
 } // namespace tofu::proto
 
-// A receive of the owner becomes one of this queue when its message arrives. It is allocated before the number of its
-// buffers is known, so it has room for the maximum. A message that the owner has noted waits in our queue as any
-// other, and goes its ordinary way from there.
+// --- SrxOwner: a receive of the owner becomes one of this queue when its message arrives. It is allocated before the
+// number of its buffers is known, so it has room for the maximum. A message that the owner has noted waits in our queue
+// as any other, and goes its ordinary way from there.
 
 #if FI_MAJOR_VERSION >= 2 && __has_include(<rdma/providers/fi_peer.h>)
 #include <rdma/providers/fi_peer.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The application's receives: fi_recv and fi_trecv in all forms, FI_PEEK, FI_CLAIM, fi_cancel. Called by the entries of
-// fi_msg and fi_tagged and by shared contexts; calls the match queue, which the protocol uses, and the peer through
-// which a message came.
+// The application's receives: fi_recv and fi_trecv in all forms, FI_PEEK, FI_CLAIM, fi_cancel (ReceiveQueue); and
+// receives that another provider owns (Offer, SrxOwner). The protocol uses the base, MatchQueue (msg/match.h).
 #pragma once
 
 #include <cstddef>
@@ -90,8 +89,8 @@ class ReceiveQueue final : public MatchQueue {
 
 } // namespace tofu::proto
 
-// Receives that another provider owns (fi_peer(3), struct fid_peer_srx): the owner says which receive takes a message
-// that has come, or takes note of the message and says so later.
+// --- SrxOwner: receives that another provider owns (fi_peer(3), struct fid_peer_srx). The owner says which receive
+// takes a message that has come, or takes note of the message and says so later.
 
 namespace tofu {
 class CompletionQueue;

@@ -256,7 +256,7 @@ fi_addr_t Delivery::source_of(const Unexpected& kept) noexcept
     return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
 }
 
-// Packets out of the rings of our area, except for the short way (receiver.cc). Nothing read from the area is trusted.
+// --- Receiver: all packets that the short way leaves. Nothing read from the area is trusted.
 
 Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
     : Inbound(port), tx_(tx), rx_(rx), eager_gets_(port), delivery_(tx, rx, port, *this)
@@ -401,9 +401,9 @@ void Receiver::answer_fences() noexcept
         fences_.pop_back();
 }
 
-// The rounds of progress, and the short way of a message that stands in its ring and asks for no answer: into the
-// single buffer of its receive and into the completion queue, or, without a receive, to the kept messages. All other
-// messages go the long way (receiver.cc, receiver.cc).
+// --- The short way of a message that stands in its ring and asks for no answer: into the single buffer of its receive
+// and into the completion queue, or, without a receive, to the kept messages. All other messages go the long way
+// (Delivery::deliver).
 
 namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
@@ -534,7 +534,7 @@ constexpr std::uint64_t shape_of(Type type) noexcept
     return where.total;
 }
 
-/// Keeps a message that came before its receive, if the short way can.
+/// Gives a kept message to its receive: copies it at once if the short way can, else as any other (give_kept).
 bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);
@@ -553,7 +553,7 @@ void Receiver::take_packets(std::size_t ring) noexcept
     take_arrived<Receiver>(ring);
 }
 
-// --- rounds of progress
+// --- rounds of progress, also of the messenger (msg/message_engine.h): the polls of the rings are inlined here
 
 void Delivery::progress(bool everywhere) noexcept
 {

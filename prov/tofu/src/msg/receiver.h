@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The way of a message from its ring to its receive: it is matched or kept, copied or fetched, acknowledged, reported.
-// Called by the receiver, by fetches, and by the receive queue for kept messages; calls match, vcq (completion words),
-// cq and cntr. Under the endpoint's lock.
+// The receiving half of the message protocol. The way of a message to its receive: it is matched or kept, copied or
+// fetched, acknowledged, reported (Delivery). Packets, which come out of rings (msg/rx_ring.h), and what each asks for
+// (Fence, Receiver); nothing in a packet is trusted. msg/rendezvous.h has the payloads that are fetched. Under the
+// endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,8 @@
 #include "tx/tx_context.h"
 
 namespace tofu::proto {
+
+// --- Delivery: the receiver calls it, fetches do at their end, and the receive queue for kept messages (SrxPeer)
 
 class Receiver;
 
@@ -92,11 +95,7 @@ class Delivery final : private SrxPeer {
     } hold_up_;
 };
 
-// The receiving half of the message protocol: takes packets out of rings (msg/rx_ring.h) and acts on them. receiver.h
-// brings messages to their receives. Nothing in a packet is trusted. Under the endpoint's lock.
-//
-//   receiver.cc  the short way of a message;  receiver.cc  all other packets;  rendezvous.h  payloads of anonymous
-//   packets
+// --- Receiver: takes packets out of rings and acts on them
 
 /// A fence of a sender; it is answered when no message of that sender waits for a receive.
 struct Fence {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Messages whose bytes the receiver fetches: the protocol's description of a message, and the Gets of a rendezvous and
-// of eager-by-get. Part of the receiving half; calls vcq, mem, the receive queue.
+// Messages whose bytes the receiver fetches: the protocol's description of a message (Kept, Message), the Gets of a
+// rendezvous (Fetch, Fetches) and those of eager-by-get (EagerPayload, EagerGets). Part of the receiving half.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace tofu::proto {
 
-// A message that has come, between its packet and its receive.
+// --- Message: a message that has come, between its packet and its receive
 
 /// Writes a completion word: the result of the send that waits for it, 0 or FI_E*. False: no room now.
 [[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
@@ -72,8 +72,9 @@ struct Message : Kept {
     [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
 };
 
-// The receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then the
-// completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the sender's.
+// --- Fetches: the receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then
+// the completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the
+// sender's.
 
 class Fetches;
 class Delivery;
@@ -145,10 +146,10 @@ class Fetches {
     Agenda waiting_; ///< fetches that found no room
 };
 
-// Payloads of messages that came as anonymous packets and stand in blocks of their senders (Type::eager_by_get). The
-// payload is fetched before the message is matched, so that the message is matched and reported in order, like one
-// whose payload stands in its slot. Until then the anonymous packet stays in its slot, and so do later anonymous
-// packets of its sender.
+// --- EagerGets: payloads of messages that came as anonymous packets and stand in blocks of their senders
+// (Type::eager_by_get). The payload is fetched before the message is matched, so that the message is matched and
+// reported in order, like one whose payload stands in its slot. Until then the anonymous packet stays in its slot, and
+// so do later anonymous packets of its sender.
 
 /// Where such a payload is, and the completion word that its sender waits for.
 struct EagerPayload {

@@ -231,14 +231,14 @@ void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice)
         grants.set_gone(ring);
 }
 
-// How rings go to the peers that send much, and channels to the peers that are sent to, so that the number of neither
-// is limited. See ring_lease.h; R's part is in ring_lease.cc.
+// --- RingLeases, and the cases of both sides: how rings go to the peers that send much, and channels to the peers that
+// are sent to, so that the number of neither is limited
 //
-// S sends to R; the ring lies at R, and only R gives it away. S asks for one with an anonymous packet (anon_slots.h)
-// and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the ring from then on
-// until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a ring after its
-// lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's reports before
-// `closed`.
+// S sends to R (Grants); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
+// (msg/anon_slots.h) and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the
+// ring from then on until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a
+// ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's
+// reports before `closed`.
 //
 //  1. S dies before its request arrives: nothing has happened.
 //  2. S dies after its request: R grants a ring, and finds out as in 4.

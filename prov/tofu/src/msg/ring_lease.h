@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rings of our area: granted to senders that request one, revoked if there are too few, and freed when their
-// senders have left or died. Also the credit updates to senders. The cases are numbered in
-// ring_lease.cc. Part of Inbound; calls vcq.
+// The lease of a ring, at both ends. At the receiver: the rings of our area are granted to senders that request one,
+// revoked if there are too few, and freed when their senders have left or died; credit updates to senders (Grants, part
+// of Inbound). At the sender: a ring is requested, used and released, and credit blocks are read (RingLeases, part of
+// Outbound). The cases are numbered in msg/ring_lease.cc.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,8 @@
 #include "msg/channel.h"
 
 namespace tofu::proto {
+
+// --- Grants: the receiver's side
 
 class Grants {
   public:
@@ -82,8 +85,8 @@ class Grants {
     std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
 };
 
-// The rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back, so that other
-// senders have their turn and the channel can serve another peer. The cases are numbered in ring_lease.cc.
+// --- RingLeases: the rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back,
+// so that other senders have their turn and the channel can serve another peer
 
 class RingLeases {
   public:

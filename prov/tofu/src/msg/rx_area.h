@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An endpoint's message area: the memory that its peers write to (wire.h). Made by Rings; calls the home
-// VCQ to register it. Pages are touched only where a peer talks.
+// An endpoint's message area: the memory that its peers write to (layout: msg/wire.h). The rings register it with the
+// home VCQ. Pages are touched only where a peer talks.
 #pragma once
 
 #include <atomic>

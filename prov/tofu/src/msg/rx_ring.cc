@@ -73,7 +73,7 @@ void Inbound::catch_up() noexcept
         grants.report_late();
 }
 
-// Opening and closing the rings of an endpoint, and what rounds of progress do only now and then.
+// --- Rings: opening and closing, and what rounds of progress do only now and then
 
 namespace {
 

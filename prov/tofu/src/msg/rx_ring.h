@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of an endpoint: hands the packets in the rings of its area to the protocol, in order, and gives
-// their slots back to the senders when the protocol has taken them. Nothing read from the area is trusted. Under the
-// endpoint's lock; calls vcq.
+// The receiving side of an endpoint's rings (Inbound): hands the packets in the rings of its area to the protocol, in
+// order, and gives their slots back to the senders when the protocol has taken them. Nothing read from the area is
+// trusted. And the rings of an endpoint in both directions, from open to close (Rings). Under the endpoint's lock.
 //
-//   ring_lease.h  which senders have a ring;  anon_slots.h  packets of senders that have none
+//   msg/ring_lease.h  which senders have a ring;  msg/anon_slots.h  packets of senders that have none
+//   msg/tx_ring.h  the sending side
 #pragma once
 
 #include <bit>
@@ -17,6 +18,8 @@
 #include "msg/tx_ring.h"
 
 namespace tofu::proto {
+
+// --- Inbound
 
 inline constexpr std::size_t no_ring = ~std::size_t{0};
 
@@ -93,7 +96,7 @@ class Inbound {
     bool bad_packets_ = false; ///< one has been logged
 };
 
-// --- inline part
+// --- Inbound: inline part
 
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
 /// at the same time and not one after the other. An unwritten line is in the cache already and costs
@@ -199,7 +202,7 @@ template <class Up>
     return (bye ? take_bye(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
 }
 
-// The rings of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
+// --- Rings: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
 // and receives: the protocol above (Protocol, Inbound::poll) gives packets their meaning. Under the endpoint's lock,
 // but for open() and close_area().
 

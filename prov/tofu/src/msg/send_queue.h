@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that wait: for their peer (requests) or for room (the queue), and the blocks of their packets. Part of the
-// sending half; calls copies, rings, vcq.
+// Sends that wait, part of the sending half: the blocks of their packets (PacketBuffers), a send as a call asks for it
+// (SendCall), sends that wait for their peer (SendRequests) and sends that wait for room (Backlog).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@
 
 namespace tofu::proto {
 
-// Registered blocks: a packet, or the payload of a long eager message, stands in one until its Put has read it.
+// --- PacketBuffers: a packet, or the payload of a long eager message, stands in a registered block until its Put has
+// read it
 
 class PacketBuffers;
 
@@ -75,7 +76,7 @@ class PacketBuffers {
     Pool<PacketBuffer> large_{BouncePool::blocks_of[1] / 4 * 3};
 };
 
-// Sends that are not over when their call returns, and the completion words by which peers end them.
+// --- SendRequests: sends that are not over when their call returns, and the completion words by which peers end them
 
 class SendRequests;
 
@@ -155,8 +156,7 @@ class SendRequests {
     void poll() noexcept;
     /// True if no completion word of a request that has ended can still come.
     [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
-    /// Ends all requests of the channel with its error. `completion handler`: that of a packet that has not gone out,
-    /// or null.
+    /// Ends all requests of the channel with its error. `handler`: that of a packet that has not gone out, or null.
     void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept;
 
   private:
@@ -180,8 +180,8 @@ class SendRequests {
         first_seq_; ///< of completion words: unlike an earlier endpoint's, so its late words do not match
 };
 
-// Sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3): at most
-// tx_attr.size of them). So a program that posts and then waits for its completions is not refused.
+// --- Backlog: sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3): at
+// most tx_attr.size of them). So a program that posts and then waits for its completions is not refused.
 
 class Sender;
 

@@ -13,7 +13,7 @@
 
 namespace tofu::proto {
 
-// Writes into a peer's ring: eager messages in one slot or in several, and the CQ data of RMA writes.
+// --- writes into a peer's ring: eager messages in one slot or in several, and the CQ data of RMA writes
 
 namespace {
 /// Does the message fit into one packet that goes without a ring, and so carries its sender's envelope?
@@ -240,8 +240,8 @@ int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t 
     });
 }
 
-// Sends that are not over when the call returns: sends that wait for their arrival, and the sending side of a
-// rendezvous; and what a fence asks of the sender.
+// --- sends that are not over when the call returns: sends that wait for their arrival, and the sending side of a
+// rendezvous; and what a fence asks of the sender
 
 namespace {
 /// Does the channel lead to the peer, or to one of its receive contexts?

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending half of the message protocol: eager messages, sends that wait for their peer, fences, and the CQ data of
-// RMA writes. Fills slots of channels (msg/tx_ring.h) and reports to the context's queue and counter. Under the
-// context's lock.
-//
-//   sender.h, sender.cc  packets into a ring;  sender.cc  sends that wait for the peer send_queue.h  blocks of
-//   packets;  send_queue.h  requests that wait for the peer;  send_queue.h  sends that wait for room
+// The sending half of the message protocol (Sender): eager messages, rendezvous, fences, and the CQ data of RMA writes.
+// Fills slots of channels (msg/tx_ring.h) and reports to the context's queue and counter. Sends that wait, for their
+// peer or for room, are in msg/send_queue.h. The two short ways are inline, at the end. Under the context's lock.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +35,7 @@ class Sender final : public Engine {
     /// Sends a message in the way that its length and flags ask for. 0, or a refusal without effect (-FI_EAGAIN: make
     /// progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
-    /// Sends one buffer in one piggyback Put, if that can be done at once (sender.h). False: nothing has happened.
+    /// Sends one buffer in one piggyback Put, if that can be done at once. False: nothing has happened.
     [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// Sends one buffer in one Put of a slot, if that can be done at once. False: nothing has happened.
     [[nodiscard]] bool send_slot(const SendCall& call, const void* data, std::size_t length) noexcept;
@@ -77,7 +74,7 @@ class Sender final : public Engine {
 
   private:
     static constexpr ssize_t reported_later = 1; ///< of put_packet(): a request reports the send
-    // sender.h, sender.cc
+    // --- packets into a ring
     [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
     [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
@@ -92,7 +89,7 @@ class Sender final : public Engine {
                                    SendRequest* delivered) noexcept;
     [[nodiscard]] int put_words(Channel& to, Type type, std::uint8_t flags, std::uint64_t first,
                                 std::optional<std::uint64_t> second = {}) noexcept;
-    // sender.cc
+    // --- sends that are not over when the call returns
     [[nodiscard]] ssize_t send_tracked(Channel& to, const SendCall& call, std::uint64_t level) noexcept;
     [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_rts(Channel& to, const SendCall& call, SendRequest& request,
@@ -108,8 +105,8 @@ class Sender final : public Engine {
     Backlog backlog_;
 };
 
-// What all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent to lately,
-// and is complete when the call returns.
+// --- Sender: what all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent
+// to lately, and is complete when the call returns
 
 /// Completion levels at which a send is not over when its packet is posted.
 inline constexpr std::uint64_t levels = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;

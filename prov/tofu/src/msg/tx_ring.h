@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending side of an endpoint: channels to its peers, room for packets in them, and what happens when a peer is
-// lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). Under the
-// endpoint's lock; calls vcq.
+// The sending side of an endpoint's rings (Outbound): channels to its peers, room for packets in them, and what happens
+// when a peer is lost. The protocol decides what goes into a slot; it fills the slots in order and counts them (sent).
+// Under the endpoint's lock.
 //
-//   channel.h  the channels;  anon_slots.h  packets without a ring;  ring_lease.h  how rings are obtained and given
-//   back
+//   msg/channel.h  the channels;  msg/anon_slots.h  packets without a ring
+//   msg/ring_lease.h  how rings are obtained and given back
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 namespace tofu::proto {
 
-// Reading the header of a peer's area, and what an anonymous sender left in ours.
+// --- the header of a peer's area, and what an anonymous sender left in ours
 
 Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept
 {
@@ -28,7 +28,7 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
             type == Type::fence);
 }
 
-// Reading packets: the only place where bytes of a message written by a peer get a meaning.
+// --- packets: the only place where bytes of a message written by a peer get a meaning
 
 namespace {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The layout of message areas, which endpoints write to each other: geometry, slots, and the packets of the rings
-// themselves. docs/wire-protocol.md specifies it; both change together with wire_version. Used by rings and the parts
-// above it; calls nothing.
+// The layout of message areas, which endpoints write to each other: the area's geometry, header and credit blocks, its
+// slots, and the packets in them. docs/wire-protocol.md specifies it; both change together with wire_version.
 #pragma once
 
 #include <algorithm>
@@ -217,7 +216,7 @@ constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::
 constexpr std::uint32_t anon_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
 static_assert(max_ring_slots == 4096);
 
-/// The types of packets. The rings use none and bye, the protocol above uses the others (msg/wire.h).
+/// The types of packets. The rings use none and bye, the protocol above uses the others.
 enum class Type : std::uint8_t {
     none = 0,      ///< in an anonymous slot: the sender had no use for it
     eager = 2,     ///< the payload stands in the slot
@@ -225,7 +224,7 @@ enum class Type : std::uint8_t {
     rts = 4,       ///< rendezvous: the receiver fetches the payload
     write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
     bye = 6,       ///< the last packet of a sender: the ring is free again
-    fence = 7,     ///< the completion word when everything before it has been taken; with flag_match, when it has been matched
+    fence = 7,     ///< write the completion word when everything before has been taken; with flag_match, matched
     eager_by_get = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
@@ -325,8 +324,8 @@ constexpr LongSlots long_slots(std::uint32_t seq, std::uint32_t length, std::uin
     return {first & (ring_slots - 1), count, 1 + skip + count};
 }
 
-// What stands in the slots of a ring (msg/wire.h): messages, answers that are asked for, data of RMA writes. The
-// words and tables are in docs/wire-protocol.md.
+// --- what stands in the slots of a ring: messages, answers that are asked for, data of RMA writes. The words and
+// tables are in docs/wire-protocol.md.
 
 inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
 inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
