@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_av: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). Called by the
-// application, and bound to endpoints, which see its Peers (av/peer_table.h).
+// fi_av: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). The engines see the
+// vector as its Peers (av/peer_table.h).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in because
-// of that. Part of an endpoint; calls the objects that are bound.
+// of that. Part of an endpoint (api/endpoint.h).
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 
 namespace tofu {
 
-// fi_endpoint(3), "Scalable endpoints".
+// --- ScalableEndpoint: fi_endpoint(3), "Scalable endpoints"
 
 namespace {
 
@@ -178,7 +178,7 @@ int ScalableEndpoint::set_option(int level, int name, const void* value, std::si
     return set_multi_recv(config_.min_multi_recv, level, name, value, length);
 }
 
-// fi_endpoint(3), "Shared contexts".
+// --- SharedTransmit, SharedReceive: fi_endpoint(3), "Shared contexts"
 
 namespace {
 

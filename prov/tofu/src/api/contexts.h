@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Several queues behind one address (scalable endpoints), and one queue behind several addresses (shared contexts).
-// Called by the application and by endpoints bound to a shared context; calls domain, endpoint, vcq, msg.
+// Several queues behind one address: scalable endpoints (ScalableEndpoint). One queue behind several addresses: shared
+// contexts, of which several endpoints post from one VCQ (SharedTransmit) or match from one queue of receives
+// (SharedReceive).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 
 namespace tofu {
 
-// fi_scalable_ep: one address for several transmit and receive contexts. The scalable endpoint holds what they have
+// --- ScalableEndpoint: fi_scalable_ep: one address for several transmit and receive contexts. It holds what they have
 // in common and moves no data itself: each context is an Endpoint of one direction, with a VCQ, a lock and engines of
 // its own.
 
@@ -47,13 +48,19 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     /// Called by a context that is being closed.
     void drop_context(bool sends, unsigned slot) noexcept;
 
-    // --- the calls of fi_ep's operation tables
+    // --- the calls of fi_ep's operation tables. Any thread, without a lock; open_context() and announce() exclude each
+    // other. The application does not bind or set options while it opens a context.
     /// fi_tx_context, fi_rx_context. The type of `attr`, fi_tx_attr or fi_rx_attr, says the direction; it may be null.
     template <class Attr>
     int open_context(int slot, Attr* attr, fid_ep** ep, void* context) noexcept;
+    /// fi_scalable_ep_bind: one address vector of the domain. 0, -FI_EINVAL, -FI_EDOMAIN: one of another domain.
     int bind(struct fid* object, std::uint64_t flags) noexcept;
+    /// fi_control(3): FI_ENABLE. 0, -FI_ENOAV (not bound), an error of announce(); -FI_ENOSYS: another command.
     int control(int command, void* argument) noexcept;
+    /// fi_getname (fi_cm(3)). 0, -FI_EINVAL, -FI_ETOOSMALL.
     int name(void* address, std::size_t* length) const noexcept;
+    /// fi_getopt, fi_setopt (fi_endpoint(3)): FI_OPT_MIN_MULTI_RECV, which contexts inherit. The answers are those of
+    /// get_options() and set_multi_recv() (api/endpoint_calls.h).
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
 
@@ -73,12 +80,9 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     names::Announcement announcement_;
 };
 
-// fi_stx_context and fi_srx_context: a VCQ from which several endpoints post, and a queue of receives from which
-// several endpoints match. All endpoints of a domain that have a shared context of either kind share one lock
-// (DomainBase::shared_lock), since groups that share a VCQ and groups that share receives may overlap.
-
-class Peers;
-class DomainBase;
+// --- SharedTransmit, SharedReceive: fi_stx_context, fi_srx_context. All endpoints of a domain that have a shared
+// context of either kind share one lock (DomainBase::shared_lock), since groups that share a VCQ and groups that share
+// receives may overlap.
 
 /// A VCQ from which several transmit contexts post; they are its users (core/object.h).
 class SharedTransmit final : public Object<SharedTransmit, fid_stx, DomainBase> {
@@ -123,10 +127,14 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpH
     /// says which. False: another one.
     [[nodiscard]] bool agrees(const Peers& av) noexcept;
 
-    // --- the calls of its operation tables
+    // --- the calls of its operation tables. Any thread, which holds no lock: cancel() and set_option() take the shared
+    // lock.
+    /// fi_cancel (fi_endpoint(3)). 0 or -FI_ENOENT.
     ssize_t cancel(void* context) noexcept;
+    /// fi_getopt, fi_setopt: FI_OPT_MIN_MULTI_RECV, as of a scalable endpoint.
     int get_option(int level, int name, void* value, std::size_t* length) noexcept;
     int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    /// fi_rx_size_left (fi_endpoint(3)): the size that was granted.
     ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
 
   private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq_read and fi_cntr_read from the call down to the VCQ, in one file so that one compilation sees all of it: they
-// are the calls that programs make most. Called through the tables of cq.cc and counter.cc; calls the VCQ and the
-// engines.
+// are the calls that programs make most. The tables are in cq/cq.cc and cq/counter.cc.
 #include <rdma/fi_errno.h>
 
 #include "api/endpoint.h"

@@ -292,7 +292,7 @@ std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
     return 1 + regions_->overflow().handles(handles + 1, most - 1);
 }
 
-// The operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h).
+// --- the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h)
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_domain: opens and closes the parts that the objects of a domain share (cq/domain_base.h), and polls the VCQs
-// at which peers reach it. Called by fabric and the application; calls vcq, region.
+// fi_domain: opens and closes the parts that the objects of a domain share (cq/domain_base.h), and polls the VCQs at
+// which peers reach it.
 #pragma once
 
 #include <cstddef>

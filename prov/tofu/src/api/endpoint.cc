@@ -89,7 +89,7 @@ void EndpointEngines::drop(OwnTxContext& tx) noexcept
     tx.drop_engines();
 }
 
-// The life of an endpoint: open, enable, progress, close (fi_endpoint(3)).
+// --- Endpoint: open, enable, progress, close (fi_endpoint(3))
 
 namespace {
 /// The table before fi_enable, when only the queries work: what an endpoint will be able to do can be asked

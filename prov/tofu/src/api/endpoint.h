@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The engines of an endpoint or a context: fi_enable creates those that the caps request, fi_close destroys them. Part
-// of an endpoint, whose rounds of progress call each; calls their constructors.
+// An endpoint or a context of a scalable endpoint: its engines (EndpointEngines), what it is made of (EndpointConfig),
+// and the object itself (Endpoint): a tx context and an rx context, the objects bound to them, and the engines that use
+// them. The operation tables are in api/endpoint_calls.h.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,8 @@
 #include "tx/tx_context.h"
 
 namespace tofu {
+
+// --- EndpointEngines: fi_enable creates the engines that the caps request, fi_close destroys them
 
 class AtomicEngine;
 class RmaEngine;
@@ -46,8 +49,8 @@ struct EndpointEngines {
     std::unique_ptr<coll::Collectives> collectives;
 };
 
-// fi_endpoint (FI_EP_RDM): a tx context and an rx context, the objects bound to them, and the engines that use them.
-// A context of a scalable endpoint is the same with one of the two open.
+// --- Endpoint: fi_endpoint (FI_EP_RDM). A context of a scalable endpoint is the same with one of tx and rx context
+// open.
 
 class ScalableEndpoint;
 
@@ -73,8 +76,8 @@ struct EndpointConfig {
 };
 
 /// A round of progress polls the VCQ, resumes what is pending, and calls each engine that has something to do. The VCQ
-/// is closed before the engines are destroyed, so that none of their waiters is called afterwards. The users of an
-/// endpoint (core/object.h) are its aliases.
+/// is closed before the engines are destroyed, so that none of their completion handlers is called afterwards. The
+/// users of an endpoint (core/object.h) are its aliases.
 class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, public Pollable {
   public:
     explicit Endpoint(DomainBase& domain) noexcept;
@@ -97,7 +100,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     /// `patient` is false, returns at once. True if the poll found a notice.
     bool progress(bool patient) noexcept override;
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
-    // --- for the readers of queues and counters (cq_read.cc)
+    // --- for the readers of queues and counters (api/cq_read.cc)
     [[nodiscard]] Sight sight() const noexcept;
     void take_packets(std::size_t ring) noexcept;
     /// False: none has come.
@@ -107,7 +110,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
     void look(const CompletionQueue& queue) noexcept;
 
-    // --- the calls of fi_ep's operation tables (endpoint_calls.cc) that change the endpoint
+    // --- the calls of fi_ep's operation tables (api/endpoint_calls.cc) that change the endpoint
     int bind(struct fid* object, std::uint64_t flags) noexcept;
     int enable() noexcept;
     int close() noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_endpoint(3), fi_cm(3), fi_control(3): the application's calls on an endpoint or an alias of it. Called through the
-// tables at the end; calls Endpoint and its contexts.
+// fi_endpoint(3), fi_cm(3), fi_control(3): the application's calls on an endpoint or an alias of it. The tables are at
+// the end.
 #include "api/endpoint_calls.h"
 
 #include <algorithm>
@@ -192,7 +192,7 @@ fi_ops_cm endpoint_cm_ops = [] {
     return ops;
 }();
 
-// Operation tables of which every call refuses (core/object.h), or every call of one direction.
+// --- tables of which every call refuses (core/object.h), or every call of one direction
 
 namespace {
 

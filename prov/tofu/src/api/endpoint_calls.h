@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The operation tables of an endpoint that do not belong to an engine: general calls, connection management, and tables
-// whose calls fail. Used by endpoint.cc and contexts.cc; the functions call Endpoint.
+// whose calls fail. Endpoints (api/endpoint.cc), scalable endpoints and shared contexts (api/contexts.cc) fill them in.
 #pragma once
 
 #include <cstddef>

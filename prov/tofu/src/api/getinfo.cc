@@ -334,8 +334,7 @@ fid_nic* make_nic(const vcq::Backend& backend) noexcept
     return nic;
 }
 
-// What the hints ask for is judged in getinfo.h; here the answer is filled in. Memory is the C library's: libfabric
-// frees it.
+// --- the answer. Memory is the C library's: libfabric frees it.
 
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Evaluates a caller's hints: whether they can be met, and which capabilities, orders and style of keys follow from
-// them (fi_getinfo(3)). Called by info; calls core/limits.h, log.
+// fi_getinfo: evaluates a caller's hints, whether they can be met, and which capabilities, orders and style of keys
+// follow from them (fits and others); describes the network interface (make_nic); and answers (get_info, find_peer,
+// narrow).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include "av/address.h"
 
 namespace tofu {
+
+// --- hints, against what core/limits.h promises
 
 /// The two ways of registering memory (fi_mr(3)): who chooses the keys.
 enum class KeyStyle { provider, user };
@@ -43,7 +46,7 @@ template <class Attr>
 
 } // namespace tofu
 
-// The description of the network interface in an info (fid_nic, fi_nic(3)).
+// --- the description of the network interface in an info (fid_nic, fi_nic(3))
 
 struct fid_nic;
 
@@ -60,7 +63,7 @@ class Backend;
 } // namespace tofu
 namespace tofu {
 
-// fi_getinfo: the provider's offers, filtered by the caller's hints.
+// --- the answer: the provider's offers, filtered by the caller's hints
 
 inline constexpr const char* fabric_name = "tofu";
 /// "tofu-d", or "tofu-sim" over the simulator, so that fi_info shows the difference.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_mr(3): the calls of the application on regions. Called through region_ops and each region's table; calls the
-// domain's RegionTable.
+// fi_mr(3): the calls of the application on regions, by the domain's table and each region's. The domain's RegionTable
+// (mem/mr.h) does the work.
 #include <cstring>
 #include <memory>
 #include <new>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The lower 16 bits of a domain's nonce identify its job (names::job_key) on a machine with several jobs: an address
-// vector warns of an address of another job, where nothing that is sent arrives. Used by domain and av; calls nothing.
+// What finds endpoints of one machine without an address: the mark of a job in a domain's nonce, host and service names
+// (key_of, find, Announcement), and the service name of an endpoint (ServiceName).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,9 @@
 #include "av/address.h"
 
 namespace tofu::names {
+
+// --- the mark of a job: the lower 16 bits of a domain's nonce identify its job (job_key) on a machine with several
+// jobs. An address vector warns of an address of another job, where nothing that is sent arrives.
 
 inline constexpr std::uint64_t job_mark_bits = 0xffff;
 
@@ -24,9 +27,9 @@ inline constexpr std::uint64_t job_mark_bits = 0xffff;
     return job_key != 0 && ((nonce ^ job_key) & job_mark_bits) != 0;
 }
 
-// Host and service names for endpoints of one machine, for programs that know nothing else (fi_getinfo(3), node and
-// service). A name is an abstract Unix socket that carries the endpoint's address in its own name: the kernel forgets
-// it with the process, however that ends. It counts within one user and one job.
+// --- Announcement: host and service names for endpoints of one machine, for programs that know nothing else
+// (fi_getinfo(3), node and service). A name is an abstract Unix socket that carries the endpoint's address in its own
+// name: the kernel forgets it with the process, however that ends. It counts within one user and one job.
 
 /// A number for the job: processes of another job are out of reach, whatever their names. 0 if the machine has one job
 /// at a time.
@@ -70,7 +73,7 @@ class Announcement {
 
 namespace tofu {
 
-// The service name that an endpoint can be found by (api/names.h).
+// --- ServiceName: the service name that an endpoint can be found by
 
 class ServiceName {
   public:

@@ -434,7 +434,7 @@ void WorkQueue::end(Work& work, CqEntry entry) noexcept
     drop(work); // after the count: a thread that closes the counter then waits for us (Counter::close)
 }
 
-// Accepts a call that will be made later: refuses now what its engine would refuse, and copies its lists.
+// --- accepting a call that will be made later: refuses now what its engine would refuse, and copies its lists
 
 using proto::RecvCall;
 using proto::SendCall;

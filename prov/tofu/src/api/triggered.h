@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The operations that can wait for a counter, in the form in which the engines accept them: made of the structures that
-// fi_sendmsg and the other msg calls are given. Used by triggered.cc and triggered.cc; calls nothing.
+// Operations that wait until a counter has reached a threshold (fi_trigger(3)): the forms in which the engines accept
+// them (namespace trigger), one that waits (Work), and all of a domain (WorkQueue).
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,8 @@
 #include "rma/rma.h"
 #include "tx/ep_handle.h"
 #include "tx/operation.h"
+
+// --- trigger: the operations as calls, made of the structures that fi_sendmsg and the other msg calls are given
 
 namespace tofu::trigger {
 
@@ -47,10 +49,10 @@ using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall
 
 namespace tofu {
 
-// Operations that wait until a counter has reached a threshold (fi_trigger(3)): deferred work of a domain
-// (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred work reports to its own counter instead of to
-// the objects that its endpoint is bound to. It is posted so that its end becomes an entry of the internal CQ, from
-// which a round of progress takes it. A domain without such operations pays one load in each round.
+// --- Work, WorkQueue: deferred work of a domain (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred
+// work reports to its own counter instead of to the objects that its endpoint is bound to. It is posted so that its end
+// becomes an entry of the internal CQ, from which a round of progress takes it. A domain without such operations pays
+// one load in each round.
 
 class DomainBase;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The short way of an atomic: one element that one ARMW serves, from the call to the entry. It is inlined into the
-// entries of atomic.cc, so that the compiler sees the constants of each call. Calls peers, tx/remote_memory, vcq and,
-// after a failure, the engine.
+// entries of atomic.cc, so that the compiler sees the constants of each call.
 #pragma once
 
 #include <array>

@@ -169,8 +169,8 @@ void AtomicRunner::close() noexcept
     ops.agenda.finish();
 }
 
-// How a call becomes an atomic operation: it is checked, its keys and targets are found, and the runner takes it
-// over; and what happens to an operation that has failed on the short way (armw.h).
+// --- AtomicEngine: how a call becomes an atomic operation: it is checked, its keys and targets are found, and the
+// runner takes it over; and what happens to an operation that has failed on the short way (atomic/armw.h)
 
 namespace {
 
@@ -416,8 +416,8 @@ void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, i
     report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), quick.user_context, code);
 }
 
-// fi_atomic(3): the calls of the application, thin entries over two ways: armw.h for a single element that one ARMW
-// serves, AtomicEngine::submit for everything else.
+// --- fi_atomic(3): the calls of the application, thin entries over two ways: atomic/armw.h for a single element that
+// one ARMW serves, AtomicEngine::submit for everything else
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_atomic: the atomics of a context, from a call to its parts. Called by the application through atomic_ops, by
-// rounds of progress and by the pending queue, under the context's lock; calls av, tx/remote_memory, tx/operation,
-// the parts.
+// fi_atomic: which operations of a context may begin, and the way that each takes (AtomicRunner); what a call asks for
+// (AtomicList, AtomicCall), and the calls (AtomicEngine). The application enters by atomic_ops, rounds of progress and
+// the pending queue resume. Under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tofu {
 
-// The runner: takes atomic operations over, decides when each may begin and in which way, and lets the parts carry
-// them out: word by word, in a batch, in spans (ops.h), or under a lock word (wide.h).
+// --- AtomicRunner: takes atomic operations over, decides when each may begin and in which way, and lets the parts
+// carry them out: word by word, in a batch, in spans (atomic/ops.h), or under a lock word (atomic/wide.h)
 
 class AtomicRunner {
   public:
@@ -58,7 +58,7 @@ class AtomicRunner {
     void cancel(AtomicOp& op) noexcept;
 };
 
-// fi_atomic: the atomics of a context, from a call to the runner that carries it out.
+// --- AtomicEngine: from a call to the runner that carries it out
 
 struct QuickOp;
 

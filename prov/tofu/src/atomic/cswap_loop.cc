@@ -7,7 +7,7 @@
 
 namespace tofu {
 
-// Cuts operations into words, and posts native ARMWs. See ops.h; loops are in cswap_loop.cc.
+// --- WordRunner: cuts operations into words, and posts native ARMWs
 
 using vcq::Notice;
 using vcq::Post;
@@ -176,7 +176,7 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
     ops_.settle_part(op, piece, code);
 }
 
-// CSWAP loops. See ops.h.
+// --- WordRunner: loops of CSWAPs
 //
 // A loop needs the word's value. Instead of reading it first, it posts a CSWAP with a guess: the value last seen there,
 // else the value that the operation itself expects, else zero. A right guess costs one round trip, a wrong one brings
@@ -191,9 +191,6 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
 // and each CSWAP carries those that wait. f is then the composition of their functions, oldest first, and each
 // operation gets the value between its predecessors and itself. Word operations on different words that share a slot
 // wait, too, but are not carried.
-
-using vcq::Notice;
-using vcq::Post;
 
 namespace {
 
@@ -352,13 +349,10 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
     }
 }
 
-// Spans. One Get brings the guesses for all words, where loops would guess word by word. It need not be atomic, since
-// each word has its own CSWAP. The CSWAPs are a batch: they share one place of the window, and the n-th notice is
-// that of the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the value that
-// its CSWAP found.
-
-using vcq::Notice;
-using vcq::Post;
+// --- SpanRunner: one Get brings the guesses for all words, where loops would guess word by word. It need not be
+// atomic, since each word has its own CSWAP. The CSWAPs are a batch: they share one place of the window, and the n-th
+// notice is that of the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the
+// value that its CSWAP found.
 
 namespace {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Answers to what is supported, from the table. Called by the endpoint's and the domain's operation tables;
-// calls nothing.
+// Answers to what is supported, from the table; and the kernels of all operations and datatypes. See op_table.h.
 #include "atomic/op_table.h"
 
 #include <array>
@@ -33,7 +32,7 @@ int query_atomic(fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t
     return 0;
 }
 
-// The kernels of all operations and datatypes, and the table that finds them.
+// --- Kernel: all operations and datatypes, and the table that finds them
 
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What each operation does to its elements: the pseudo-code of fi_atomic(3) as functions. Used by the CSWAP
-// loops and the wide operations; calls nothing.
+// What can be done to an element, and how. The functions that compute each operation of fi_atomic(3) (Kernel); the
+// table of datatypes (Types, datatypes) and of methods (Method, method_of), from which the engine chooses; and the
+// answers to queries, which follow from the table (query_atomic).
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 
 namespace tofu {
 
+// --- Kernel: the pseudo-code of fi_atomic(3) as functions, for loops of CSWAPs, wide elements and reductions
+
 /// Applies an operation to the `n` elements at `target`, one behind the other. The pointers need no alignment. `operand`
 /// is buf (unused by FI_ATOMIC_READ), `compare` is compare (used by the compare family only). Integers wrap; a condition
 /// that does not hold leaves all bits of the target, padding of long double included.
@@ -24,8 +27,7 @@ using Kernel = void (*)(void* target, const void* operand, const void* compare, 
 /// The function for a pair, or null where the page gives it no meaning.
 [[nodiscard]] Kernel kernel_of(fi_op op, fi_datatype type) noexcept;
 
-// Which atomic operation works on which datatype, and by which method: one constexpr table, from which the entries
-// choose and from which all queries answer.
+// --- Method, Datatype: which atomic operation works on which datatype, and by which method: one constexpr table
 
 /// How an operation is carried out on one element at the target.
 enum class Method : std::uint8_t {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The state of one atomic operation and of its parts. The engine fills it in, the runner and the parts carry it out.
-// Calls nothing.
+// Atomic operations under way. The state of an operation (Pieces, AtomicKind, AtomicOp) and of its parts (WordOp,
+// Batch, Span, WordSlot); the operations of a context, which wait, start and end (AtomicOps); and the parts that carry
+// them out: word by word (WordRunner), in a batch (BatchRunner), in spans (SpanRunner). Wide elements: atomic/wide.h.
 #pragma once
 
 #include <bitset>
@@ -203,8 +204,8 @@ struct WordSlot : Turns<WordOp>, RemoteWord {
     std::uint64_t value = 0; ///< last seen; a guess, nothing more
 };
 
-// The atomic operations of one context: which wait, how far each has been started, how each ends; and the members
-// that the parts share that carry them out (ops.h, wide.h).
+// --- AtomicOps: the atomic operations of one context: which wait, how far each has been started, how each ends; and
+// the members that the parts share that carry them out
 
 class AtomicOps {
   public:
@@ -288,8 +289,8 @@ class AtomicOps {
     Pool<AtomicOp> ops_{max_ops};
 };
 
-// The ways in which an atomic operation is carried out, except wide elements (wide.h): word by word (cswap_loop.cc,
-// and cswap_loop.cc for CSWAPs), in a batch (armw_batch.cc), in spans (cswap_loop.cc).
+// --- WordRunner, BatchRunner, SpanRunner: how an operation is carried out: word by word and in spans
+// (atomic/cswap_loop.cc), in a batch (atomic/armw_batch.cc)
 
 /// Cuts an operation into words, and carries each out by an ARMW or a loop of CSWAPs.
 class WordRunner {

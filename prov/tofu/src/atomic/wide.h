@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Atomics on elements that no single ARMW holds: double complex, long double and its complex, 128-bit integers, and
-// complex floats that lie across two words. Called by the runner under the context's lock; calls vcq.
+// complex floats that lie across two words. The runner calls it, under the context's lock.
 //
 // Each domain keeps a row of lock words in its directory area (mem/mr_directory.h), which its home VCQ and its overflow
 // VCQs reach under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ that it is

@@ -80,8 +80,8 @@ void RmaBuffers::give_back(RmaOp& op) noexcept
     op.rail = 0;
 }
 
-// How a call becomes a read or write: it is checked, its keys and buffers are found, and its first pieces are posted
-// (progress.cc has the rest of its life).
+// --- RmaRunner: how a call becomes a read or write: it is checked, its keys and buffers are found, and its first
+// pieces are posted (rma/progress.cc has the rest of its life)
 
 RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     : tx_(tx),
@@ -257,7 +257,7 @@ ssize_t RmaRunner::launch(RmaOp& op) noexcept
     return 0;
 }
 
-// The short way of reads and writes.
+// --- RmaEngine: the short way of reads and writes
 
 namespace {
 
@@ -370,7 +370,7 @@ bool RmaEngine::make_read_buffer() noexcept
     return true;
 }
 
-// fi_rma(3): the calls of the application. Each tries the short way (RmaEngine) where it has one, else it calls
+// --- fi_rma(3): the calls of the application. Each tries the short way (RmaEngine) where it has one, else it calls
 // RmaRunner::submit.
 
 namespace {

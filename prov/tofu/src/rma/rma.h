@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma: reads and writes. Those of a single communication go at once; all others are tracked, retried and completed
-// (progress.cc), with their bytes on this side in place, registered or copied. Called by the application through
-// rma_ops, by rounds of progress and by the pending queue, under the context's lock; calls tx, mem, vcq.
+// fi_rma: reads and writes. What a call asks for, and the operation that it becomes (RmaCall, RmaOp); where the TNI
+// finds the local bytes (RmaBuffers); operations that are tracked, retried and completed (RmaRunner); the calls, of
+// which a single communication goes at once (RmaEngine). The application enters by rma_ops, rounds of progress and the
+// pending queue resume. Under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,7 @@
 
 namespace tofu {
 
-// A read or write: what a call asks for (RmaCall), and the state of the operation that it becomes (RmaOp). The calls
-// and deferred work fill in the first, the runner the second.
+// --- RmaCall, RmaOp: the calls and deferred work (api/triggered.cc) fill in the first, the runner the second
 
 class TxContext;
 
@@ -102,8 +102,8 @@ struct RmaOp : Request, PendingOp, RemoteSide {
 };
 static_assert(rma_remote_limit <= RemoteSide::most);
 
-// Decides where the TNI finds the local bytes of a read or write: in the descriptor, in a bounce block, or in the
-// user's buffers, which are then registered with the VCQ that posts (the context's own or a rail).
+// --- RmaBuffers: where the TNI finds the local bytes of a read or write: in the descriptor, in a bounce block, or in
+// the user's buffers, which are then registered with the VCQ that posts (the context's own or a rail).
 
 class RmaBuffers {
   public:
@@ -121,9 +121,10 @@ class RmaBuffers {
     const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
 };
 
-// Reads and writes under way, each a sequence of Puts or Gets: accepted (rma.cc), then posted piece by piece, paid
-// for where the target counts events, retried where a key was stale, and completed (progress.cc). A retry repeats
-// exactly the segments that were refused: what has taken effect must not do so again, behind what was called later.
+// --- RmaRunner: reads and writes under way, each a sequence of Puts or Gets: accepted (rma/rma.cc), then posted piece
+// by piece, paid for where the target counts events, retried where a key was stale, and completed (rma/progress.cc). A
+// retry repeats exactly the segments that were refused: what has taken effect must not do so again, behind what was
+// called later.
 
 class RmaRunner {
   public:
@@ -191,8 +192,8 @@ class RmaRunner {
     bool closed_ = false;
 };
 
-// fi_rma: reads and writes of peers' memory. This file has the short way: one segment, one communication, no retry.
-// The runner does every other operation. Entered by the application through rma_ops.
+// --- RmaEngine: the calls, with the short way: one segment, one communication, no retry. The runner does every other
+// operation.
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
