@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the provider's group of a communicator, for the communicator's life: all its members have one, or none has.
-// Called by: preload. Calls: channel, MPI by its profiling names.
+// Calls MPI by its profiling names.
 #pragma once
 
 #include <mpi.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-mpi(7): a program's MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce by collective groups of the
-// provider, where that fits, and by MPI else. Called by: MPI programs that are started with this library preloaded.
-// Calls: channel, group, types, MPI by its profiling names (MPI-3.1, 14.2).
+// provider, where that fits, and by MPI else. MPI programs are started with this library preloaded. It
+// calls MPI by its profiling names (MPI-3.1, 14.2).
 #include <cerrno>
 #include <chrono>
 #include <climits>

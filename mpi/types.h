@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: MPI's datatypes and operations as libfabric's. Called by: preload, channel. Calls: libfabric.
+// Role: MPI's datatypes and operations as libfabric's.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The bytes of a transfer of a collective, by their place in one of the member's buffers.
-// Called by: schedule/schedule, schedule/field, and what plays them. Calls: nothing.
 #pragma once
 
 #include <algorithm>

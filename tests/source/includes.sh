@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# The modules of the provider include each other in one direction: the order is read from docs/architecture.md, and an
-# include against it fails. A member function is defined in the module of its class. What documents, comments and
+# The modules of the provider include each other in one direction, and so do those of the simulator: both orders are read
+# from docs/architecture.md, and an include against them fails. A member function is defined in the module of its class. What documents, comments and
 # tofu-check name of the modules, as MODULE/FILE, is there.
 # Called by: make check. Calls: awk, tests/lib/expect.
 set -u
@@ -68,6 +68,12 @@ expect "a member far from its class is found" "high/b.cc: Low of low" "$(strayed
 read -ra modules <<<"$(order_of 'order of modules')"
 expect "modules and folders" "$(printf '%s\n' "${modules[@]}" | sort)" "$(ls "$TOFU_TOP_SRCDIR/prov/tofu/src")"
 expect "includes against the order" "" "$(includes_against "$TOFU_TOP_SRCDIR/prov/tofu/src" "${modules[@]}")"
+# What puts a process together knows all that is put together, a trace has descriptors, the clock writes one.
+read -ra simulator <<<"$(order_of 'order of the simulator')"
+expect "modules of the simulator and folders" "$(printf '%s\n' "${simulator[@]}" | sort)" \
+    "$(cd "$TOFU_TOP_SRCDIR/tofu_sim" && for folder in */*.cc; do echo "${folder%%/*}"; done | sort -u)"
+expect "includes against the order of the simulator" "" "$(includes_against "$TOFU_TOP_SRCDIR/tofu_sim" "${simulator[@]}" |
+    grep -vE '^job/(process|environment)\.|^trace/.*: tni/descriptor\.h$|^clock/clock\.cc: trace/recorder\.h$')"
 # fi_cq_read down to the VCQ is one compilation, with the endpoint.
 expect "members outside the module of their class" "" \
     "$(strayed_members "$TOFU_TOP_SRCDIR/prov/tofu/src" | grep -v '^api/cq_read.cc')"

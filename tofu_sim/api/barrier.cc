@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.4 and 3.8: virtual barrier gates.
-// Called by: programs. Calls: barrier/process_vbgs, barrier/vbg, barrier/reduce.
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"

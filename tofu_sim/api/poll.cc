@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.7.4 and 3.7.5: confirming completion.
-// Called by: programs; the hot path. Calls: tni/engine, job/crowd.
+// Role: guide 3.7.4 and 3.7.5: confirming completion. The hot path.
 #include "api/exports.h"
 #include "clock/clock.h"
 #include "job/crowd.h"

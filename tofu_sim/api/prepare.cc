@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.7.2 and 3.7.3: descriptors written to the caller's memory, and posting them.
-// Called by: programs. Calls: api/build, tni/engine.
 #include "api/build.h"
 #include "tni/engine.h"
 #include "tni/remote.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.6: STADDs.
-// Called by: programs. Calls: memory/ through the VCQ.
 #include "api/exports.h"
 
 #include "clock/clock.h"

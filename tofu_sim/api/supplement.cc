@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: guide 3.9: versions, coordinates; and the text of the last error, which the guide does not have.
-// Called by: programs. Calls: job/process.
 #include "api/exports.h"
 
 #include "job/process.h"

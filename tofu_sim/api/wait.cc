@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the extras of include/tofu_sim.h: sleeping, statistics, version, job, moved memory.
-// Called by: programs that looked the symbols up. Calls: job/doorbell, tni/vcq, memory.
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"

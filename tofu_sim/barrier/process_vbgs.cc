@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: ties the gates of this process to its job.
-// Called by: api/barrier, job/process (reset after fork). Calls: barrier/vbg, job/process.
 #include "barrier/process_vbgs.h"
 
 #include "clock/clock.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the virtual clock of this process (TOFU_SIM_CLOCK, docs/time-model.md).
-// Called by: tni/watch, barrier/, api/, job/process (start). Calls: clock/network, job/.
 #include "clock/clock.h"
 
 #include "clock/arrivals.h"

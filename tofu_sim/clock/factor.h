@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how TOFU_SIM_CPU and tofu-sim run --cpu are written.
-// Called by: job/environment, tools/run. Calls: nothing.
 #pragma once
 
 #include <cstdint>

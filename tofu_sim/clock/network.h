@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: when an instruction gets where: what it occupies on its way, and for how long (docs/time-model.md).
-// Called by: clock/clock, bench/time, tests. Calls: clock/calendar, clock/credit, topology/.
 #pragma once
 
 #include "clock/calendar.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: what becomes of a process that has the turn and does not call uTofu. See patrol.h.
-// Called by: clock/schedule. Calls: the kernel (/proc, clocks of processor time), job/liveness.
+// Uses: /proc, clocks of processor time.
 #include "clock/patrol.h"
 
 #include "clock/quiet.h"

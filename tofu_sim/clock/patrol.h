@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: what becomes of a process that has the turn, or holds others up, and does not call uTofu.
-// Called by: clock/schedule. Calls: the kernel (/proc, clocks of processor time), job/liveness.
+// Uses: /proc, clocks of processor time.
 //
 // It computes: it is waited for. It is blocked in the kernel for a second: it is excused, the others go on. It computes
 // for very long: it may look at memory that others are to write; excused, too, and what arrives there is taken for

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: is anything under way outside uTofu? See quiet.h.
-// Called by: clock/schedule, clock/patrol. Calls: the kernel (/proc).
+// Role: exact mode: is anything under way outside uTofu? See quiet.h. Uses: /proc.
 #include "clock/quiet.h"
 
 #include "job/real_time.h"

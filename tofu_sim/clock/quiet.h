@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: is anything under way outside uTofu, between the processes of a job and their launcher?
-// Called by: clock/schedule, clock/patrol. Calls: the kernel (/proc).
+// Uses: /proc.
 //
 // A message on a socket or a pipe, or a signal to another thread, wakes its receiver before the sender's call returns.
 // So what is under way is a thread that can run. Where all threads sleep at one instant, nothing is under way, and only

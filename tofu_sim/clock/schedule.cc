@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: whose turn it is among the processes of a job, by their virtual clocks. See schedule.h.
-// Called by: clock/clock, tni/exact, barrier/, api/, job/process. Calls: job/, the kernel.
 #include "clock/schedule.h"
 
 #include "clock/patrol.h"

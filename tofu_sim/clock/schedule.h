@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode (TOFU_SIM_CLOCK=exact): whose turn it is among the processes of a job, by their virtual clocks.
-// Called by: clock/clock, tni/exact, barrier/, api/, job/process. Calls: job/, the kernel.
 //
 // The argument, with its cases, is in docs/time-model.md ("Exact mode"). In short: one process at a time has the turn,
 // the one with the smallest clock, ranks decide between equal ones. It keeps the turn while its clock is below a bound,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: lets the service thread run what another directory wants done when a peer rings.
-// Called by: memory/service (attend), tni/overflow (the attendant). Calls: the attendant.
 #pragma once
 
 #include "job/layout.h"

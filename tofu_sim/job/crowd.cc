@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields.
-// Called by: job/process (enter_crowd, leave_crowd), tni/engine, api/wait (give_way). Calls: job/doorbell, job/quota,
-// the kernel.
 #include "job/crowd.h"
 
 #include "job/doorbell.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
-// Called by: tni/, barrier/, api/wait, job/process (reset after fork), tools/show. Calls: job/layout.
 #pragma once
 
 #include "job/layout.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
-// Called by: job/environment, tools/run. Calls: nothing.
 #include "job/freedoms.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the job: its directory and file, the slots of its processes, the owners of CQs and gates.
-// Called by: job/process, tni/vcq (CQs), tni/remote (lookup), barrier/ (gates). Calls: job/liveness, files.
 #pragma once
 
 #include "job/descriptors.h"
@@ -60,7 +59,10 @@ class Job {
     // Our own node's entry, mapped and backed.
     [[nodiscard]] NodeEntry& own_node() const noexcept;
 
-    // Takes a free CQ, or one left by a dead process, for this process; false if someone has it.
+    // CQs of the own node (guide 2.5), by number tni * cqs_per_tni + cq. One thread at a time (Process::slow_path); other
+    // processes read the words at any time. claim_cq() takes a free CQ, or one left by a dead process, for this process;
+    // false: another live process has it. The others do nothing for a CQ that this process does not own: update_cq()
+    // publishes its mode and the components of its VCQs, release_cq() frees it.
     [[nodiscard]] bool claim_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept;
     void update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept;
     void release_cq(unsigned cq_of_node) noexcept;

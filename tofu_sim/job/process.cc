@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: this process as a member of its job: joined on the first uTofu call that needs it, left at exit.
-// Called by: api/, tni/, barrier/. Calls: job/, memory/ (which runs the service thread).
 #include "job/process.h"
 
 #include "clock/clock.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: this process as a member of its job: joined on the first uTofu call that needs it, left at exit.
-// Called by: api/, tni/, memory/, barrier/. Calls: job/, memory/service (the service thread's work).
 #pragma once
 
 #include "job/environment.h"

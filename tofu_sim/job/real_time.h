@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: this machine's time, for the simulator's own waits, independent of the program's clock_gettime.
-// Called by: job/, tni/, memory/, barrier/. Calls: the kernel.
 #pragma once
 
 #include "job/instruments.h"

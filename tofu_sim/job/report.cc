@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: messages to the user: a line on stderr that says what to do.
-// Called by: the first function that detects a problem. Calls: stdio. Never on a data path.
 #include "job/report.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: one word in memory shared between processes, with explicit memory order on each access.
-// Called by: everything that lies in the job file or in a segment. Calls: compiler atomics only.
 // Trivially copyable (std::atomic is not), lock-free and address-free by static_assert.
 #pragma once
 
@@ -23,7 +22,6 @@ struct SharedWord {
 
     T load_relaxed() const noexcept { return __atomic_load_n(&raw, __ATOMIC_RELAXED); }
     T load_acquire() const noexcept { return __atomic_load_n(&raw, __ATOMIC_ACQUIRE); }
-    T load_seq() const noexcept { return __atomic_load_n(&raw, __ATOMIC_SEQ_CST); }
     void store_relaxed(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_RELAXED); }
     void store_release(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_RELEASE); }
     void store_seq(T value) noexcept { __atomic_store_n(&raw, value, __ATOMIC_SEQ_CST); }

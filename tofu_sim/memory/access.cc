@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the slow side of access.h: reads the target's table, decides the way, fills the cache.
-// Called by: memory/access.h. Calls: memory/peer, memory/announce, memory/service.h, memory/copy.
 #include "memory/access.h"
 
 #include "job/liveness.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: keeps moves of pages and copies through the kernel into them apart.
-// Called by: memory/access (copies), memory/registry (moves). Calls: the process table.
 #include "memory/announce.h"
 
 #include "memory/service.h"

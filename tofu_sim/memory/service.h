@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what both ends of the mailbox share: slot states, futex calls, and the arithmetic of ARMW.
-// Called by: memory/{service,peer,access,announce,fork}. Calls: futex, compiler atomics, the process table.
+// Role: what both ends of the mailbox share: slot states, futex calls, and the arithmetic of ARMW. Uses: futex.
 #pragma once
 
 #include "memory/copy.h"
@@ -10,9 +9,11 @@
 
 namespace tofu::sim {
 
+// futex(2) on a word that processes share; any thread, no lock. Neither reports an error: the caller looks at the word
+// again. wake: at most `count` sleepers. wait: while the word has this value, `timeout` (null: no bound) at most.
 void futex_wake(SharedWord<uint32_t>& word, int count) noexcept;
-void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thread
 void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* timeout) noexcept;
+void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thread
 
 // A slot's state: phase in bits 0-2, low bits of the claimant's start time 3-17, claims so far 18-39,
 // claimant's pid 40-63.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what is mapped at an address of this process.
-// Called by: memory/registry, memory/mover, memory/fork. Calls: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
+// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
 #include "memory/vma.h"
 
 #include "job/descriptors.h"

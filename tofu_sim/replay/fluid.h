@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: streams that meet share TNIs and links evenly, as SimGrid has it (max-min).
-// Called by: replay/traffic. Calls: nothing; what does it is replay/simgrid, a module of its own.
+// The implementation is replay/simgrid, a module of its own.
 //
 // SimGrid knows two hosts and a pool of links: a route is not looked up but laid down with its stream, each resource on
 // it being the link that it got when the first stream came that meets another there. So nothing is made for hundreds of

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how long a barrier or a reduction by barrier gates takes over a whole shape (docs/time-model.md).
-// Called by: tools/replay, bench/time. Calls: clock/network, replay/place.
 #pragma once
 
 #include "clock/network.h"

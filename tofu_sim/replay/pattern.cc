@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: traffic without a trace. See pattern.h.
-// Called by: tools/replay. Calls: replay/place, replay/player.
 #include "replay/pattern.h"
 
 #include "job/layout.h"

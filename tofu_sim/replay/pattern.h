@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: traffic without a trace: patterns of any size, each step made when it is needed.
-// Called by: tools/replay. Calls: replay/place, replay/player.
 #pragma once
 
 #include "replay/place.h"

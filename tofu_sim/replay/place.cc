@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: which node a process sits on, and which path its messages take. See place.h.
-// Called by: replay/pattern, replay/recorded, tools/replay. Calls: topology/.
 #include "replay/place.h"
 
 #include "job/layout.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: collectives as scripts. See played.h.
-// Called by: replay/pattern. Calls: schedule/, replay/place, replay/player.
 #include "replay/played.h"
 
 #include "job/layout.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: collectives as scripts: the rounds of schedule/, turned into the messages that carry them.
-// Called by: replay/pattern. Calls: schedule/, replay/place, replay/player.
 #pragma once
 
 #include "replay/pattern.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: actors that compute, post and wait, each by its script. See player.h.
-// Called by: tools/replay. Calls: replay/traffic.
 #include "replay/player.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: actors that compute, post and wait, each by its script: threads of a trace, or processes of a pattern.
-// Called by: tools/replay. Calls: replay/traffic.
 #pragma once
 
 #include "replay/traffic.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a trace as a script: what each thread computed and posted, and what it went on for.
-// Called by: tools/replay. Calls: trace/run, replay/place, replay/player.
 #pragma once
 
 #include "replay/place.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: streams that meet share TNIs and links evenly, as SimGrid has it (max-min).
-// Called by: tools/replay, which loads it. Calls: SimGrid.
+// A module of its own, which tools/replay loads. Uses: SimGrid.
 #include "replay/fluid.h"
 
 #include <simgrid/kernel/Timer.hpp>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: instructions of many nodes on their way, by the figures of the clock. See traffic.h.
-// Called by: replay/player. Calls: replay/fluid, clock/figures, topology/.
 #include "replay/traffic.h"
 
 #include "job/layout.h"

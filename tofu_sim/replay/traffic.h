@@ -2,7 +2,6 @@
 // Role: instructions of many nodes on their way, by the figures of the clock (docs/time-model.md): one event after the
 // other, in the order of virtual time. A message alone takes what the figures say. Messages that meet at a link or a
 // TNI take turns there, in the order in which they come; or SimGrid shares the links out between them.
-// Called by: replay/player. Calls: replay/fluid, clock/figures, topology/.
 #pragma once
 
 #include "clock/network.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: executes descriptors: the posting thread moves the bytes and writes the notices.
-// Called by: api/ (post, poll), tni/session, tni/chaos. Calls: tni/remote, tni/vcq, memory/.
 #include "tni/engine.h"
 
 #include "clock/clock.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: what was posted waits until its time has come, and then takes effect step by step. See exact.h.
-// Called by: tni/engine, tni/session, tni/vcq, job/process. Calls: tni/execute, clock/schedule.
 #include "tni/exact.h"
 
 #include "clock/clock.h"

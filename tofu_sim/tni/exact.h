@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: what was posted waits until its time has come, and then takes effect step by step.
-// Called by: tni/engine, tni/session, tni/vcq, job/process. Calls: tni/execute, clock/schedule.
 //
 // An instruction is a few events with times of the network's model: the TCQ entry; reading at the target (get);
 // writing, or the ARMW; the remote notice; the local one. They lie in a heap of the process that has posted it, which

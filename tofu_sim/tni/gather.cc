@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what DELAY_START holds back. See gather.h.
-// Called by: api/onesided, tni/engine, tni/vcq. Calls: tni/execute.
 #include "tni/gather.h"
 
 #include "tni/engine.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: from a VCQ ID to the mapped queues of the VCQ it names, by a cache of pointers.
-// Called by: tni/engine, api/stadd. Calls: job/, memory/.
 #include "tni/remote.h"
 
 #include "job/allocate.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a run as Chrome's trace events. See exports.h.
-// Called by: tools/trace. Calls: trace/run, stdio.
 #include "tools/exports.h"
 
 #include <map>

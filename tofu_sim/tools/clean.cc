@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim clean: removes the files of jobs without a running process.
-// Called by: tools/main.cc. Calls: tools/job_files.
 #include "tools/command.h"
 #include "tools/job_files.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a run that was traced, in the formats of other tools.
-// Called by: tools/trace. Calls: trace/run, stdio; OTF2's library where there is one.
 #pragma once
 
 #include "trace/run.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the jobs of this user as the tofu-sim command sees them: from outside, reading only.
-// Called by: tools/show.cc, tools/clean.cc, tools/run.cc. Calls: job/layout, job/liveness, files.
 #pragma once
 
 #include "barrier/state.h"

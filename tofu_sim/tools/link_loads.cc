@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: computes the traffic of each link of the network from the posts of processes, by target and path.
-// Called by: tools/show.cc. Calls: topology/route, job/flows, barrier/state.
 #include "tools/link_loads.h"
 
 #include "job/flows.h"

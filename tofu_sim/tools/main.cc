@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the tofu-sim command: run, show, trace, replay, node, clean (man/tofu-sim.1).
-// Called by: the user, our tests. Calls: tools/run, tools/show, tools/trace, tools/replay, tools/node, tools/clean.
 #include "tools/command.h"
 
 #include <algorithm>

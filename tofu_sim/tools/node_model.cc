@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: nodes that hwloc can show to programs instead of this machine.
-// Called by: tools/run (--node), tools/node (tofu-sim node). Calls: hwloc.
+// Role: nodes that hwloc can show to programs instead of this machine. Uses: hwloc.
 #include "tools/node_model.h"
 
 #include <algorithm>

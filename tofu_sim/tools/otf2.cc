@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run as OTF2. See exports.h.
-// Called by: tools/trace. Calls: trace/run; OTF2's library where configure found one.
+// Role: a run as OTF2. See exports.h. Uses: OTF2's library where configure found one.
 //
 // A node is a node of the system tree, a process a location group, a thread a location. Calls, waits and computation
 // are regions, transfers RMA operations of one window that all threads are members of.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: all pictures of a run in one HTML file. See pictures.h.
-// Called by: tools/trace. Calls: tools/picture_*, tools/summary.
 #include "tools/pictures.h"
 
 #include "tools/exports.h"

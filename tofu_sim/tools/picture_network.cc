@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the picture of a network with what its links carried. See picture_network.h, pictures.h.
-// Called by: tools/show, tools/trace, tools/page. Calls: tools/svg, tools/summary.
 #include "tools/picture_network.h"
 
 #include "tools/exports.h"

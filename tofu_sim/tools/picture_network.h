@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what both pictures of a network have in common: panels of units, names, the ten hottest links, the scale.
-// Called by: tools/picture_network, tools/picture_cables, tools/picture_bundles. Calls: tools/svg, tools/summary.
 //
 // A panel for each Z, in it a grid of units by X and Y. Few nodes: picture_cables. Many: picture_bundles.
 #pragma once

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the picture of message sizes. See pictures.h.
-// Called by: tools/trace, tools/page. Calls: tools/svg, tools/summary.
 #include "tools/pictures.h"
 
 #include "tools/svg.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: pictures of what the processes of a run did with their time. See pictures.h.
-// Called by: tools/trace, tools/page. Calls: tools/svg, tools/summary.
 //
 // Time is cut into columns as wide as a point of the picture, and many processes into bands, so that a picture has a size
 // that does not depend on the length of the trace.

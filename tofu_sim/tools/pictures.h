@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: pictures of a job: its network, its time, its messages; and a page with all of them.
-// Called by: tools/show, tools/trace. Calls: tools/svg, tools/summary.
 #pragma once
 
 #include "tools/summary.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the processors that a job may use on this machine, and which of them each simulated node gets.
-// Called by: tools/launcher, tools/turns. Calls: hwloc, job/quota.
+// Role: the processors that a job may use on this machine, and which of them each simulated node gets. Uses: hwloc.
 #pragma once
 
 #include <cstddef>

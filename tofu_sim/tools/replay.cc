@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim replay: recorded or made-up traffic on a network of any shape, by SimGrid.
-// Called by: tools/main.cc. Calls: replay/, trace/run, tools/replay_report.
 #include "tools/replay_report.h"
 
 #include "clock/factor.h"

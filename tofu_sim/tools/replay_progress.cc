@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how far a replay has come, and how long it will take. See replay_progress.h.
-// Called by: tools/replay. Calls: nothing.
 #include "tools/replay_progress.h"
 
 #include <cstdio>

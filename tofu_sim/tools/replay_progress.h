@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: how far a replay has come, and how long it will take.
-// Called by: tools/replay. Calls: nothing.
 #pragma once
 
 #include <chrono>

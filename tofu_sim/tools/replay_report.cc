@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what the links of a replayed network had to do. See replay_report.h.
-// Called by: tools/replay. Calls: replay/traffic, tools/summary.
 #include "tools/replay_report.h"
 
 #include "tools/summary.h"

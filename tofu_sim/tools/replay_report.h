@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what the links of a replayed network had to do: the hottest ones, and the bisection.
-// Called by: tools/replay. Calls: replay/traffic, tools/summary.
 #pragma once
 
 #include "replay/traffic.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim run: its options, and the environment the processes get.
-// Called by: tools/main.cc. Calls: tools/launcher, topology/ (to check shapes), tools/job_files.
 #include "tools/command.h"
 
 #include "clock/factor.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a run in figures. See summary.h.
-// Called by: tools/trace, tools/page. Calls: trace/run, tools/link_loads.
 #include "tools/summary.h"
 
 #include "tools/exports.h"

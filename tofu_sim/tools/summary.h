@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a run in figures: what each rank did with its time, the hottest links, message sizes.
-// Called by: tools/trace, tools/page. Calls: trace/run, tools/link_loads.
 #pragma once
 
 #include "tools/link_loads.h"

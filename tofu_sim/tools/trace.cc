@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
-// Called by: tools/main.cc. Calls: trace/run, tools/exports, tools/summary, tools/trace_files.
 #include "tools/command.h"
 #include "tools/exports.h"
 #include "tools/output.h"

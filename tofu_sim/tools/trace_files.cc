@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: which traces a word of the command line means. See trace_files.h.
-// Called by: tools/trace, tools/replay. Calls: files.
 #include "tools/trace_files.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: short turns for processes that outnumber the processors, whatever they do with them.
-// Called by: tools/launcher. Calls: tools/processors, the kernel's scheduler.
 #include "tools/turns.h"
 
 #include "tools/processors.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: coordinates of nodes on the six-dimensional mesh/torus, and paths (guide 1.1.2, 2.4).
-// Called by: job/ (placement), api/, tni/. Calls: nothing.
 #pragma once
 
 #include <array>

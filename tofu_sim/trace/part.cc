@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a part of a run. See part.h.
-// Called by: tools/trace, tests. Calls: trace/run.
 #include "trace/part.h"
 
 #include <algorithm>

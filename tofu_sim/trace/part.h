@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a part of a run: what happened between two times, counted from the first of them.
-// Called by: tools/trace, tests. Calls: trace/run.
 #pragma once
 
 #include "trace/run.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a trace file of a process, checked. See reader.h.
-// Called by: trace/run, tests. Calls: trace/format, files.
 #include "trace/reader.h"
 
 #include "job/layout.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a trace file of a process, checked; whatever stands in it, what comes out is in bounds.
-// Called by: trace/run, tests. Calls: trace/format, files.
 #pragma once
 
 #include "trace/format.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: writes what this process does into its trace. See recorder.h.
-// Called by: tni/, api/, job/process. Calls: trace/format, job/report, files.
 #include "trace/recorder.h"
 
 #include "clock/clock.h"

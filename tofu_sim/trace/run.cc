@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the traces of a job's processes put together. See run.h.
-// Called by: tools/ (trace, pictures), tests. Calls: trace/reader, topology/.
 #include "trace/run.h"
 
 #include "job/layout.h"

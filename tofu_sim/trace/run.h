@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: the merged traces of a job's processes: transfers, and waits between processes.
-// Called by: tools/ (trace, pictures), tests. Calls: trace/reader, topology/.
 #pragma once
 
 #include "tni/descriptor.h"
