@@ -29,13 +29,20 @@ void World::open_counters(unsigned p, Handles& h)
 void World::check_counters()
 {
     for (unsigned p = 0; p < processes_.size(); p++)
-        for (unsigned s = 0; s < slots; s++)
-            for (unsigned i = 0; i < counted_kinds && processes_[p].now[s] != nullptr; i++)
-                if (fid_cntr* const counter = processes_[p].handles[s].counters[i]; counter != nullptr) {
-                    net_.process = p;
-                    model_.check_count(*processes_[p].now[s], counted[i], fi_cntr_read(counter),
-                                       fi_cntr_readerr(counter));
-                }
+        if (processes_[p].objects != nullptr)
+            platform_->on(p, [this, p] {
+                check_counters_of(p);
+                remote_.check_counts(p);
+            });
+}
+
+void World::check_counters_of(unsigned p)
+{
+    platform_->enter(p);
+    for (unsigned s = 0; s < slots; s++)
+        for (unsigned i = 0; i < counted_kinds && processes_[p].now[s] != nullptr; i++)
+            if (fid_cntr* const counter = processes_[p].handles[s].counters[i]; counter != nullptr)
+                model_.check_count(*processes_[p].now[s], counted[i], fi_cntr_read(counter), fi_cntr_readerr(counter));
 }
 
 // --- operations that wait
@@ -140,7 +147,7 @@ void World::raise(const Command& c)
     const unsigned p = c.at / slots;
     if (!is_usable(c.at) || processes_[p].objects->trigger == nullptr)
         return;
-    net_.process = p;
+    platform_->enter(p);
     fid_cntr* const counter = processes_[p].objects->trigger;
     const std::uint64_t value = fi_cntr_read(counter) + c.count;
     for (const auto& later : later_)
@@ -162,7 +169,7 @@ void World::recall(const Command& c)
     const auto found = std::find_if(later_.rbegin(), later_.rend(), wanted);
     if (found == later_.rend())
         return;
-    net_.process = p;
+    platform_->enter(p);
     Operation& operation = *(*found)->operation;
     const bool apart = (*found)->done != nullptr;
     const ssize_t result = apart ? fi_control(&processes_[p].objects->domain->fid, FI_CANCEL_WORK, &(*found)->work)

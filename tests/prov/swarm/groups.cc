@@ -17,7 +17,7 @@ void World::join(const Command& c)
     if (!is_open(p * slots) || processes_[p].objects->eq == nullptr)
         return;
     Objects& o = *processes_[p].objects;
-    net_.process = p;
+    platform_->enter(p);
     std::vector<Endpoint*> members;
     std::string list;
     for (const Process& process : processes_)
@@ -48,7 +48,7 @@ void World::part(const Command& c)
     const unsigned p = c.at / slots;
     if (!is_open(p * slots) || processes_[p].objects->groups.size() <= c.count)
         return;
-    net_.process = p;
+    platform_->enter(p);
     auto& groups = processes_[p].objects->groups;
     const auto at = groups.end() - 1 - c.count;
     at->first->closed = true;
@@ -71,7 +71,7 @@ void World::collect(const Command& c)
     const unsigned p = c.at / slots;
     if (!is_open(p * slots) || processes_[p].objects->groups.size() <= c.count)
         return;
-    net_.process = p;
+    platform_->enter(p);
     const auto& [join, mc] = *(processes_[p].objects->groups.end() - 1 - c.count);
     if (!join->joined())
         return;

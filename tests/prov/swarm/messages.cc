@@ -58,7 +58,7 @@ bool World::send(const Command& asked)
     c.later = o.trigger != nullptr ? c.later : 0;
     if (c.later != 0 && c.level == inject)
         c.level = plain;
-    net_.process = p;
+    platform_->enter(p);
     fi_addr_t address = address_of(p, *to);
     if (c.level == inject)
         c.size = std::min<std::uint32_t>(c.size, static_cast<std::uint32_t>(o.info->tx_attr->inject_size));
@@ -99,7 +99,7 @@ bool World::recv(const Command& c)
     if (!is_open(c.at))
         return true;
     const unsigned p = c.at / slots;
-    net_.process = p;
+    platform_->enter(p);
     Endpoint* const source = c.from != 0 ? life(c.from - 1, 0) : nullptr;
     const fi_addr_t from = source != nullptr ? address_of(p, *source) : FI_ADDR_UNSPEC;
     // An untagged message is known by its first 8 bytes.
@@ -118,19 +118,6 @@ bool World::recv(const Command& c)
     else
         not_posted(r, result);
     return result == 0;
-}
-
-/// A receive at the end of the program, whatever it takes to find room.
-void World::recv_surely(const Command& c)
-{
-    for (unsigned round = 0; round < most_rounds; round++) {
-        if (recv(c))
-            return;
-        for (unsigned p = 0; p < processes_.size(); p++)
-            read(p, 2);
-        net_.pass(millisecond);
-    }
-    contradict("%s can post no receive: FI_EAGAIN for ever", life(c.at).name().c_str());
 }
 
 void World::multi(const Command& c)
@@ -164,7 +151,7 @@ void World::look(const Command& c)
     if (!is_open(c.at))
         return;
     const unsigned p = c.at / slots;
-    net_.process = p;
+    platform_->enter(p);
     Endpoint* const source = c.from != 0 ? life(c.from - 1, 0) : nullptr;
     Receive& r = new_receive(c, 0);
     r.kind = Operation::look;
@@ -193,7 +180,7 @@ void World::cancel(const Command& c)
 {
     if (!is_open(c.at))
         return;
-    net_.process = c.at / slots;
+    platform_->enter(c.at / slots);
     Receive* found = nullptr;
     unsigned left = c.count;
     for (std::size_t i = model_.receives.size(); i-- > 0 && found == nullptr;) {
@@ -216,7 +203,7 @@ void World::cancel(const Command& c)
 /// Not from inside another process's close: the round that it runs may hold the lock of this process's endpoint.
 void World::fetch_claimed(unsigned p)
 {
-    if (net_.others != nullptr)
+    if (platform_->is_in_wait())
         return;
     std::erase_if(claims_, [&](Receive* r) { return r->at->process == p && fetch(*r); });
 }
@@ -250,7 +237,7 @@ void World::access(const Command& c)
     if (!is_open(c.at) || c.to / slots >= processes_.size() || processes_[c.to / slots].now[c.to % slots] == nullptr)
         return;
     const unsigned p = c.at / slots;
-    net_.process = p;
+    platform_->enter(p);
     Endpoint& to = life(c.to);
     Command each = c;
     each.level %= level_count;

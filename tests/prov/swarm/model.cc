@@ -420,6 +420,12 @@ void Model::failed_receive(Receive& r, const Entry& entry)
                     m->broken = true;
             return;
         }
+        if (entry.length == 0 && r.buffer->size() != 0) { // nothing was placed, and the entry may not say which it was
+            for (const auto& m : messages)
+                if (m->taken == nullptr && r.takes(*m) && m->size > r.buffer->size())
+                    m->broken = true;
+            return;
+        }
         Entry part = entry;
         part.length = std::min(r.buffer->size(), entry.length);
         Message& m = *message_of(r, part, r.buffer->at());

@@ -37,7 +37,7 @@ struct Place {
     {
         place = {static_cast<unsigned>(id >> 32 & 0xff), static_cast<unsigned>(id >> 61),
                  static_cast<unsigned>(id & 0xffffff), static_cast<unsigned>(id >> 24 & 7)};
-        return place.node < Net::most_processes && place.tni < Net::tnis && place.cq < Net::cqs && (id >> 27 & 1) != 0;
+        return place.node < most_processes && place.tni < Net::tnis && place.cq < Net::cqs && (id >> 27 & 1) != 0;
     }
 };
 

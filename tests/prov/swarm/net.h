@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A deterministic uTofu in one process: virtual processes with VCQs of their own, and an adversary that draws what the
 // guide leaves open from one seed. No thread, no sleep, no clock but its own (docs/testing.md). Called by
-// world.cc, and by
-// the provider through the table of functions; calls nothing of either.
+// deterministic.cc, and by the provider through the table of functions; calls nothing of either.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +12,7 @@
 
 #include <utofu.h>
 
+#include "program.h"
 #include "utofu/library.h"
 
 namespace swarm {
@@ -52,7 +52,6 @@ struct Freedoms {
 
 class Net {
   public:
-    static constexpr unsigned most_processes = 8;
     static constexpr unsigned tnis = 6, cqs = 8, components = 8, reserved = 256;
 
     Net();

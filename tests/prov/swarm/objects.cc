@@ -2,10 +2,8 @@
 // Opens and closes processes and endpoints, kills processes. See world_impl.h.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
-#include "av/peer_table.h"
-#include "prov/lib/hints.h"
-#include "prov/lib/linked.h"
 #include "world_impl.h"
 
 namespace swarm {
@@ -30,24 +28,41 @@ void ask(fi_info& hints, const Setup& setup, unsigned process)
 
 // --- opening
 
+fi_info* World::find(unsigned p, bool plain)
+{
+    fi_info* const hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("tofu");
+    hints->ep_attr->type = FI_EP_RDM;
+    ask(*hints, program_.setup, p);
+    if (program_.setup.form == 1 && !plain)
+        hints->ep_attr->tx_ctx_cnt = hints->ep_attr->rx_ctx_cnt = most_contexts;
+    if (shares_tx())
+        hints->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+    if (shares_rx())
+        hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    fi_info* const found = platform_->find(*hints);
+    fi_freeinfo(hints);
+    if (found == nullptr)
+        contradict("fi_getinfo finds nothing");
+    return found;
+}
+
 void World::start(unsigned p)
 {
+    platform_->start(p);
+    platform_->on(p, [this, p] { start_here(p); });
+}
+
+void World::start_here(unsigned p)
+{
     Process& process = processes_[p];
-    net_.process = p;
+    platform_->enter(p);
     process.objects = std::make_unique<Objects>();
     Objects& o = *process.objects;
-    o.info = tofu::test::must_find([&](fi_info& hints) {
-        ask(hints, program_.setup, p);
-        if (program_.setup.form == 1)
-            hints.ep_attr->tx_ctx_cnt = hints.ep_attr->rx_ctx_cnt = most_contexts;
-        if (shares_tx())
-            hints.ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-        if (shares_rx())
-            hints.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
-    });
+    o.info = find(p, false);
     if (program_.setup.form == 1)
-        o.plain = tofu::test::must_find([&](fi_info& hints) { ask(hints, program_.setup, p); });
-    must(fi_fabric(o.info->fabric_attr, &o.fabric, nullptr), "fi_fabric");
+        o.plain = find(p, true);
+    must(platform_->open_fabric(o.info->fabric_attr, &o.fabric), "fi_fabric");
     must(fi_domain(o.fabric, o.info, &o.domain, nullptr), "fi_domain");
     fi_av_attr av{};
     av.type = FI_AV_TABLE;
@@ -81,7 +96,7 @@ void World::start(unsigned p)
 void World::open(unsigned p, unsigned slot)
 {
     Process& process = processes_[p];
-    net_.process = p;
+    platform_->enter(p);
     Objects& o = *process.objects;
     Handles& h = process.handles[slot];
     h = {};
@@ -154,10 +169,7 @@ template <class Call>
 void World::while_others_run(Process& process, Call&& call)
 {
     process.busy = true;
-    if (!tofu::EndpointNumbers::killed_of_test)
-        net_.others = [] { here_->let_others_run(); };
-    call();
-    net_.others = nullptr;
+    platform_->wait_in(call, [] { here_->let_others_run(); });
     process.busy = false;
 }
 
@@ -184,7 +196,7 @@ void World::close(unsigned p, unsigned slot)
 {
     Process& process = processes_[p];
     Endpoint& life = *process.now[slot];
-    net_.process = p;
+    platform_->enter(p);
     end_life(life, Endpoint::closed);
     close_handles(p, slot);
     for (auto& r : model_.receives)
@@ -219,7 +231,7 @@ void World::close_objects(unsigned p)
 {
     Process& process = processes_[p];
     Objects& o = *process.objects;
-    net_.process = p;
+    platform_->enter(p);
     forget_later(p);
     if (o.srx != nullptr)
         must(fi_close(&o.srx->fid), "fi_close of a shared receive context");
@@ -233,29 +245,39 @@ void World::close_objects(unsigned p)
         must(fi_close(&o.eq->fid), "fi_close of an event queue");
     must(fi_close(&o.cq->fid), "fi_close of a completion queue");
     must(fi_close(&o.av->fid), "fi_close of an address vector");
-    while_others_run(process, [&] { must(fi_close(&o.domain->fid), "fi_close of a domain"); });
-    must(fi_close(&o.fabric->fid), "fi_close of a fabric");
+    int result = 0;
+    while_others_run(process, [&] { result = fi_close(&o.domain->fid); });
+    if (platform_->closes_domains()) {
+        must(result, "fi_close of a domain");
+        must(fi_close(&o.fabric->fid), "fi_close of a fabric");
+    }
     fi_freeinfo(o.info);
     if (o.plain != nullptr)
         fi_freeinfo(o.plain);
     process.objects.reset();
-    // A rail may have been opened while another process's close ran the rounds of all, and counts as that one's.
-    if (std::none_of(processes_.begin(), processes_.end(), [](const Process& each) { return each.objects != nullptr; }) &&
-        net_.has_vcqs())
-        contradict("all processes have closed all, and there are VCQs");
+    if (std::none_of(processes_.begin(), processes_.end(), [](const Process& each) { return each.objects != nullptr; }))
+        platform_->check_empty();
 }
 
-/// The VCQs vanish; then what is left in our memory is cleared away, which nobody notices: the network and the node's
-/// files are as the process has left them, and no time goes by.
 void World::kill(unsigned p)
 {
     Process& process = processes_[p];
-    net_.process = p;
-    net_.kill(p);
-    const std::uint64_t now = net_.clock();
-    tofu::EndpointNumbers::killed_of_test = true;
-    setenv("FI_TOFU_LINGER", "0", 1);
+    platform_->enter(p);
     process.stopped = true; // it reads nothing
+    if (platform_->kill(p))
+        lose_objects(p);
+    else
+        clear_away(p);
+    platform_->killed(p);
+    was_killed_ = true;
+    process.stopped = false;
+}
+
+/// What a process that was killed has in our memory is closed.
+void World::clear_away(unsigned p)
+{
+    Process& process = processes_[p];
+    setenv("FI_TOFU_LINGER", "0", 1);
     for (unsigned s = 0; s < slots; s++)
         if (process.now[s] != nullptr) {
             end_life(*process.now[s], Endpoint::killed);
@@ -265,10 +287,24 @@ void World::kill(unsigned p)
     remote_.close_all(p, true);
     close_objects(p);
     setenv("FI_TOFU_LINGER", linger, 1);
-    tofu::EndpointNumbers::killed_of_test = false;
-    was_killed_ = true;
-    process.stopped = false;
-    net_.set_clock(now);
+}
+
+/// What it had in its own memory is gone.
+void World::lose_objects(unsigned p)
+{
+    Process& process = processes_[p];
+    for (unsigned s = 0; s < slots; s++) {
+        if (process.now[s] != nullptr)
+            end_life(*process.now[s], Endpoint::killed);
+        process.now[s] = nullptr;
+        process.handles[s] = {};
+    }
+    for (const auto& [join, mc] : process.objects->groups)
+        join->closed = true;
+    end_pool(p, Endpoint::killed);
+    remote_.lose_all(p);
+    std::erase_if(later_, [p](const auto& later) { return later->process == p; });
+    process.objects.reset();
 }
 
 // --- addresses
@@ -314,7 +350,7 @@ void World::forget(const Command& c)
     const auto known = std::find(o.peers.begin(), o.peers.end(), peer);
     if (known == o.peers.end() || model_.uses(p, *peer))
         return;
-    net_.process = p;
+    platform_->enter(p);
     fi_addr_t at = static_cast<fi_addr_t>(known - o.peers.begin());
     must(fi_av_remove(o.av, &at, 1, 0), "fi_av_remove");
     *known = nullptr;

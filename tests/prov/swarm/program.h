@@ -11,6 +11,7 @@
 namespace swarm {
 
 constexpr unsigned slots = 2; ///< endpoints of a process
+constexpr unsigned most_processes = 8;
 
 /// What a call may be.
 enum class Do : std::uint8_t {

@@ -11,12 +11,19 @@ void World::read(unsigned p, unsigned times)
     Process& process = processes_[p];
     if (process.objects == nullptr || process.stopped)
         return;
-    const unsigned caller = net_.process;
-    net_.process = p;
+    const unsigned caller = platform_->process();
+    platform_->enter(p);
     for (unsigned i = 0; i < times; i++)
         if (!read_once(p))
             break;
-    net_.process = caller;
+    platform_->enter(caller);
+}
+
+/// The same from outside the process.
+void World::read_on(unsigned p, unsigned times)
+{
+    if (processes_[p].objects != nullptr && !processes_[p].stopped)
+        platform_->on(p, [this, p, times] { read(p, times); });
 }
 
 /// False: the process is gone.
@@ -58,7 +65,7 @@ bool World::read_once(unsigned p)
                  .length = entries[i].len,
                  .buffer = entries[i].buf,
                  .error = 0,
-                 .has_source = source != nullptr,
+                 .has_source = source != nullptr && platform_->names_senders(),
                  .source = source});
     }
     return true;
@@ -76,14 +83,15 @@ void World::note(unsigned p, const Entry& entry)
     fetch_claimed(p);
 }
 
-/// Also from inside a round of another process's endpoint, whose lock is then held. Deferred work would wait for it: its
-/// process makes no calls meanwhile. The provider's own rounds go on.
+/// In one process also from inside a round of another's endpoint, whose lock is then held. Deferred work would wait for
+/// it: its process makes no calls meanwhile. The provider's own rounds go on.
 void World::let_others_run()
 {
     for (unsigned p = 0; p < processes_.size(); p++) {
         const auto waits = [&](const auto& later) { return later->process == p && !later->operation->done; };
-        if (!processes_[p].busy && std::none_of(later_.begin(), later_.end(), waits))
-            read(p, 1);
+        if (!processes_[p].busy &&
+            !(platform_->is_one_process() && std::any_of(later_.begin(), later_.end(), waits)))
+            read_on(p, 1);
     }
 }
 

@@ -92,7 +92,7 @@ Remote::Held* Remote::find(unsigned process, unsigned slot)
     return found != held_.end() ? &*found : nullptr;
 }
 
-void Remote::open(unsigned process, fid_domain* domain, const Command& command)
+void Remote::open(unsigned process, fid_domain* domain, int mr_mode, const Command& command)
 {
     const unsigned slot = command.region % region_slots;
     if (setup_.rma == 0 || (setup_.initiator != 0 && process == 0) || find(process, slot) != nullptr)
@@ -103,7 +103,7 @@ void Remote::open(unsigned process, fid_domain* domain, const Command& command)
     unsigned char* const bytes = held.region->buffer->at();
     must(fi_mr_reg(domain, bytes, size, all_rights, 0, slot + 1, 0, &held.mr, nullptr), "fi_mr_reg");
     held.key = fi_mr_key(held.mr);
-    held.base = setup_.rma == 1 ? reinterpret_cast<std::uintptr_t>(bytes) : 0;
+    held.base = (mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uintptr_t>(bytes) : 0;
     if (setup_.events != 0) {
         constexpr std::uint64_t rights[] = {FI_REMOTE_READ, FI_REMOTE_WRITE};
         fi_cntr_attr attr{};
@@ -136,6 +136,20 @@ void Remote::close_all(unsigned process, bool killed)
             for (fid_cntr*& counter : held.counters)
                 if (counter != nullptr)
                     must(fi_close(&std::exchange(counter, nullptr)->fid), "fi_close of a counter");
+}
+
+void Remote::lose_all(unsigned process)
+{
+    for (Held& held : held_) {
+        if (held.region->process != process)
+            continue;
+        for (fid_cntr*& counter : held.counters)
+            counter = nullptr;
+        if (std::exchange(held.mr, nullptr) == nullptr)
+            continue;
+        model_.end(*held.region, true);
+        held.region->buffer->seal();
+    }
 }
 
 void Remote::check_counts(unsigned process)

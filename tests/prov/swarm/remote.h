@@ -32,11 +32,13 @@ class Remote {
     };
 
     Remote(RemoteModel& model, const Setup& setup) : model_(model), setup_(setup) {}
-    void open(unsigned process, fid_domain* domain, const Command& command);
+    void open(unsigned process, fid_domain* domain, int mr_mode, const Command& command);
     /// Does nothing where there is no such region.
     void close(unsigned process, unsigned slot, bool killed);
     /// Closes all regions of a process and then their counters.
     void close_all(unsigned process, bool killed);
+    /// A process and its objects are gone.
+    void lose_all(unsigned process);
     /// What regions' counters show, of those that are closed as well.
     void check_counts(unsigned process);
     /// A read, a write or an atomic. What it returned is 0, -FI_EAGAIN or an error that the model permits; null: nothing

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// swarm [SECONDS [SEED]]: random programs over the deterministic network for so long, from this seed on (default: 10 s,
-// a new one). The first that fails is made shorter and printed, to be given to replay. Each runs in a process of
-// its own.
+// swarm [-p PLATFORM] [SECONDS [SEED]]: random programs for so long, from this seed on (default: 10 s, a new one), over
+// the deterministic network, or over tcp, shm or sim (platform.h). The first that fails is made shorter and printed, to
+// be given to replay. Each runs in a process of its own.
 // SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
 // gone), "closing" (what was reported as sent is lost by fi_close), "tags" (a steering tag is given again while a peer
 // takes it for that of a closed region), by commas.
-// Called by make check and make swarm; calls generator and world.
+// SWARM_SHOW: prints the program of this seed, and does not run it.
+// Called by make check and make swarm; calls generator, platform and world.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -27,7 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned most_seconds = 120; ///< of one program
-constexpr unsigned most_work = 5;      ///< seconds of a processor for one; most need some hundredths
+constexpr unsigned most_work = 5;      ///< seconds of a processor for one over the network; most need some hundredths
 constexpr unsigned shortening = 120;  ///< seconds to make one shorter
 
 /// What a process that carries out a program says of it.
@@ -46,7 +49,8 @@ Report* shared_report()
     return at != MAP_FAILED ? static_cast<Report*>(at) : nullptr;
 }
 
-Result try_program(const swarm::Program& program, const swarm::Options& options, Report& report)
+Result try_program(const swarm::Program& program, const swarm::Options& options, swarm::Platform& platform,
+                   Report& report)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -55,11 +59,12 @@ Result try_program(const swarm::Program& program, const swarm::Options& options,
     if (child == 0) {
         alarm(most_seconds);
         const rlimit most{most_work, most_work + 1};
-        (void)setrlimit(RLIMIT_CPU, &most);
+        if (!platform.is_in_real_time())
+            (void)setrlimit(RLIMIT_CPU, &most);
         dup2(ends[1], STDOUT_FILENO);
         if (std::getenv("SWARM_STDERR") == nullptr && std::freopen("/dev/null", "w", stderr) == nullptr)
             _exit(4);
-        report.numbers = swarm::run_program(program, options);
+        report.numbers = swarm::run_program(program, options, platform);
         _exit(0);
     }
     close(ends[1]);
@@ -70,6 +75,8 @@ Result try_program(const swarm::Program& program, const swarm::Options& options,
     close(ends[0]);
     int status = 0;
     waitpid(child, &status, 0);
+    if (status != 0)
+        platform.clear_after(child);
     if (WIFSIGNALED(status))
         text += "signal " + std::to_string(WTERMSIG(status)) +
                 (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU ? " (does not end)" : "") + "\n";
@@ -101,6 +108,17 @@ int main(int count, char** arguments)
     if (const int now = personality(0xffffffff); now != -1 && (now & ADDR_NO_RANDOMIZE) == 0 &&
                                                  personality(static_cast<unsigned>(now) | ADDR_NO_RANDOMIZE) != -1)
         execv("/proc/self/exe", arguments);
+    std::string name;
+    if (count > 2 && std::strcmp(arguments[1], "-p") == 0) {
+        name = arguments[2];
+        count -= 2;
+        arguments += 2;
+    }
+    const std::unique_ptr<swarm::Platform> platform = swarm::Platform::of(name);
+    if (platform == nullptr) {
+        std::printf("swarm: no platform is called %s; there are tcp, shm and sim\n", name.c_str());
+        return 1;
+    }
     const char* const wanted = std::getenv("SWARM_SECONDS");
     const unsigned long seconds = std::strtoul(count > 1           ? arguments[1]
                                                : wanted != nullptr ? wanted
@@ -114,6 +132,10 @@ int main(int count, char** arguments)
     first &= 0xffffffffffff;
     std::printf("swarm: seeds from %llu on\n", static_cast<unsigned long long>(first));
     std::fflush(stdout);
+    if (std::getenv("SWARM_SHOW") != nullptr) {
+        std::printf("%s", swarm::text_of(platform->fit(swarm::program_of(first))).c_str());
+        return 0;
+    }
     Report* const report = shared_report();
     if (report == nullptr)
         return 1;
@@ -127,7 +149,8 @@ int main(int count, char** arguments)
         swarm::Program program = swarm::program_of(seed);
         if (knows("identity"))
             program.setup.reuse = 0;
-        const Result result = try_program(program, options, *report);
+        program = platform->fit(std::move(program));
+        const Result result = try_program(program, options, *platform, *report);
         programs++;
         commands += program.commands.size();
         steps += report->numbers.steps;
@@ -140,12 +163,12 @@ int main(int count, char** arguments)
         const std::string kind = kind_of(result.text);
         const auto found = Clock::now();
         const swarm::Program shorter = swarm::shorten(program, [&](const swarm::Program& candidate) {
-            if (Clock::now() - found > std::chrono::seconds(shortening))
+            if (Clock::now() - found > std::chrono::seconds(platform->is_in_real_time() ? shortening / 4 : shortening))
                 return false;
-            const Result again = try_program(candidate, options, *report);
+            const Result again = try_program(candidate, options, *platform, *report);
             return !again.good && kind_of(again.text) == kind;
         });
-        std::printf("%s# %s\n", swarm::text_of(shorter).c_str(), try_program(shorter, options, *report).text.c_str());
+        std::printf("%s# %s\n", swarm::text_of(shorter).c_str(), try_program(shorter, options, *platform, *report).text.c_str());
         std::fflush(stdout);
         status = 1;
         if (std::getenv("SWARM_GO_ON") == nullptr)

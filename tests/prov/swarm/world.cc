@@ -9,33 +9,19 @@
 #include <string>
 #include <utility>
 
-#include "core/system.h"
-#include "utofu/library.h"
 #include "world_impl.h"
 
 namespace swarm {
 
-World::World(const Program& program, const Options& options)
-    : program_(program), options_(options), remote_(*model_.remote, program.setup)
+World::World(const Program& program, const Options& options, Platform& platform)
+    : program_(program), options_(options), platform_(&platform), remote_(*model_.remote, program_.setup)
 {
-    const Setup& s = program.setup;
+    const Setup& s = program_.setup;
     setenv("FI_TOFU_RINGS", std::to_string(std::clamp(s.rings, 1u, 256u)).c_str(), 1);
     setenv("FI_TOFU_RING_SLOTS", std::to_string(s.ringslots).c_str(), 1);
     setenv("FI_TOFU_MR_CACHE", "off", 1);
     setenv("FI_TOFU_LINGER", linger, 1);
-    net_.freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
-                     s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
-                     s.oldtags != 0};
-    // A Get from a shared transmit context that never ends may still write into a shared receive: that is not reported.
-    net_.freedoms.silent &= s.form != 4;
-    Net::now = &net_;
-    backend_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
-    tofu::vcq::backend_of_test = &backend_;
-    tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
-    tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };
-    tofu::Random::of_test = []() noexcept { return random_.next(); };
-    random_ = Dice(42);
-    model_.knows_closing = options.knows_closing;
+    model_.knows_closing = options.knows_closing || !platform.delivers_after_close();
     model_.remote->ordered = s.order != 0;
     model_.remote->times_out = s.silent != 0 && s.rma == 2;
     here_ = this;
@@ -43,16 +29,17 @@ World::World(const Program& program, const Options& options)
 
 Numbers World::run()
 {
-    processes_.resize(std::clamp(program_.setup.processes, 1u, Net::most_processes));
+    processes_.resize(std::clamp(program_.setup.processes, 1u, most_processes));
     for (unsigned p = 0; p < processes_.size(); p++)
         start(p);
     for (const Command& command : program_.commands) {
-        net_.seed(command.luck * 0x9e3779b97f4a7c15u + 1);
+        platform_->seed(command.luck * 0x9e3779b97f4a7c15u + 1);
         say("%s", text_of(command).c_str());
         carry_out(command);
     }
     finish();
-    return {net_.steps, net_.calls};
+    platform_->end();
+    return {platform_->steps(), platform_->calls()};
 }
 
 void World::say(const char* format, ...)
@@ -61,7 +48,7 @@ void World::say(const char* format, ...)
         return;
     std::va_list arguments;
     va_start(arguments, format);
-    std::printf("%12.3f ms  ", static_cast<double>(net_.clock()) / 1e6);
+    std::printf("%12.3f ms  ", static_cast<double>(platform_->clock()) / 1e6);
     std::vprintf(format, arguments);
     std::printf("\n");
     std::fflush(stdout); // a crash may follow
@@ -70,7 +57,43 @@ void World::say(const char* format, ...)
 
 void World::carry_out(const Command& c)
 {
+    const unsigned p = c.at / slots;
+    switch (c.what) {
+    case Do::spin:
+        for (unsigned i = 0; i < c.count; i++)
+            for (unsigned n = 0; n < processes_.size(); n++)
+                read_on(n, 1);
+        return;
+    case Do::run: platform_->run(c.count); return;
+    case Do::pass: platform_->pass(c.count * millisecond); return;
+    case Do::start:
+        if (p < processes_.size() && processes_[p].objects == nullptr)
+            start(p);
+        return;
+    case Do::kill:
+        if (p < processes_.size() && processes_[p].objects != nullptr)
+            kill(p);
+        return;
+    case Do::stop:
+        if (is_usable(c.at))
+            processes_[p].stopped = true;
+        return;
+    case Do::go:
+        if (p < processes_.size())
+            processes_[p].stopped = false;
+        return;
+    default:
+        if (is_usable(c.at))
+            platform_->on(p, [this, c] { carry_out_here(c); });
+        return;
+    }
+}
+
+/// A call that a process makes for itself.
+void World::carry_out_here(const Command& c)
+{
     const unsigned p = c.at / slots, slot = c.at % slots;
+    platform_->enter(p);
     switch (c.what) {
     case Do::send:
         for (unsigned i = 0; i < std::max(c.count, 1u); i++)
@@ -80,54 +103,25 @@ void World::carry_out(const Command& c)
         for (unsigned i = 0; i < std::max(c.count, 1u); i++)
             (void)recv(c);
         return;
-    case Do::spin:
-        for (unsigned i = 0; i < c.count; i++)
-            for (unsigned n = 0; n < processes_.size(); n++)
-                read(n, 1);
-        return;
     case Do::multi: multi(c); return;
     case Do::cancel: cancel(c); return;
     case Do::peek:
     case Do::claim:
     case Do::discard: look(c); return;
-    case Do::read:
-        if (is_usable(c.at))
-            read(p, c.count);
-        return;
-    case Do::run: net_.run(c.count); return;
-    case Do::pass: net_.pass(c.count * millisecond); return;
+    case Do::read: read(p, c.count); return;
     case Do::open:
-        if (is_usable(c.at) && !is_open(c.at))
+        if (!is_open(c.at))
             open(p, slot);
         return;
     case Do::close:
         if (is_open(c.at))
             close(p, slot);
         return;
-    case Do::leave:
-        if (is_usable(c.at))
-            leave(p);
-        return;
-    case Do::start:
-        if (p < processes_.size() && processes_[p].objects == nullptr)
-            start(p);
-        return;
-    case Do::kill:
-        if (p < processes_.size() && processes_[p].objects != nullptr)
-            kill(p);
-        return;
+    case Do::leave: leave(p); return;
     case Do::map:
-        if (is_usable(c.at)) {
-            net_.process = p;
-            remote_.open(p, processes_[p].objects->domain, c);
-        }
+        remote_.open(p, processes_[p].objects->domain, processes_[p].objects->info->domain_attr->mr_mode, c);
         return;
-    case Do::unmap:
-        if (is_usable(c.at)) {
-            net_.process = p;
-            remote_.close(p, c.region, false);
-        }
-        return;
+    case Do::unmap: remote_.close(p, c.region, false); return;
     case Do::write:
     case Do::get:
     case Do::atomic:
@@ -140,14 +134,13 @@ void World::carry_out(const Command& c)
     case Do::forget: forget(c); return;
     case Do::raise: raise(c); return;
     case Do::recall: recall(c); return;
+    case Do::spin:
+    case Do::run:
+    case Do::pass:
+    case Do::start:
+    case Do::kill:
     case Do::stop:
-        if (is_usable(c.at))
-            processes_[p].stopped = true;
-        return;
     case Do::go:
-        if (p < processes_.size())
-            processes_[p].stopped = false;
-        return;
     case Do::count_: return;
     }
 }
@@ -159,30 +152,27 @@ void World::carry_out(const Command& c)
 void World::settle(bool to_the_end, unsigned more)
 {
     std::uint64_t news = 0;
-    for (unsigned round = 0, last = 0; round - last < most_rounds; round++) {
-        if (std::exchange(news, model_.time) != model_.time)
-            last = round;
+    for (unsigned round = 0, idle = 0; platform_->is_patient(idle); round++) {
+        idle = std::exchange(news, model_.time) != model_.time ? 0 : idle + 1;
         for (unsigned p = 0; p < processes_.size(); p++)
-            read(p, 3);
-        net_.run(64);
+            read_on(p, 3);
+        platform_->run(64);
         if (round % 4 == 3) {
-            net_.pass(millisecond * (1 + round / 16));
+            platform_->pass(millisecond * (1 + round / 16));
             if (model_.missing(to_the_end).empty() && more-- == 0)
                 return;
         }
     }
-    contradict("%s, after %u rounds", model_.missing(to_the_end).c_str(), most_rounds);
+    contradict("%s, for a long time", model_.missing(to_the_end).c_str());
 }
 
 void World::finish()
 {
-    net_.seed(7);
-    net_.freedoms.busy = std::min(net_.freedoms.busy, 20u);
-    net_.freedoms.blind = std::min(net_.freedoms.blind, 20u);
+    platform_->seed(7);
+    platform_->calm();
     for (Process& process : processes_)
         process.stopped = false;
-    for (unsigned p = 0; p < processes_.size(); p++)
-        raise({.what = Do::raise, .at = p * slots, .count = 1000});
+    raise_all();
     say("--- all go on");
     settle(false, 5);
     say("--- whatever was sent is received");
@@ -196,18 +186,20 @@ void World::finish()
     if ((program_.setup.events | program_.setup.counters) != 0)
         settle(true, 100); // the provider looks for events of peers in a few rounds only, and finds a few in each
     check_counters();
-    for (unsigned p = 0; p < processes_.size(); p++)
-        if (processes_[p].objects != nullptr)
-            remote_.check_counts(p);
     say("--- all leave");
     for (unsigned p = 0; p < processes_.size(); p++)
-        if (processes_[p].objects != nullptr)
-            leave(p);
+        carry_out({.what = Do::leave, .at = p * slots});
     model_.check_buffers();
     if (was_killed_) { // who ends in an orderly way and last removes the node's files
         start(0);
-        leave(0);
+        carry_out({.what = Do::leave, .at = 0});
     }
+}
+
+void World::raise_all()
+{
+    for (unsigned p = 0; p < processes_.size(); p++)
+        carry_out({.what = Do::raise, .at = p * slots, .count = 1000});
 }
 
 void World::receive_all()
@@ -231,6 +223,20 @@ void World::receive_all()
                 recv_surely({.what = Do::recv, .at = at, .tagged = tagged, .any = 1, .size = longest, .rx = context});
         }
     }
+}
+
+/// A receive at the end of the program, whatever it takes to find room.
+void World::recv_surely(const Command& c)
+{
+    for (unsigned round = 0; platform_->is_patient(round); round++) {
+        platform_->on(c.at / slots, [this, c] { had_room_ = recv(c); });
+        if (had_room_)
+            return;
+        for (unsigned p = 0; p < processes_.size(); p++)
+            read_on(p, 2);
+        platform_->pass(millisecond);
+    }
+    contradict("%s can post no receive: FI_EAGAIN for ever", life(c.at).name().c_str());
 }
 
 /// Each pair of living endpoints works, with each of their contexts.
@@ -257,21 +263,24 @@ void World::ping_all()
 void World::ping(const Command& receive, const Command& message)
 {
     recv_surely(receive);
-    for (unsigned round = 0; round < most_rounds; round++) {
-        if (send(message))
+    for (unsigned round = 0; platform_->is_patient(round); round++) {
+        platform_->on(message.at / slots, [this, message] { had_room_ = send(message); });
+        if (had_room_)
             return;
         for (unsigned p = 0; p < processes_.size(); p++)
-            read(p, 2);
-        net_.pass(millisecond);
+            read_on(p, 2);
+        platform_->pass(millisecond);
     }
     contradict("%s can send nothing to %s, both alive: FI_EAGAIN for ever", life(message.at).name().c_str(),
                life(message.to).name().c_str());
 }
 
-Numbers run_program(const Program& program, const Options& options)
+Numbers run_program(const Program& program, const Options& options, Platform& platform)
 {
-    static std::unique_ptr<World> world; // what is registered with the provider lives to the end of the process
-    world = std::make_unique<World>(program, options);
+    platform.begin(program);
+    // What is registered with the provider lives to the end of the process, and other processes share the rest.
+    static World* world = nullptr;
+    world = new World(program, options, platform);
     return world->run();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out a program: the provider, linked in, over the deterministic network, and the model beside it. One
-// program to
-// a process. Called by the generator and replay; calls libfabric, net and model.
+// Carries out a program on a platform, and the model beside it. One program to a process. Called by swarm and replay;
+// calls libfabric, platform and model.
 #pragma once
 
+#include "platform.h"
 #include "program.h"
 
 namespace swarm {
@@ -18,6 +18,6 @@ struct Numbers {
 };
 
 /// Returns if all was as it must be; ends the process by contradict() otherwise.
-Numbers run_program(const Program& program, const Options& options);
+Numbers run_program(const Program& program, const Options& options, Platform& platform);
 
 } // namespace swarm

@@ -22,15 +22,12 @@
 
 #include "group_model.h"
 #include "model.h"
-#include "net.h"
+#include "platform.h"
 #include "remote.h"
-#include "utofu/library.h"
 #include "world.h"
 
 namespace swarm {
 
-/// Until all has ended: what a closed peer never answers takes 5 s each, one after the other.
-constexpr unsigned most_rounds = 60000;
 constexpr std::uint64_t millisecond = 1000000;
 constexpr const char* linger = "1"; ///< seconds that a domain waits for receivers
 constexpr unsigned most_contexts = 2;
@@ -100,14 +97,16 @@ struct Later {
 
 class World {
   public:
-    World(const Program& program, const Options& options);
+    World(const Program& program, const Options& options, Platform& platform);
     Numbers run();
 
   private:
     [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
 
     // --- objects.cc
+    [[nodiscard]] fi_info* find(unsigned p, bool plain);
     void start(unsigned p);
+    void start_here(unsigned p);
     void open(unsigned p, unsigned slot);
     void open_contexts(unsigned p, Handles& handles);
     void bind(unsigned p, fid_ep* ep, std::uint64_t queues, const Handles& handles);
@@ -118,6 +117,8 @@ class World {
     void leave(unsigned p);
     void close_objects(unsigned p);
     void kill(unsigned p);
+    void clear_away(unsigned p);
+    void lose_objects(unsigned p);
     /// A call that may wait for the progress of others. A process that was killed waits for nobody.
     template <class Call>
     void while_others_run(Process& process, Call&& call);
@@ -157,11 +158,11 @@ class World {
         constexpr unsigned most_retries = 4;
         ssize_t result = -FI_EAGAIN;
         for (unsigned i = 0; i < most_retries && result == -FI_EAGAIN; i++) {
-            net_.process = p;
+            platform_->enter(p);
             result = call();
             if (result == -FI_EAGAIN) {
                 read(p, 2);
-                net_.run(16);
+                platform_->run(16);
             }
         }
         return result;
@@ -184,6 +185,7 @@ class World {
     // --- counting.cc
     void open_counters(unsigned p, Handles& handles);
     void check_counters();
+    void check_counters_of(unsigned p);
     ssize_t defer(Message& m, fid_ep* ep, fi_addr_t to, const Command& c);
     ssize_t defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::uint64_t flags, const Command& c);
     std::unique_ptr<Later> hold_back(Operation& operation, fid_ep* ep, const Command& c);
@@ -202,6 +204,9 @@ class World {
 
     // --- world.cc
     void carry_out(const Command& c);
+    void carry_out_here(const Command& c);
+    void read_on(unsigned p, unsigned times);
+    void raise_all();
     void settle(bool to_the_end, unsigned more);
     void finish();
     void receive_all();
@@ -212,10 +217,9 @@ class World {
         unsigned char bytes[64];
     };
 
-    const Program& program_;
+    const Program program_;
     Options options_;
-    Net net_;
-    tofu::vcq::Backend backend_;
+    Platform* platform_;
     Model model_;
     Remote remote_;
     std::vector<Process> processes_;
@@ -223,7 +227,7 @@ class World {
     std::vector<Receive*> claims_;   ///< whose receive is to be posted
     std::vector<std::unique_ptr<Later>> later_;
     bool was_killed_ = false; ///< some process
-    static inline Dice random_{1};
+    bool had_room_ = false;   ///< the last call of a ping, or the last receive at the end
     static inline World* here_ = nullptr;
 };
 

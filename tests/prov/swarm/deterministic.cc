@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The deterministic network as a platform: the provider is linked in, and all its time and chance come from the
+// network. See platform.h and net.h.
+#include <algorithm>
+#include <cstdlib>
+
+#include <rdma/providers/fi_prov.h>
+
+#include "av/peer_table.h"
+#include "core/system.h"
+#include "model.h"
+#include "net.h"
+#include "platform.h"
+#include "utofu/library.h"
+
+extern "C" fi_provider* fi_prov_ini(void);
+
+namespace swarm {
+namespace {
+
+/// Until all has ended: what a closed peer never answers takes 5 s each, one after the other.
+constexpr unsigned most_rounds = 60000;
+
+class Deterministic final : public Platform {
+  public:
+    void begin(const Program& program) override
+    {
+        const Setup& s = program.setup;
+        net_.freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
+                         s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
+                         s.oldtags != 0};
+        // A Get from a shared transmit context that never ends may still write into a shared receive: that is not
+        // reported.
+        net_.freedoms.silent &= s.form != 4;
+        Net::now = &net_;
+        library_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
+        tofu::vcq::backend_of_test = &library_;
+        tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
+        tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };
+        tofu::Random::of_test = []() noexcept { return random_.next(); };
+        random_ = Dice(42);
+    }
+    void check_empty() override
+    {
+        // A rail may have been opened while another process's close ran the rounds of all, and counts as that one's.
+        if (net_.has_vcqs())
+            contradict("all processes have closed all, and there are VCQs");
+    }
+
+    fi_info* find(fi_info& hints) override
+    {
+        fi_info* found = nullptr;
+        return provider().getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, &hints, &found) == 0 ? found : nullptr;
+    }
+    int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric) override
+    {
+        return provider().fabric(attr, fabric, nullptr);
+    }
+
+    void enter(unsigned process) override { net_.process = process_ = process; }
+    /// The VCQs vanish. What is left in our memory is then cleared away, which nobody notices: the network and the
+    /// node's files are as the process has left them, and no time goes by.
+    bool kill(unsigned process) override
+    {
+        net_.kill(process);
+        killed_at_ = net_.clock();
+        tofu::EndpointNumbers::killed_of_test = true;
+        return false;
+    }
+    void killed(unsigned) override
+    {
+        tofu::EndpointNumbers::killed_of_test = false;
+        net_.set_clock(killed_at_);
+    }
+    bool is_in_wait() const override { return net_.others != nullptr; }
+
+    void seed(std::uint64_t seed) override { net_.seed(seed); }
+    void run(unsigned steps) override { net_.run(steps); }
+    void pass(std::uint64_t nanoseconds) override { net_.pass(nanoseconds); }
+    std::uint64_t clock() const override { return net_.clock(); }
+    bool is_patient(unsigned rounds) override { return rounds < most_rounds; }
+    void calm() override
+    {
+        net_.freedoms.busy = std::min(net_.freedoms.busy, 20u);
+        net_.freedoms.blind = std::min(net_.freedoms.blind, 20u);
+    }
+    unsigned long long steps() const override { return net_.steps; }
+    unsigned long long calls() const override { return net_.calls; }
+
+  protected:
+    /// What was killed waits for nobody.
+    void begin_wait(void (*others)()) override
+    {
+        if (!tofu::EndpointNumbers::killed_of_test)
+            net_.others = others;
+    }
+    void end_wait() override { net_.others = nullptr; }
+
+  private:
+    static fi_provider& provider()
+    {
+        static fi_provider& linked = *fi_prov_ini();
+        return linked;
+    }
+
+    Net net_;
+    tofu::vcq::Backend library_;
+    std::uint64_t killed_at_ = 0;
+    static inline Dice random_{1};
+};
+
+} // namespace
+
+std::unique_ptr<Platform> make_deterministic()
+{
+    return std::make_unique<Deterministic>();
+}
+
+std::unique_ptr<Platform> Platform::of(const std::string& name)
+{
+    if (name.empty())
+        return make_deterministic();
+    if (name == "tcp" || name == "shm")
+        return make_other(name);
+    return name == "sim" ? make_processes() : nullptr;
+}
+
+} // namespace swarm
