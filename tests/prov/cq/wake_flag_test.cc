@@ -197,7 +197,7 @@ TEST(WakeFlagModel, NobodySleepsWhileThereIsSomething)
     RecordProperty("states", static_cast<int>(one.states + two.states));
 }
 
-/// What the model must find: each of the rules of wake_flag.h is there for a reason.
+/// What the model must find: each of the rules of wake_flag (cq/wait.h) is there for a reason.
 TEST(WakeFlagModel, EveryOtherOrderLosesAWakeUp)
 {
     const std::string lost = "no way out";

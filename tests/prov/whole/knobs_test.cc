@@ -67,7 +67,7 @@ const std::vector<Knob>& knobs()
          {"281474976710657", much, "-1", "1M", "x"}, "0 to 281474976710656"},
         {"FI_TOFU_LINGER", Side::any, {"0", "1", "86400", ""}, Refusal::domain, {"86401", much, "-1", "1s"},
          "0 to 86400"},
-        {"FI_TOFU_STATS", Side::any, {"0", ""} /* 1: object/statistics_test.cc */, Refusal::domain, {"2", "-1", "yes"}, "0 to 1"},
+        {"FI_TOFU_STATS", Side::any, {"0", ""} /* 1: api/stats_test.cc */, Refusal::domain, {"2", "-1", "yes"}, "0 to 1"},
         {"FI_TOFU_MR_CACHE", Side::any, {"auto", "on", "off", "yes", "no", "0", "1", ""}, Refusal::domain,
          {"2", "of", "auto on", " ", "ON", "-1"}, "auto on"},
         {"FI_TOFU_GATES", Side::any, {"auto", "on", "off", "yes", "no", "0", "1", ""}, Refusal::domain,

@@ -227,7 +227,7 @@ class Lanes;
 
 struct Lane : vcq::CompletionHandler {
     enum class Step : std::uint8_t {
-        unknown, ///< -> known: the peer's slab was found (lanes.h); -> lost
+        unknown, ///< -> known: the peer's slab was found; -> lost
         known,
         lost ///< nothing can be written to the peer any more
     };

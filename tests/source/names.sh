@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# Names of files: each file that a comment, a document or a manual page names is there, and a comment does not name the
+# file that it stands in. Files were merged and moved before, and the comments kept their names.
+# Called by: make check. Calls: awk, find. Reads the sources, docs/, man/ and README.md.
+set -u
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+cd "$TOFU_TOP_SRCDIR" || exit 99
+
+# Files of others: of the system, of libfabric, MPI, its tests and other programs; and names that stand for any file.
+foreign='(rdma|sys|linux|uapi|ucm|netinet)/.*|include/uapi/.*|X/Y\.cc|file\.h|program\.c|[a-z]+/Y\.cc|src/mpid/.*'
+foreign+='|prov/tofu/src/X/Y\.cc|x\.h|x\.y\..*|runfabtests\.sh|latency_(common|ctx)\.h|na_ofi\.c|conv-mach-opt\.h|SPACK/.*|DIR/.*|build/.*'
+
+# Names of files in comments and documents: "FILE:LINE<tab>NAME<tab>TEXT".
+named_in() # FILE...
+{
+    awk '
+        function text_of(line,   at) {
+            if (FILENAME ~ /\.(h|cc|c)$/) {
+                at = match(line, /\/\/|\/\*|^ \*/)
+                return at == 0 || line ~ /^#include/ ? "" : substr(line, at + RLENGTH)
+            }
+            if (FILENAME ~ /\.(md|[17])$/) return line
+            return line ~ /^ *#/ ? line : ""
+        }
+        {
+            text = text_of($0)
+            rest = " " text
+            # A name begins behind a space, a quotation mark or a bracket. Patterns and variables are no names.
+            while (match(rest, /[ `"(,;:][A-Za-z0-9_.\/-]*[A-Za-z0-9_-]\.(h|cc|c|sh|md|am)/)) {
+                name = substr(rest, RSTART + 1, RLENGTH - 1)
+                rest = substr(rest, RSTART + RLENGTH)
+                if (rest ~ /^[A-Za-z0-9_({*-]/ || rest ~ /^\.[A-Za-z0-9_({*]/) continue
+                sub(/^(\.\/)+/, "", name)
+                if (name ~ /^[A-Za-z0-9_]/) print FILENAME ":" FNR "\t" name "\t" text
+            }
+        }' "$@"
+}
+
+# Those that no file has: a name is the end of a path.
+names_of_nothing() # (of named_in) FILES
+{
+    awk -F '\t' -v foreign="^($foreign)\$" '
+        NR == FNR {
+            count = split($1, parts, "/"); end = ""
+            for (i = count; i > 0; i--) { end = parts[i] (end == "" ? "" : "/" end); there[end] = 1 }
+            next
+        }
+        !($2 in there) && $2 !~ foreign { print $1 ": " $2 }' "$1" -
+}
+
+# Comments that name their own file, unless they say "See x.h". A public header begins with its name.
+own_names()
+{
+    awk -F '\t' '{
+        file = $1; sub(/:.*/, "", file)
+        end = substr("/" file, length("/" file) - length($2))
+        if (file ~ /\.(h|cc|c)$/ && file !~ /^include\// && end == "/" $2 && index($3, "See " $2) == 0) print $1 ": " $2
+    }'
+}
+
+# The test itself: it finds what it is for.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/msg"
+printf '// As a.h says, and msg/a.h. See a.h.\nint a; // b.cc, "c.cc" and *.h, a_*.cc, https://x.y/z.htm\n' >"$scratch/msg/a.h"
+printf 'int b = 1; // in `d/b.cc`\n' >"$scratch/msg/b.cc"
+printf '%s\n' msg/a.h msg/b.cc >"$scratch/there"
+found=$(cd "$scratch" && named_in msg/* | names_of_nothing there)
+expect "files that are not there are found" $'msg/a.h:2: c.cc\nmsg/b.cc:1: d/b.cc' "$found"
+printf '// As a.h says.\n// See a.h.\n' >"$scratch/msg/a.h"
+expect "a comment that names its file is found" "msg/a.h:1: a.h" "$(cd "$scratch" && named_in msg/* | own_names)"
+
+find . -name .git -prune -o -path ./build -prune -o -type f -print | sed 's|^\./||' >"$scratch/there"
+shopt -s globstar
+files=({prov,tofu_sim,check,schedule,mpi,bench,fabtests,tests,include}/**/*.{h,cc,c} tests/**/*.sh docs/*.md man/*.[17]
+    README.md CONTRIBUTING.md)
+existing=()
+for file in "${files[@]}"; do [ -f "$file" ] && existing+=("$file"); done
+expect "there are files" 1 "$((${#existing[@]} > 600))"
+named_in "${existing[@]}" >"$scratch/named"
+expect "they name others" 1 "$(($(wc -l <"$scratch/named") > 500))"
+expect "files that are not there" "" "$(names_of_nothing "$scratch/there" <"$scratch/named")"
+expect "comments that name their own file" "" "$(own_names <"$scratch/named")"
+exit $((failures != 0))
