@@ -127,7 +127,7 @@ void keys(Input input)
                        target.stadd == e.bias + address;
         require(covered, "a target that an entry named");
         if (input.below(2) == 0)
-            remote.refuted(peer, key);
+            remote.doubt(peer.home);
         else if (input.below(2) == 0)
             ++*reinterpret_cast<std::uint64_t*>(area + directory::epoch_offset(peer.home));
     }

@@ -95,7 +95,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         op->compare.add(s.compare, s.count * op->size);
     if (s.result)
         op->result.add(s.result, s.count * op->size);
-    who.access.add(*op, 0, s.count * op->size, 0);
+    op->add(0, s.count * op->size, 0);
     op->target[0].at = {1, Net::base + s.offset};
     return op;
 }

@@ -396,7 +396,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
         }
         s.barrier();
         if (rank.number == 0)
-            expect_error(s, 1, w, 80, FI_EKEYREJECTED); // remembered, refuted, asked for again
+            expect_error(s, 1, w, 80, FI_EKEYREJECTED); // remembered, and refused by the TNI
         s.barrier();
         if (rank.number == 1) {
             EXPECT_EQ(first[10], 101u);
@@ -413,7 +413,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
         }
         s.barrier();
         if (rank.number == 0)
-            write(103); // what was remembered is stale: tried again without a word
+            write(103); // what was remembered has been revoked
         s.barrier();
         if (rank.number == 1) {
             EXPECT_EQ(third[10], 103u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Keys of the user's choice that were given to other regions: what is refused because of that is repeated, exactly once,
-// in the order of the calls. Between processes over the simulator; run by make check.
+// Keys of the user's choice that were given to other regions: each operation reaches the new region, exactly once, in
+// the order of the calls. Between processes over the simulator; run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -216,9 +216,9 @@ constexpr std::uint64_t all_orders = FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_OR
                                      FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
                                      FI_ORDER_ATOMIC_WAW;
 
-TEST(StaleKeys, ExactlyWhatWasRefusedIsRepeated) { try_ways(0, false); }
-TEST(StaleKeys, ExactlyWhatWasRefusedIsRepeatedInOrder) { try_ways(all_orders, false); }
-TEST(StaleKeys, AnOperationThatIsRepeatedIsOneEvent) { try_ways(0, true); }
+TEST(StaleKeys, EachWayReachesTheNewRegionOnce) { try_ways(0, false); }
+TEST(StaleKeys, EachWayReachesTheNewRegionOnceInOrder) { try_ways(all_orders, false); }
+TEST(StaleKeys, EachOperationIsOneEvent) { try_ways(0, true); }
 
 // --- order
 
@@ -280,7 +280,7 @@ void overtake(const Pair& pair)
     });
 }
 
-TEST(StaleKeys, WhatIsRepeatedIsNotOvertaken)
+TEST(StaleKeys, AnOperationIsNotOvertaken)
 {
     for (const char* seed : {"", "1"}) {
         if (*seed != 0)
@@ -293,8 +293,7 @@ TEST(StaleKeys, WhatIsRepeatedIsNotOvertaken)
     unsetenv("TOFU_SIM_CHAOS");
 }
 
-/// What has taken effect does not do so again behind what was called later.
-TEST(StaleKeys, WhatHasTakenEffectIsNotRepeatedBehindLaterCalls)
+TEST(StaleKeys, AnOperationOverTwoRegionsIsNotOvertaken)
 {
     expect_processes(2, [](const Rank& rank) {
         Options options;

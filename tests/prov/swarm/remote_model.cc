@@ -353,9 +353,11 @@ void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t co
                                       [&](const Access::Part& part) { return part.region == &region; });
         if (!here || (reads && !access->counts_as_read()))
             continue;
-        // The event of an access is behind it, and may find the region closed; nobody waits for some kinds of them.
+        // The event of an access is behind it, and may find the region closed. Some kinds are not waited for: those of a
+        // killed process may not have left.
         const bool waits = !access->fetches && access->parts.size() == 1;
-        const bool in_time = region.open || (waits && access->done && access->done_at < region.ended);
+        const bool in_time = (region.open && (waits || access->from->state != Endpoint::killed)) ||
+                             (waits && access->done && access->done_at < region.ended);
         least += access->is_certain() && in_time && access->counts_as_read() == reads;
         most++; // one that fetches and writes may count as both
     }

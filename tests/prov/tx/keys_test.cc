@@ -337,17 +337,23 @@ TEST_F(KeysTest, ADeadPeerIsNotAnUnknownKey)
     EXPECT_EQ(ask(7), -FI_EKEYREJECTED);
 }
 
-TEST_F(KeysTest, ARefutedKeyIsLookedUpAgain)
+/// The owner may have taken this reader for dead and have removed it: then nothing has revoked the key.
+TEST_F(KeysTest, AReaderThatDoubtsAPeerReadsItsKeysAndEntersItselfAgain)
 {
     peerside.put(entry_of(7));
     ASSERT_EQ(ask(7), 0);
+    peerside.words.clear();
     Entry moved = entry_of(7);
     moved.bias += 0x40;
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
-    EXPECT_TRUE(keys->refuted(peer, 7));
+    keys->doubt(peer.home + 1); // another peer
+    ASSERT_EQ(ask(7), 0);
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000);
+    keys->doubt(peer.home);
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(peerside.words[directory::reader_offset(reader, 0)], reader);
 }
 
 TEST_F(KeysTest, AReaderEntersItselfOnceBeforeItCachesAKey)
@@ -499,14 +505,12 @@ TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
     ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, target), 0);
     EXPECT_EQ(target.vcq, peer.home);
     EXPECT_EQ(target.stadd, 0x1034u);
-    EXPECT_FALSE(plain.refuted(peer, 0x1000));
     EXPECT_EQ(peerside.gets, 0u);
     const std::uint64_t listed = directory::listed_bit | 5;
     peerside.put(entry_of(listed));
     keys = std::make_unique<RemoteKeys>(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(ask(listed), 0);
     EXPECT_EQ(target.stadd, entry_of(listed).bias + 0x2000);
-    EXPECT_TRUE(keys->refuted(peer, listed));
 }
 
 } // namespace

@@ -126,26 +126,4 @@ TEST_F(VcqOrderTest, AReadBehindAWriteIsFencedWhereItWasPromised)
     EXPECT_EQ(fences(), Fences{});
 }
 
-/// What goes to one region may be refused, and repeated later; until that is known nothing goes to another region.
-TEST_F(VcqOrderTest, EachChangeOfTheRegionIsFencedWhereKeysMayBeStale)
-{
-    VcqOrder regions(vcq);
-    regions.order_regions();
-    EXPECT_TRUE(regions.pass(home, home, false, 100));
-    EXPECT_TRUE(regions.pass(home, home, true, 100));
-    EXPECT_TRUE(regions.pass(other, other, false, 200)); // another peer
-    EXPECT_TRUE(regions.pass(home, home, false, 100));
-    EXPECT_EQ(fences(), Fences{});
-    EXPECT_FALSE(regions.pass(home, home, false, 200));
-    EXPECT_FALSE(regions.pass(home, home, false, 200));
-    EXPECT_FALSE(regions.pass(home, home, false, 100)); // or it would overtake who waits
-    EXPECT_TRUE(regions.pass(other, other, false, 200));
-    EXPECT_EQ(fences(), Fences{home});
-    arrive();
-    EXPECT_TRUE(regions.pass(home, home, false, 200));
-    EXPECT_TRUE(regions.pass(home, home, false, 200));
-    EXPECT_FALSE(regions.pass(home, annex, false, 200)); // of the same distance, at another VCQ
-    EXPECT_EQ(fences(), Fences{home});
-}
-
 } // namespace

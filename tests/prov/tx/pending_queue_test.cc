@@ -3,10 +3,9 @@
 // tx/pending_queue.h, by its number. Run by make check; calls pending_queue.h alone.
 #include "tx/pending_queue.h"
 
-#include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -32,11 +31,6 @@ struct Engine {
     {
         ops[number].number = number;
         stream.push(ops[number], key, reason);
-    }
-    void call(unsigned number, std::uint64_t key)
-    {
-        ops[number].call = stream.next_call();
-        push(number, key);
     }
     static Engine& of(void* engine) { return *static_cast<Engine*>(engine); }
     static const Pending::Stream::Steps steps;
@@ -68,15 +62,6 @@ struct PendingTest : testing::Test {
         for (int round = 0; round < 4; round++)
             pending.resume();
         return engine.gone;
-    }
-    /// The next of the numbers, which is that of its call, gets in line.
-    void next(std::vector<unsigned>& numbers, unsigned keys, std::map<std::uint64_t, std::set<unsigned>>& waiting)
-    {
-        const unsigned n = numbers.back();
-        numbers.pop_back();
-        engine.ops[n].call = n;
-        waiting[n % keys].insert(n);
-        engine.push(n, n % keys);
     }
     Pending pending;
     Engine engine{pending};
@@ -185,82 +170,46 @@ TEST_F(PendingTest, Case5ARoundIsBoundedAndTheNextGoesOnBehindIt)
         EXPECT_LE(times, 2u) << key;
 }
 
-TEST_F(PendingTest, Case6AnOperationThatHasToWaitAgainGoesBackToItsPlace)
+TEST_F(PendingTest, Case6AnOperationThatHasToWaitAgainGoesToTheEndOfItsLine)
 {
-    engine.call(0, 5);
-    engine.call(1, 5);
+    engine.push(0, 5);
+    engine.push(1, 5);
     bool again = true;
     engine.behind = [&](Op& op) {
         if (std::exchange(again, false))
             engine.stream.push(op, op.line.key, BlockReason::peer);
     };
-    EXPECT_EQ(resume(), (Numbers{0, 0, 1}));
+    EXPECT_EQ(resume(), (Numbers{0, 1, 0}));
     EXPECT_TRUE(pending.empty());
 }
 
-TEST_F(PendingTest, Case6WhatWasCalledEarlierGoesBeforeWhatWaitsAlready)
-{
-    for (unsigned n = 0; n < 6; n++)
-        engine.ops[n].call = stream.next_call();
-    for (unsigned n : {3, 1, 5, 0, 4, 2}) // at the end, at the front, in the middle
-        engine.push(n, 5);
-    EXPECT_EQ(resume(), (Numbers{0, 1, 2, 3, 4, 5}));
-    EXPECT_TRUE(pending.empty());
-}
-
-/// The steps of an operation may let an earlier one wait: it has got before that one, and leaves the line from within.
-TEST_F(PendingTest, Case6AnEarlierOneMayGetInLineBeforeTheOneThatGoesOn)
-{
-    for (unsigned n = 0; n < 3; n++)
-        engine.ops[n].call = stream.next_call();
-    engine.push(1, 5);
-    engine.push(2, 5);
-    unsigned asked = 0;
-    engine.reason = [&](std::uint64_t) {
-        if (asked++ == 0)
-            engine.push(0, 5);
-        return BlockReason::nothing;
-    };
-    for (int round = 0; round < 4; round++)
-        pending.resume();
-    EXPECT_EQ(engine.gone, (Numbers{1, 0, 2}));
-    EXPECT_TRUE(pending.empty());
-    EXPECT_FALSE(stream.may_hold(5));
-}
-
-/// Of any operations that get in line in any order, some of them twice, none leaves while an earlier one of its line
-/// waits.
-TEST_F(PendingTest, Case6EachLineKeepsTheOrderOfItsCalls)
+/// Of operations that get in line at any time, some of them twice, each leaves when all that got in line before it have
+/// left.
+TEST_F(PendingTest, Case6EachLineIsAQueue)
 {
     std::mt19937 random{6};
-    for (int time = 0; time < 50; time++) {
-        constexpr unsigned count = 300, keys = 150;
-        std::map<std::uint64_t, std::set<unsigned>> waiting;
-        std::vector<unsigned> numbers(count);
-        std::iota(numbers.begin(), numbers.end(), 0u);
-        std::shuffle(numbers.begin(), numbers.end(), random);
-        engine.ops.clear();
-        engine.behind = [&](Op& op) {
-            std::set<unsigned>& line = waiting[op.line.key];
-            EXPECT_EQ(*line.begin(), op.number);
-            if (random() % 3 == 0) {
-                engine.stream.push(op, op.line.key, BlockReason::peer);
-                return;
-            }
-            line.erase(op.number);
-            if (!numbers.empty() && random() % 2 == 0)
-                next(numbers, keys, waiting);
-        };
-        engine.reason = [&](std::uint64_t) { return random() % 3 == 0 ? BlockReason::peer : BlockReason::nothing; };
-        while (!numbers.empty()) {
-            next(numbers, keys, waiting);
-            if (random() % 4 == 0)
-                pending.resume();
-        }
-        for (int round = 0; round < 10000 && !pending.empty(); round++)
+    constexpr unsigned count = 3000, keys = 150;
+    std::map<std::uint64_t, std::deque<unsigned>> waiting;
+    const auto get_in_line = [&](unsigned n) {
+        waiting[n % keys].push_back(n);
+        engine.push(n, n % keys);
+    };
+    engine.behind = [&](Op& op) {
+        std::deque<unsigned>& line = waiting[op.line.key];
+        EXPECT_EQ(line.front(), op.number);
+        line.pop_front();
+        if (random() % 3 == 0)
+            get_in_line(op.number);
+    };
+    engine.reason = [&](std::uint64_t) { return random() % 3 == 0 ? BlockReason::peer : BlockReason::nothing; };
+    for (unsigned n = 0; n < count; n++) {
+        get_in_line(n);
+        if (random() % 4 == 0)
             pending.resume();
-        ASSERT_TRUE(pending.empty());
     }
+    for (int round = 0; round < 10000 && !pending.empty(); round++)
+        pending.resume();
+    EXPECT_TRUE(pending.empty());
 }
 
 TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)

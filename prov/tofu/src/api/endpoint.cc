@@ -252,10 +252,8 @@ int Endpoint::enable() noexcept
     auto& messages = engines_.messages;
     int ret = engines_.make(tx_, rx_, config_.parent == nullptr);
     // With automatic progress the thread starts now if peers may make work for us at any time: messages, CQ data and
-    // events need polls, and so does the retry of an operation with a stale key. All else starts it when needed
-    // (needs_polls()).
-    if (ret == 0 && ((config_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) ||
-                     (messages && rx_.binding.cq != nullptr) || tx_.peer_memory().keys.by_directory()))
+    // events need polls. All else starts it when needed (needs_polls()).
+    if (ret == 0 && ((config_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages && rx_.binding.cq != nullptr)))
         ret = owner().auto_progress().go_on_alone();
     if (ret == 0)
         ret = bound_.list(*this, engines_.collectives != nullptr); // rounds pass over it until it is enabled

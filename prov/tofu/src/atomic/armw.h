@@ -117,7 +117,7 @@ inline constexpr ssize_t not_native = 1;
     tx.progress();
     return -FI_EAGAIN;
 }
-/// Handles the result of any post. Never not_native, since nothing was kept for the long way.
+/// Handles the result of any post. Never not_native.
 [[gnu::always_inline]] inline ssize_t answer(TxContext& tx, vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::done) [[likely]]
@@ -153,9 +153,8 @@ template <bool listed>
     return goes ? peer : nullptr;
 }
 
-/// Submits a call the short way. Where keys are biases the target is known for good. Where they are `listed` in a
-/// directory the region behind a key may change, so the whole call is kept; so is a read, which may have to be done by
-/// a Get.
+/// Submits a call the short way. `listed`: keys are looked up in a directory. Of a read enough is kept to do it by a
+/// Get.
 template <bool listed>
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
@@ -172,28 +171,21 @@ template <bool listed>
     const std::uint8_t place = tx.vcq().window().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    // Where order was promised, the first communication to another VCQ or region of the peer has to wait.
-    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target, call.address)) [[unlikely]]
+    // Where order was promised, the first communication to another VCQ of the peer has to wait.
+    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
     op.notify = native_end(base, how.size, !call.silent && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
-    op.kept = listed || how.reads;
-    if (!base || listed)
+    op.kept = static_cast<std::uint8_t>((how.reads ? QuickOp::kept_read : 0) | (listed ? QuickOp::kept_listed : 0));
+    if (!base)
         op.result = call.result;
-    if (listed || how.reads) {
-        op.home = listed ? peer->home : target.vcq;
-        op.stadd = target.stadd;
-        op.vcq = target.vcq;
-        op.key = call.key;
-        op.address = call.address;
+    if (listed || how.reads)
         op.to = call.to;
-        op.call = engine.runner().ops.waiting().next_call();
-        op.operand = how.reads ? 0 : word_at(call.operand, how.size);
-        op.compare = call.family == Family::compare ? word_at(call.compare, how.size) : 0;
-        op.family = static_cast<std::uint8_t>(call.family);
-        op.op = static_cast<std::uint8_t>(call.op);
+    if (how.reads) {
+        op.vcq = target.vcq;
+        op.stadd = target.stadd;
         op.type = static_cast<std::uint8_t>(call.type);
     }
     const vcq::Post posted =

@@ -5,8 +5,7 @@
 // the n-th notice has the n-th value. An operation that does not fetch asks for the notice of the last ARMW only. That
 // ARMW has the strong order flag, so it takes effect after all others (guide 6.1.3.1), and its notice comes after that.
 // Failures are reported without being asked for, to a place of their own, before the last notice. A batch that meets a
-// full TOQ stays open, and progress() continues it. Where keys may be stale a batch stays within one region, whose
-// elements are refused together or not at all, since failures do not say which elements they concern.
+// full TOQ stays open, and progress() continues it.
 #include "atomic/atomic.h"
 
 #include <algorithm>
@@ -44,9 +43,6 @@ void skip_to_last(AtomicOp& op) noexcept
     op.started = op.total - 1;
 }
 
-/// What a batch learns of an effect concerns all pieces.
-void mark_changed(AtomicOp& op) noexcept { op.changed = 0xff; }
-
 } // namespace
 
 /// Reads go word by word, since a read of read-only memory is done by Get.
@@ -54,12 +50,9 @@ bool BatchRunner::fits(const AtomicOp& op) noexcept
 {
     if (op.total < least || (op.size != 4 && op.size != 8) || !is_one_armw(op.method) || op.method == Method::read)
         return false;
-    if (op.done != 0)
-        return false;
     // The notices of a batch keep their order at one VCQ only.
     for (unsigned i = 0; i < op.targets; i++)
-        if ((op.target[i].at.stadd & (op.size - 1u)) != 0 || op.target[i].at.vcq != op.target[0].at.vcq ||
-            (op.by_directory && !op.in_one_region(0, i)))
+        if ((op.target[i].at.stadd & (op.size - 1u)) != 0 || op.target[i].at.vcq != op.target[0].at.vcq)
             return false;
     return true;
 }
@@ -228,16 +221,11 @@ void BatchRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) 
     const std::size_t number = batch.arrived++;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         note(op, notice.code);
-        if ((!op.fetches && batch.failed != batch.announced) || !says_stale(notice.code))
-            mark_changed(op); // some may have taken effect
-    } else {
-        mark_changed(op);
-        if (op.fetches) {
-            if (std::byte* const to = op.result.flat(); to != nullptr && op.size == 8) [[likely]]
-                std::memcpy(to + number * 8, &notice.value, 8);
-            else
-                op.result.scatter(&notice.value, number, 1, op.size);
-        }
+    } else if (op.fetches) {
+        if (std::byte* const to = op.result.flat(); to != nullptr && op.size == 8) [[likely]]
+            std::memcpy(to + number * 8, &notice.value, 8);
+        else
+            op.result.scatter(&notice.value, number, 1, op.size);
     }
     if (batch.posted ? batch.arrived == batch.announced || !op.fetches : !op.fetches)
         op.runner->batches.end(batch);
@@ -245,11 +233,7 @@ void BatchRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) 
 
 void BatchRunner::on_lost(vcq::CompletionHandler* self, const Notice& notice) noexcept
 {
-    Batch& batch = *static_cast<Batch::Lost*>(self)->batch;
-    batch.failed++;
-    note(*batch.op, notice.code);
-    if (!says_stale(notice.code))
-        mark_changed(*batch.op);
+    note(*static_cast<Batch::Lost*>(self)->batch->op, notice.code);
 }
 
 void BatchRunner::end(Batch& batch) noexcept
@@ -258,11 +242,6 @@ void BatchRunner::end(Batch& batch) noexcept
     ops_.vcq.window().close(batch.place, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
-    if (op.changed == 0 && ops_.is_to_be_repeated(op, op.prov_errno)) [[unlikely]] { // as a whole
-        for (unsigned i = 0; i < op.targets; i++)
-            op.refuse(i, op.prov_errno);
-        op.err = op.prov_errno = 0;
-    }
     ops_.end_one(op, UTOFU_SUCCESS);
 }
 

@@ -15,66 +15,33 @@ namespace tofu {
 
 using vcq::Post;
 
-void AtomicRunner::prepare(AtomicOp& op, bool inject) noexcept
-{
-    op.step = AtomicOp::Step::starting;
-    op.pending = 1;
-    op.batch = nullptr;
-    op.in_batch = BatchRunner::fits(op);
-    // A span reads the lists after its Get.
-    op.in_spans = op.method == Method::loop && op.total * op.size >= SpanRunner::least && !inject;
-}
-
 /// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
 BlockReason AtomicRunner::go_on(AtomicOp& op) noexcept
 {
-    switch (op.step) {
-    case AtomicOp::Step::resolving: {
-        const int rc = ops.access.resolve(op);
-        if (refuses_call(rc))
-            return BlockReason::peer;
-        if (rc != 0) {
-            op.err = rc == misaligned ? FI_EINVAL : -rc;
-            op.step = AtomicOp::Step::ended;
-            return BlockReason::nothing;
-        }
-        prepare(op, false);
-        [[fallthrough]];
-    }
-    case AtomicOp::Step::starting: return start(op);
-    case AtomicOp::Step::notifying: return ops.notify_target(op);
-    case AtomicOp::Step::ended: break;
-    }
-    return BlockReason::nothing;
+    return op.notifying ? ops.notify_target(op) : start(op);
 }
 
 void AtomicRunner::through(AtomicOp& op) noexcept
 {
-    switch (op.step) {
-    case AtomicOp::Step::starting: ops.end_one(op, UTOFU_SUCCESS); break;
-    case AtomicOp::Step::notifying: ops.finish(op); break;
-    case AtomicOp::Step::resolving:
-    case AtomicOp::Step::ended: ops.end(op); break;
-    }
+    op.notifying ? ops.finish(op) : ops.end_one(op, UTOFU_SUCCESS);
 }
 
 void AtomicRunner::cancel(AtomicOp& op) noexcept
 {
     ops.abandon(op, FI_ECANCELED, 0);
-    if (op.step == AtomicOp::Step::starting && op.batch != nullptr)
+    if (op.batch != nullptr)
         batches.leave(*op.batch);
     through(op);
 }
 
 void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
 {
-    prepare(*op, inject);
-    if (inject) {
-        // One more reference: the operation may end while we start it, and must not be freed before we have looked.
-        ++op->pending;
-        if (op->by_directory) // it may have to begin again
-            keep_injected(*op);
-    }
+    op->in_batch = BatchRunner::fits(*op);
+    // A span reads the lists after its Get.
+    op->in_spans = op->method == Method::loop && op->total * op->size >= SpanRunner::least && !inject;
+    // One for the start; with `inject` another one: the operation may end while we start it, and must not be freed
+    // before we have looked.
+    op->pending = inject ? 2 : 1;
     const BlockReason reason = ops.waiting().holds(op->line.key) ? BlockReason::peer : start(*op);
     if (reason == BlockReason::nothing) [[likely]]
         ops.end_one(*op, UTOFU_SUCCESS);
@@ -82,19 +49,9 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
         ops.waiting().push(*op, op->line.key, reason);
     if (!inject)
         return;
-    if (op->started < op->total && !op->copy)
+    if (op->started < op->total)
         keep_injected(*op);
     ops.end_one(*op, UTOFU_SUCCESS);
-}
-
-/// A new operation waits until the key of its region has been read anew.
-void AtomicRunner::wait_for_key(AtomicOp& op, bool inject) noexcept
-{
-    if (inject)
-        keep_injected(op);
-    op.retried = true;
-    op.step = AtomicOp::Step::resolving;
-    ops.waiting().push(op, op.line.key, BlockReason::peer);
 }
 
 /// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
@@ -124,11 +81,10 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
     }
 }
 
-/// May the next word go now, as far as order across the VCQs and regions of a peer is concerned, where that was
-/// promised?
+/// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
 bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
 {
-    return !op.strong || ops.access.may_go_to(op.peer.home, op.next(), op.target[op.at_target].address + op.in_target);
+    return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
 }
 
 /// Starts as much of an operation as can be started now. Returns why it is blocked for the rest.
@@ -209,7 +165,6 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
     op.line.key = Pending::line_of(peer);
-    op.call = AtomicEngine::of(tx).runner().ops.waiting().next_call();
     op.access = access_of(call.family, msg.op);
     op.align = type.align;
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
@@ -227,7 +182,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     if (op.fetches)
         add_all(op.result, call.result, type.size);
     for (std::size_t i = 0; i < msg.rma_iov_count; ++i)
-        AtomicEngine::of(tx).access().add(op, msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
+        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].count * type.size, msg.rma_iov[i].key);
     if (op.event != AtomicEvent::none && op.targets > 1)
         op.find_further(0, op.event != AtomicEvent::write, op.event != AtomicEvent::read);
 }
@@ -261,8 +216,6 @@ AtomicEngine::AtomicEngine(TxContext& tx) noexcept
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
                                      FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.ordered = (tx.config().attr.msg_order & orders) != 0;
-    if (runner_.ordered)
-        access_.order_regions();
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
     inject_flags_ = vcq::flags_of(runner_.ordered, false);
 }
@@ -336,9 +289,6 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     fill_in(*op, tx, call, *peer, total);
     const auto progress = [&] { return tx.try_progress(); };
     int rc = access_.resolve_now(*op, progress);
-    const bool waits = rc == asked_anew;
-    if (waits) [[unlikely]]
-        rc = 0;
     if (rc == misaligned) [[unlikely]] {
         runner_.ops.release(op);
         return -FI_EINVAL;
@@ -346,9 +296,7 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
         rc = access_.pay_now(*op, op->prov_errno, progress);
     if (rc == 0) [[likely]] {
-        if (waits) [[unlikely]]
-            runner_.wait_for_key(*op, (call.flags & FI_INJECT) != 0);
-        else if (call.flags & FI_INJECT)
+        if (call.flags & FI_INJECT)
             submit_injected(tx, *op);
         else
             runner_.submit(op, false);
@@ -362,57 +310,32 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
     return rc;
 }
 
-/// Makes an operation of the long way from one that has failed on the short way. Null: there is no room for it.
-AtomicOp* AtomicEngine::lengthen(const QuickOp& quick, bool entry) noexcept
+/// Memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get. False: there is no room for another try.
+bool AtomicEngine::read_by_get(const QuickOp& quick, bool entry) noexcept
 {
-    const Peer* const known = tx_.peers().find(quick.to);
-    AtomicOp* const op = known != nullptr ? runner_.ops.alloc() : nullptr;
+    const Peer* const peer = tx_.peers().find(quick.to);
+    AtomicOp* const op = peer != nullptr ? runner_.ops.alloc() : nullptr;
     if (op == nullptr)
-        return nullptr;
-    op->copy.reset(new (std::nothrow) std::byte[16]); // the buffers of an injected operation are gone
-    if (!op->copy) {
-        runner_.ops.release(op);
-        return nullptr;
-    }
-    std::memcpy(op->copy.get(), &quick.operand, 8);
-    std::memcpy(op->copy.get() + 8, &quick.compare, 8);
-    const fi_ioc operand{op->copy.get(), 1};
-    const fi_ioc compare{op->copy.get() + 8, 1};
-    const fi_ioc result{quick.result, 1};
-    const fi_rma_ioc remote{quick.address, 1, quick.key};
-    const fi_msg_atomic msg{&operand, nullptr, 1, FI_ADDR_UNSPEC, &remote, 1, static_cast<fi_datatype>(quick.type),
-                            static_cast<fi_op>(quick.op), quick.user_context, 0};
-    Peer peer = *known;
-    peer.home = quick.home;
-    fill_in(*op, tx_, {Family{quick.family}, msg, {&compare, 1}, {&result, 1}, 0, false}, peer, 1);
+        return false;
+    fi_ioc result{quick.result, 1};
+    const fi_rma_ioc remote{0, 1, 0};
+    const fi_msg_atomic msg{nullptr, nullptr, 0, quick.to, &remote, 1, static_cast<fi_datatype>(quick.type),
+                            FI_ATOMIC_READ, quick.user_context, 0};
+    fill_in(*op, tx_, {Family::fetch, msg, {}, {&result, 1}, 0, false}, *peer, 1);
     op->wants_entry = entry;
-    op->call = quick.call;
     op->target[0].at = {quick.vcq, quick.stadd};
-    return op;
+    op->by_get = true;
+    runner_.submit(op, false);
+    return true;
 }
 
 void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, int code) noexcept
 {
     const QuickOp quick = failed; // a copy, since its place is free already
-    const bool reads = quick.kept && quick.op == FI_ATOMIC_READ;
-    if (quick.kept && (reads || doubts_target(code)) && !tx_.vcq().is_closing())
-        if (AtomicOp* const op = lengthen(quick, entry)) {
-            if (reads) { // memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get
-                op->by_get = true;
-                runner_.submit(op, false);
-                return;
-            }
-            (void)access_.refuted(*op);
-            if (says_stale(code)) {
-                op->refuse(0, code);
-                runner_.ops.begin_again(*op);
-                return;
-            }
-            op->err = fi_error_of(code);
-            op->prov_errno = code;
-            runner_.ops.end(*op);
-            return;
-        }
+    if ((quick.kept & QuickOp::kept_read) && !tx_.vcq().is_closing() && read_by_get(quick, entry))
+        return;
+    if (const Peer* const peer = (quick.kept & QuickOp::kept_listed) ? tx_.peers().find(quick.to) : nullptr)
+        access_.ended(peer->home, code);
     report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), quick.user_context, code);
 }
 

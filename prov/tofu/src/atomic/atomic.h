@@ -36,8 +36,6 @@ class AtomicRunner {
     /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand
     /// and compare lists are not read any more after the call.
     void submit(AtomicOp* op, bool inject) noexcept;
-    /// A new operation whose key is being looked up anew; `inject`: its lists are copied.
-    void wait_for_key(AtomicOp& op, bool inject) noexcept;
     void close() noexcept;
 
     AtomicOps ops;
@@ -48,7 +46,6 @@ class AtomicRunner {
 
   private:
     friend class Pending::Stream;
-    void prepare(AtomicOp& op, bool inject) noexcept;
     void keep_injected(AtomicOp& op) noexcept;
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
     [[nodiscard]] BlockReason start(AtomicOp& op) noexcept;
@@ -128,18 +125,18 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
     // --- for the short way (armw.h)
-    /// An ARMW of the short way has failed: does the operation again the long way where that may help, else reports it.
+    /// An ARMW of the short way has failed: a read is tried by a Get, any other is reported.
     [[gnu::cold]] void native_failed(const QuickOp& op, bool base, bool entry, int code) noexcept;
     /// Notes that an unsignaled ARMW is posted: from now on an unsignaled error may be its.
     void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
-    /// May an inject be unsignaled? Such an ARMW can be neither counted nor retried.
+    /// May an inject be unsignaled? Such an ARMW cannot be counted.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:
-    [[nodiscard]] AtomicOp* lengthen(const QuickOp& quick, bool entry) noexcept;
+    [[nodiscard]] bool read_by_get(const QuickOp& quick, bool entry) noexcept;
 
     TxContext& tx_;
     unsigned long native_flags_;

@@ -37,7 +37,7 @@ void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f)
 } // namespace
 
 /// Makes a word operation for element number `first`, which is at `at` with `left` neighbours. Null: none is free.
-WordOp* WordRunner::make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left) noexcept
+WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
 {
     WordOp* const f = pool_.alloc();
     if (!f)
@@ -45,7 +45,6 @@ WordOp* WordRunner::make(AtomicOp& op, unsigned piece, std::size_t first, const 
     f->op = &op;
     f->go_on = &go_on;
     f->first = first;
-    f->piece = static_cast<std::uint8_t>(piece);
     cut_word(op, at, left, *f);
     if (op.reads_operand)
         op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
@@ -63,7 +62,7 @@ WordOp* WordRunner::make(AtomicOp& op, unsigned piece, std::size_t first, const 
 
 bool WordRunner::start(AtomicOp& op) noexcept
 {
-    WordOp* const f = make(op, op.at_target, op.started, op.next(), op.left());
+    WordOp* const f = make(op, op.started, op.next(), op.left());
     if (!f)
         return false;
     ++op.pending;
@@ -74,10 +73,10 @@ bool WordRunner::start(AtomicOp& op) noexcept
     return ops_.took(op, posted, elements);
 }
 
-Post WordRunner::retry(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left,
-                       const std::byte* words, utofu_stadd_t base) noexcept
+Post WordRunner::retry(AtomicOp& op, std::size_t first, const Target& at, std::size_t left, const std::byte* words,
+                       utofu_stadd_t base) noexcept
 {
-    WordOp* const f = ops_.has_room() ? make(op, piece, first, at, left) : nullptr;
+    WordOp* const f = ops_.has_room() ? make(op, first, at, left) : nullptr;
     if (f == nullptr)
         return Post::busy;
     std::uint64_t found = 0;
@@ -171,9 +170,8 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
     } else {
         op.event_ended(code);
     }
-    const unsigned piece = f.piece;
     pool_.renew(&f);
-    ops_.settle_part(op, piece, code);
+    ops_.end_part(op, code);
 }
 
 // --- WordRunner: loops of CSWAPs
@@ -389,7 +387,6 @@ bool SpanRunner::start(AtomicOp& op) noexcept
     s->offset = static_cast<std::uint8_t>(at.stadd & 7);
     s->at = {at.vcq, at.stadd - s->offset};
     s->first = op.started;
-    s->piece = op.at_target;
     s->elements = std::min<std::size_t>(op.left(), (Span::most * 8 - s->offset) / op.size);
     s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
     ++op.pending;
@@ -462,7 +459,6 @@ void SpanRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) n
     Span& s = *static_cast<Span*>(self);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
         s.code = notice.code;
-        ++s.failed;
     } else if (s.found()[s.arrived] != notice.value) [[unlikely]] {
         s.found()[s.arrived] = notice.value;
         s.lost[s.arrived] = true;
@@ -474,8 +470,6 @@ void SpanRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) n
 void SpanRunner::all_arrived(Span& s) noexcept
 {
     AtomicOp& op = *s.op;
-    if (s.lost.count() + s.failed < s.words)
-        op.changed |= static_cast<std::uint8_t>(1u << s.piece);
     if (op.fetches) // words that lost write their results again later
         op.result.scatter(s.scratch.data + s.offset, s.first, s.elements, op.size);
     end(s);
@@ -498,12 +492,8 @@ void SpanRunner::end(Span& s) noexcept
             return;
     }
     const int code = s.code;
-    const unsigned piece = s.piece;
     release(s);
-    if (code != UTOFU_SUCCESS) [[unlikely]]
-        ops_.settle_part(op, piece, code);
-    else
-        ops_.end_one(op, code);
+    ops_.end_part(op, code);
 }
 
 /// Tries the word number `tried` again, from the value that was found there.
@@ -511,7 +501,7 @@ Post SpanRunner::retry_word(Span& s) noexcept
 {
     const std::size_t byte = s.tried == 0 ? s.offset : s.tried * 8; // of its first element
     const std::size_t before = (byte - s.offset) / s.op->size;
-    return words_.retry(*s.op, s.piece, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before, s.scratch.data,
+    return words_.retry(*s.op, s.first + before, {s.at.vcq, s.at.stadd + byte}, s.elements - before, s.scratch.data,
                         s.at.stadd);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See ops.h. An operation that has ended notifies a target that counts events. One of which pieces were refused because
-// of a stale key begins again with these; all others complete.
+// See ops.h. An operation that has ended notifies a target that counts events, then it completes.
 #include "atomic/ops.h"
 
 #include <rdma/fi_errno.h>
@@ -63,8 +62,10 @@ void AtomicOps::advance(AtomicOp& op, std::size_t elements) noexcept
     }
     op.started += elements;
     op.in_target += elements * op.size;
-    if (op.in_target == op.target[op.at_target].length)
-        op.skip_piece();
+    if (op.in_target == op.target[op.at_target].length) {
+        op.in_target = 0;
+        ++op.at_target;
+    }
 }
 
 void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
@@ -83,28 +84,11 @@ void AtomicOps::end_one(AtomicOp& op, int code) noexcept
         finish(op);
 }
 
-void AtomicOps::settle_part(AtomicOp& op, unsigned piece, int code) noexcept
+void AtomicOps::end_part(AtomicOp& op, int code) noexcept
 {
-    if (code == UTOFU_SUCCESS) [[likely]] {
-        op.changed |= static_cast<std::uint8_t>(1u << piece);
-    } else if (is_to_be_repeated(op, code)) {
-        refuse(op, piece, code);
-        code = UTOFU_SUCCESS;
-    } else {
+    if (code != UTOFU_SUCCESS) [[unlikely]]
         abandon(op, code);
-    }
     end_one(op, code);
-}
-
-/// Begins no further word of a refused piece; where order was promised, nor of a later piece, which must not go before
-/// it.
-void AtomicOps::refuse(AtomicOp& op, unsigned piece, int code) noexcept
-{
-    op.refuse(piece, code);
-    while (op.started < op.total && (op.at_target == piece || access.orders_regions())) {
-        op.refuse(op.at_target, code);
-        op.skip_piece();
-    }
 }
 
 // --- the end
@@ -160,16 +144,8 @@ void AtomicOps::finish(AtomicOp& op) noexcept
             op.loop_next->loop_prev = op.loop_prev;
         op.words = 0; // it has taken effect: operations that wait for that need not wait for its event
     }
-    if (op.err == 0 && op.refused != 0) [[unlikely]] {
-        (void)access.refuted(op, op.refused);
-        if ((op.refused & op.changed) == 0 && !agenda.closed()) {
-            begin_again(op);
-            return;
-        }
-        abandon(op, op.stale); // its region was closed in the midst of it
-    }
     if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
-        op.step = AtomicOp::Step::notifying;
+        op.notifying = true;
         if (const BlockReason reason = notify_target(op); reason != BlockReason::nothing) {
             waiting_.push(op, op.line.key, reason);
             return;
@@ -177,8 +153,7 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     }
     if (op.event_posted && op.pending != 0) // the event's notice will come
         return;
-    if (op.err != 0 && op.by_directory && doubts_target(op.prov_errno)) [[unlikely]]
-        (void)access.refuted(op);
+    access.ended(op.peer.home, op.prov_errno);
     end(op);
 }
 
@@ -189,21 +164,6 @@ void AtomicOps::end(AtomicOp& op) noexcept
     op.refund();
     complete(op);
     release(&op);
-}
-
-/// Begins an operation again, once, with the pieces that were refused: their keys may stand for other regions by now.
-void AtomicOps::begin_again(AtomicOp& op) noexcept
-{
-    op.retried = true;
-    op.done |= static_cast<std::uint8_t>(~op.refused);
-    op.refused = op.changed = 0;
-    op.by_get = false;
-    op.at_target = 0;
-    op.in_target = op.started = 0;
-    op.skip_done();
-    op.words = 0;
-    op.step = AtomicOp::Step::resolving;
-    waiting_.push(op, op.line.key, BlockReason::peer);
 }
 
 void AtomicOps::event_done(vcq::CompletionHandler* self, const Notice& notice) noexcept

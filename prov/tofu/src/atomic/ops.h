@@ -78,21 +78,13 @@ enum class AtomicEvent : std::uint8_t { none, write, read, fetch };
 /// An operation that is not one ARMW of one element (tx/operation.h). `pending` counts word operations, plus one
 /// until all words have been started.
 struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
-    enum class Step : std::uint8_t {
-        resolving, ///< pieces were refused -> starting: their keys are known anew; -> ended: one was refused
-        starting,  ///< -> notifying: every word has ended; -> resolving; -> ended
-        notifying, ///< the notice at the target found no room -> ended: it was posted
-        ended
-    };
-
     class AtomicRunner* runner;
     bool* ended = nullptr;         ///< set at the end, if not null
-    Step step = Step::starting;
+    bool notifying = false;        ///< every word has ended, and the notice at the target found no room
     AtomicOp* loop_next = nullptr; ///< in the list of operations with several round trips (AtomicOps)
     AtomicOp* loop_prev = nullptr;
     bool strong = false;           ///< strong order on first posts (message order was promised)
     AtomicEvent event = AtomicEvent::none; ///< the event that the target counts
-    std::uint8_t changed = 0;      ///< pieces of which some word has taken effect or may have, a bit each
     bool by_get = false;           ///< FI_ATOMIC_READ of a region that allows only reading
     Bounce scratch;                ///< for the Get that is the event at the target
     std::uint8_t at_target = 0;    ///< cursor of the next word: entry of target[] ...
@@ -115,19 +107,6 @@ struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     }
     /// ... and the number of elements from there on in its piece.
     [[nodiscard]] std::size_t left() const noexcept { return (target[at_target].length - in_target) / size; }
-    /// Moves on to the next piece that is not done.
-    void skip_piece() noexcept
-    {
-        started += left();
-        in_target = 0;
-        ++at_target;
-        skip_done();
-    }
-    void skip_done() noexcept
-    {
-        for (; at_target < targets && (done >> at_target & 1); ++at_target)
-            started += target[at_target].length / size;
-    }
 };
 static_assert(max_atomic_iov <= RemoteSide::most);
 
@@ -144,7 +123,6 @@ struct WordOp : vcq::CompletionHandler, Deferred, RemoteWord {
     AtomicOp* op;
     WordOp* next = nullptr;     ///< in the chain of a slot
     std::size_t first;          ///< number of the first element
-    std::uint8_t piece;         ///< of the operation's target
     std::uint8_t offset;        ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
@@ -173,7 +151,6 @@ struct Batch : vcq::CompletionHandler {
     bool broken = false;         ///< a post was refused for good; the earlier ones still have to end
     std::uint32_t announced = 0; ///< ARMWs posted, except a last one with a notice of its own
     std::uint32_t arrived = 0;   ///< notices that have come
-    std::uint32_t failed = 0;    ///< failures of ARMWs without a notice
 };
 
 /// Neighbouring words of one operation whose loops are under way together (cswap_loop.cc).
@@ -182,12 +159,10 @@ struct Span : vcq::CompletionHandler, Deferred {
     std::uint32_t arrived = 0;
     std::uint32_t words;      ///< notices that will come in all
     std::bitset<most> lost;   ///< words whose CSWAP found another value
-    std::uint32_t failed = 0; ///< words whose CSWAP failed ...
-    int code = UTOFU_SUCCESS; ///< ... and the code of the last failure
+    int code = UTOFU_SUCCESS; ///< of the last failure of a CSWAP
     AtomicOp* op = nullptr;   ///< null while it is in the pool
     std::size_t first;        ///< number of the first element
     std::size_t elements;
-    std::uint8_t piece;       ///< of the operation's target
     Target at;                ///< of the first word, aligned to 8
     std::uint8_t offset;      ///< of the first element in it
     Bounce scratch;           ///< the words as they were last found; the Get writes here
@@ -261,24 +236,16 @@ class AtomicOps {
     void abandon(AtomicOp& op, int code) noexcept;
     /// Something that `pending` counts has ended. The operation may be gone afterwards.
     void end_one(AtomicOp& op, int code) noexcept;
-    /// The end of one word, span or wide element of a piece, likewise. A piece that was refused because its key was
-    /// stale is repeated when all else has ended.
-    void settle_part(AtomicOp& op, unsigned piece, int code) noexcept;
-    /// Is the code a refusal that lets the pieces it concerns be repeated?
-    [[nodiscard]] bool is_to_be_repeated(const AtomicOp& op, int code) const noexcept
-    {
-        return op.is_to_be_repeated(code) && !agenda.closed();
-    }
+    /// The end of one word, span or wide element, likewise.
+    void end_part(AtomicOp& op, int code) noexcept;
 
     // --- for the runner
     /// Pending::Stream::Steps::go_on for an operation that notifies its target.
     [[nodiscard]] BlockReason notify_target(AtomicOp& op) noexcept;
     void finish(AtomicOp& op) noexcept;
-    void begin_again(AtomicOp& op) noexcept;
     void end(AtomicOp& op) noexcept;
 
   private:
-    void refuse(AtomicOp& op, unsigned piece, int code) noexcept;
     static void event_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
@@ -303,9 +270,9 @@ class WordRunner {
 
     /// Starts the word of the next element. False: it can't be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
-    /// Tries element number `first` of the piece, at `at` with `left` neighbours, again: `words` holds the words found
-    /// from the aligned word at `base` on. Post::done: it is a word operation now.
-    [[nodiscard]] vcq::Post retry(AtomicOp& op, unsigned piece, std::size_t first, const Target& at, std::size_t left,
+    /// Tries element number `first`, at `at` with `left` neighbours, again: `words` holds the words found from the
+    /// aligned word at `base` on. Post::done: it is a word operation now.
+    [[nodiscard]] vcq::Post retry(AtomicOp& op, std::size_t first, const Target& at, std::size_t left,
                                   const std::byte* words, utofu_stadd_t base) noexcept;
 
   private:
@@ -314,8 +281,7 @@ class WordRunner {
     static void got_word(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
     static void go_on(Deferred& word) noexcept;
 
-    [[nodiscard]] WordOp* make(AtomicOp& op, unsigned piece, std::size_t first, const Target& at,
-                               std::size_t left) noexcept;
+    [[nodiscard]] WordOp* make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
     void get_again(WordOp& f) noexcept;

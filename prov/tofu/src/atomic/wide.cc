@@ -59,7 +59,6 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     f->lock.op = f->data.op = f;
     f->op = &op;
     f->first = first;
-    f->piece = op.at_target;
     f->vcq = element.vcq;
     f->element = element.stadd;
     const unsigned index = locks::index_of(element.stadd);
@@ -264,9 +263,8 @@ void WideRunner::end(WideOp& f) noexcept
     ops_.scratch.release(f.before);
     WideOp* const rest = f.slot->pass();
     const int code = f.code;
-    const unsigned piece = f.piece;
     pool_.renew(&f);
-    ops_.settle_part(op, piece, code);
+    ops_.end_part(op, code);
     if (rest)
         go_on(*rest);
 }

@@ -54,7 +54,6 @@ struct WideOp : Deferred {
     AtomicOp* op;
     WideOp* next = nullptr;    ///< in its slot's chain
     std::size_t first;         ///< number of the element
-    std::uint8_t piece;        ///< of the operation's target
     utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
     utofu_stadd_t element;
     utofu_stadd_t lock_word;

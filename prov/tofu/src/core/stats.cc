@@ -40,7 +40,7 @@ const std::array<StatisticsBook::Row, stats>& StatisticsBook::rows() noexcept
                  "several peers"},
         {"by_rail", "long transfers by one of the rails"},
         {"key_lookup", "keys looked up at peers"},
-        {"key_stale", "keys that a peer had closed meanwhile, looked up again"},
+        {"key_stale", "keys that a peer had revoked, looked up again"},
         {"loop_retry", "CSWAPs of atomics repeated, since another access had changed the word"},
         {"wake_up", "wake-ups of threads that slept on a queue, a counter or a descriptor"},
         {"collective_gates", "collectives that barrier gates executed"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The life of a read or write after its call: posted piece by piece, paid for where its target counts events, retried
-// where a key was stale, completed. See rma.h.
+// The life of a read or write after its call: posted piece by piece, paid for where its target counts events, completed.
+// See rma.h.
 #include "rma/rma.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr unsigned contact_polls = 4096;
 /// this function orders it.
 ssize_t send_data(TxContext& tx, RemoteAccess& access, const RmaOp& op) noexcept
 {
-    if (op.total == 0 && op.strong_order && !access.may_go_home(op.peer.home)) [[unlikely]]
+    if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
     return proto::Sender::of(tx).write_data(op.to, op.data, op.total);
 }
@@ -47,13 +47,8 @@ BlockReason RmaRunner::post_some(RmaOp& op) noexcept
         unsigned segment = 0;
         while (at >= op.target[segment].length)
             at -= op.target[segment++].length;
-        if (op.done >> segment & 1) [[unlikely]] {
-            op.posted += op.target[segment].length;
-            continue;
-        }
-        if (at == 0 && segment != 0)
-            if (const BlockReason reason = enter(op, segment); reason != BlockReason::nothing || op.posted == op.total)
-                return reason;
+        if (at == 0 && segment != 0 && waits_for_others(op, segment))
+            return BlockReason::peer;
         if (access_.is_ordering() && !in_turn(op, segment)) [[unlikely]]
             return BlockReason::peer;
         std::size_t length = 0;
@@ -67,36 +62,25 @@ BlockReason RmaRunner::post_some(RmaOp& op) noexcept
         }
         op.pending++;
         op.posted += length;
-        if (at + length == op.target[segment].length)
-            op.complete |= static_cast<std::uint8_t>(1u << segment);
     }
     return BlockReason::nothing;
 }
 
-/// May the next segment be begun? Its event comes after all bytes of the operation, so the last one waits until none of
-/// the earlier ones can be refused any more. Where one has been refused, and this one may not go before it, the posting
-/// ends here: both are repeated in their order.
-BlockReason RmaRunner::enter(RmaOp& op, unsigned segment) noexcept
+/// The event of an operation comes after all its bytes: does the segment, which carries it, wait for bytes that went to
+/// another VCQ?
+bool RmaRunner::waits_for_others(const RmaOp& op, unsigned segment) noexcept
 {
-    const bool carries_event = op.remote_notice && segment + 1u == op.targets;
-    for (unsigned before = 0; carries_event && before < segment; before++) {
-        const bool other_fate = op.by_directory ? !op.in_one_region(before, segment)
-                                                : op.target[before].at.vcq != op.target[segment].at.vcq;
-        if (other_fate && op.pending != 0)
-            return BlockReason::peer;
-    }
-    if (op.refused != 0 && (carries_event || access_.orders_regions()))
-        op.posted = op.total;
-    return BlockReason::nothing;
+    bool others = false;
+    for (unsigned before = 0; before < segment; before++)
+        others |= op.target[before].at.vcq != op.target[segment].at.vcq;
+    return others && op.remote_notice && segment + 1u == op.targets && op.pending != 0;
 }
 
-/// May the next piece go now, as far as order across the VCQs and regions of a peer is concerned, where it was
-/// promised?
+/// May the next piece go now, as far as order across the VCQs of a peer is concerned, where it was promised?
 bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
-    const RemoteSide::Piece& target = op.target[segment];
     return !(strong_[0] || strong_[1] || op.fenced) ||
-           access_.may_go_to(op.peer.home, target.at, target.address, op.read);
+           access_.may_go_to(op.peer.home, op.target[segment].at.vcq, op.read);
 }
 
 /// Posts one piece from op.posted on, which is byte `at` of the peer's segment `r`: as long as it stays within one
@@ -121,8 +105,8 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
         local = op.refs[l].stadd + in;
     }
-    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false,
-                 op.by_directory ? static_cast<vcq::CompletionHandler*>(&op.segment[r]) : &op, vcq::Unsignaled::write};
+    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false, &op,
+                 vcq::Unsignaled::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.
@@ -165,10 +149,8 @@ int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
 
 BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
 {
-    const Target& at = op.target[0].at;
     if (access_.is_ordering() && op.strong_order &&
-        !(op.names_no_region ? access_.may_go_home(op.peer.home)
-                             : access_.may_go_to(op.peer.home, at, op.target[0].address, op.read)))
+        !access_.may_go_to(op.peer.home, op.target[0].at.vcq, !op.names_no_region && op.read))
         return BlockReason::peer;
     const vcq::Signaled how{&op.last, vcq::delivered_flags(op.strong_order, true)};
     switch (access_.post_empty(op, op.read, how)) {
@@ -208,27 +190,11 @@ void RmaRunner::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& no
         op.runner->finish(op);
 }
 
-void RmaRunner::on_segment(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
-{
-    auto& segment = *static_cast<RmaOp::Segment*>(handler);
-    RmaOp& op = *segment.op;
-    op.runner->settle_segment(op, static_cast<unsigned>(&segment - op.segment), notice.code);
-}
-
 void RmaRunner::on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     op.event_ended(notice.code);
-    op.runner->settle_segment(op, op.targets - 1u, notice.code);
-}
-
-void RmaRunner::settle_segment(RmaOp& op, unsigned segment, int utofu_code) noexcept
-{
-    if (!closed_ && op.is_to_be_repeated(utofu_code)) [[unlikely]] {
-        op.refuse(segment, utofu_code);
-        utofu_code = UTOFU_SUCCESS;
-    }
-    on_notice(&op, {utofu_code, 0});
+    on_notice(&op, notice);
 }
 
 void RmaRunner::through(RmaOp& op) noexcept
@@ -245,7 +211,6 @@ void RmaRunner::cancel(RmaOp& op) noexcept
 {
     if (op.err == 0)
         op.err = FI_ECANCELED;
-    op.retried = true; // so that finish() does not retry it
     op.posted = op.total;
     through(op);
 }
@@ -253,27 +218,7 @@ void RmaRunner::cancel(RmaOp& op) noexcept
 /// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
 BlockReason RmaRunner::go_on(RmaOp& op) noexcept
 {
-    switch (op.step) {
-    case RmaOp::Step::resolving: {
-        const int ret = access_.resolve(op);
-        if (refuses_call(ret))
-            return BlockReason::peer;
-        if (ret != 0) {
-            op.err = -ret;
-            op.posted = op.total;
-        }
-        op.step = RmaOp::Step::posting;
-        [[fallthrough]];
-    }
-    case RmaOp::Step::posting:
-        return post_some(op);
-    case RmaOp::Step::telling:
-    case RmaOp::Step::notifying:
-        return conclude(op);
-    case RmaOp::Step::ended:
-        break;
-    }
-    return BlockReason::nothing;
+    return op.step == RmaOp::Step::posting ? post_some(op) : conclude(op);
 }
 
 /// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
@@ -310,18 +255,15 @@ BlockReason RmaRunner::notify_peer(RmaOp& op) noexcept
 /// Called when every byte is posted and every notice has come.
 void RmaRunner::finish(RmaOp& op) noexcept
 {
-    if (op.refused != 0 && op.err == 0) [[unlikely]] {
-        repeat(op);
-        return;
-    }
-    if (op.err != 0 && doubts_target(op.prov_errno))
-        (void)access_.refuted(op);
+    access_.ended(op.peer.home, op.prov_errno);
     if (op.bounce.data != nullptr && op.read && op.err == 0)
         scatter(op.local, op.local_count, op.bounce.data, op.total);
     buffers_.give_back(op);
     if (op.err == 0 && (op.remote_data || op.has_further())) {
         op.step = RmaOp::Step::telling;
-        if (const BlockReason reason = conclude(op); reason != BlockReason::nothing) {
+        // The data of an earlier write may wait.
+        const bool behind = op.remote_data && waiting_.has_line(Pending::line_of(op.peer));
+        if (const BlockReason reason = behind ? BlockReason::peer : conclude(op); reason != BlockReason::nothing) {
             enqueue(op, reason);
             return;
         }
@@ -340,50 +282,12 @@ BlockReason RmaRunner::conclude(RmaOp& op) noexcept
     return op.step == RmaOp::Step::notifying ? notify_peer(op) : BlockReason::nothing;
 }
 
-/// Does again what was refused, once, and what was not begun because of that; not what has taken effect, an event that
-/// has come included. Bytes of a refused segment that have arrived go to the same places again. A segment that was not
-/// begun may have a stale key as well: all keys are looked up anew.
-void RmaRunner::repeat(RmaOp& op) noexcept
-{
-    op.retried = true;
-    op.done |= op.complete & static_cast<std::uint8_t>(~op.refused);
-    (void)access_.refuted(op, ~unsigned{op.done});
-    op.complete = op.refused = 0;
-    if (op.event_posted)
-        op.remote_notice = false;
-    op.posted = 0;
-    op.step = RmaOp::Step::resolving;
-    enqueue(op, BlockReason::peer);
-}
-
 void RmaRunner::end(RmaOp& op) noexcept
 {
     op.step = RmaOp::Step::ended;
     op.refund();
     complete(op);
     ops_.renew(&op);
-}
-
-/// A new operation waits until the key of its region has been read anew. 0, or a refusal of the call.
-ssize_t RmaRunner::wait_for_key(RmaOp& op, const RmaCall& call) noexcept
-{
-    int ret = op.remote_notice ? access_.pay_now(op, op.prov_errno, [this] { return tx_.try_progress(); }) : 0;
-    if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
-        op.err = -ret;
-        op.posted = op.total;
-        finish(op);
-        return 0;
-    }
-    if (ret == 0)
-        ret = buffers_.attach(op, call);
-    if (ret != 0) {
-        drop(op);
-        return ret;
-    }
-    op.retried = true;
-    op.step = RmaOp::Step::resolving;
-    enqueue(op, BlockReason::peer);
-    return 0;
 }
 
 /// Forgets an operation of which nothing was posted.

@@ -38,7 +38,7 @@ int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
     const bool keep = (call.flags & FI_INJECT) != 0; // the application may reuse its buffer when the call returns
     if (!op.read && op.total <= max_inline_) {
         const bool one_piece = op.local_count <= 1 && op.targets <= 1;
-        if (!keep || (one_piece && !op.by_directory))
+        if (!keep || one_piece)
             return 0;
     }
     void* const* const desc = call.msg.desc;
@@ -95,8 +95,6 @@ RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.config().attr.msg_order & order_behind_writes) != 0)
         access_.order_reads();
-    if (strong_[0] || strong_[1])
-        access_.order_regions();
 }
 
 bool orders_writes(const TxContext& tx) noexcept
@@ -147,11 +145,10 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
                  !call.silent && tx_.reports().binding.reports(call.flags));
     op.runner = this;
-    op.call = waiting_.next_call();
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (std::size_t i = 0; i < msg.rma_iov_count; i++)
-        access_.add(op, msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
+        op.add(msg.rma_iov[i].addr, msg.rma_iov[i].len, msg.rma_iov[i].key);
     op.to = msg.addr;
     op.data = msg.data;
     op.read = call.read;
@@ -163,16 +160,12 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
         op.find_further(op.targets - 1u, op.read, !op.read);
     op.last.notify = on_last;
     op.last.op = &op;
-    for (unsigned i = 0; op.by_directory && i < op.targets; i++) {
-        op.segment[i].notify = on_segment;
-        op.segment[i].op = &op;
-    }
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.data_at_once = call.silent && !op.by_directory;
+    op.data_at_once = call.silent;
     // One Put only, so that a late failure is reported once. No event: its account must learn if the event fails to
     // come.
-    op.sent_suffices = !call.read && !op.by_directory && (call.flags & FI_INJECT_COMPLETE) != 0 &&
-                       msg.iov_count <= 1 && msg.rma_iov_count <= 1 && total <= caps_.max_putget_size && !op.remote_notice;
+    op.sent_suffices = !call.read && (call.flags & FI_INJECT_COMPLETE) != 0 && msg.iov_count <= 1 &&
+                       msg.rma_iov_count <= 1 && total <= caps_.max_putget_size && !op.remote_notice;
     posted_unsignaled_ |= op.sent_suffices;
     op.local_count = static_cast<std::uint8_t>(msg.iov_count);
     op.total = total;
@@ -212,8 +205,8 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     if (total != 0) {
         const auto progress = [this] { return tx_.try_progress(); };
         int ret = access_.resolve_now(*op, progress);
-        if (ret == asked_anew) [[unlikely]]
-            return wait_for_key(*op, call);
+        for (unsigned i = 0; i < op->targets; i++) // the data goes home, and must not overtake the bytes
+            op->data_at_once &= op->target[i].at.vcq == op->peer.home;
         if (ret == 0 && op->remote_notice) [[unlikely]]
             ret = access_.pay_now(*op, op->prov_errno, progress);
         if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
@@ -270,7 +263,7 @@ RmaEngine::RmaEngine(TxContext& tx) noexcept
     : tx_(tx),
       vcq_(tx.vcq()),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()),
-      // An unsignaled Put can be neither counted nor retried.
+      // An unsignaled Put cannot be counted.
       plain_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size),
       inject_flags_(vcq::flags_of(orders_writes(tx), false)),
@@ -336,7 +329,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_a
     vcq::Post posted;
     if constexpr (read) {
         op.result = buffer;
-        op.length = in_place ? 0 : length;
+        op.length = static_cast<std::uint32_t>(in_place ? 0 : length);
         posted = vcq_.get(target.vcq, in_place ? local : read_stadd_ + place * max_quick_read, target.stadd, length,
                           how);
     } else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_rma: reads and writes. What a call asks for, and the operation that it becomes (RmaCall, RmaOp); where the TNI
-// finds the local bytes (RmaBuffers); operations that are tracked, retried and completed (RmaRunner); the calls, of
-// which a single communication goes at once (RmaEngine). The application enters by rma_ops, rounds of progress and the
-// pending queue resume. Under the context's lock.
+// finds the local bytes (RmaBuffers); operations that are tracked and completed (RmaRunner); the calls, of which a
+// single communication goes at once (RmaEngine). The application enters by rma_ops, rounds of progress and the pending
+// queue resume. Under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -64,19 +64,13 @@ struct RmaOp : Request, PendingOp, RemoteSide {
         RmaOp* op;
     };
     enum class Step : std::uint8_t {
-        resolving, ///< -> posting: all keys known; -> ended: a key was refused
-        posting,   ///< -> telling: every byte is posted and every notice came; -> resolving: some segments were refused
+        posting,   ///< -> telling: every byte is posted and every notice came
         telling,   ///< -> notifying: the further regions have been told of the operation
         notifying, ///< -> ended: the sender took the CQ data
         ended
     };
-    /// Waits for communications to one segment, where they may be refused because the key is stale.
-    struct Segment : vcq::CompletionHandler {
-        RmaOp* op;
-    };
     class RmaRunner* runner = nullptr;
     Last last{};
-    Segment segment[rma_remote_limit];
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
     Step step = Step::posting;
@@ -92,7 +86,6 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     bool queued = false; ///< the operation is in the pending queue, which alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
-    std::uint8_t complete = 0; ///< segments of which everything is posted, a bit each
     Rails::Index rail = 0;
     Bounce bounce{};           ///< if there is one, it holds all local bytes
     std::size_t total = 0;
@@ -122,9 +115,7 @@ class RmaBuffers {
 };
 
 // --- RmaRunner: reads and writes under way, each a sequence of Puts or Gets: accepted (rma/rma.cc), then posted piece
-// by piece, paid for where the target counts events, retried where a key was stale, and completed (rma/progress.cc). A
-// retry repeats exactly the segments that were refused: what has taken effect must not do so again, behind what was
-// called later.
+// by piece, paid for where the target counts events, and completed (rma/progress.cc).
 
 class RmaRunner {
   public:
@@ -136,7 +127,7 @@ class RmaRunner {
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
     /// True once a write has been posted unsignaled: only its failure is reported, and that to no completion handler.
     [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
-    /// Cancels what waits. From now on nothing is repeated.
+    /// Cancels what waits. From now on no event is repeated.
     void close() noexcept
     {
         closed_ = true;
@@ -148,22 +139,18 @@ class RmaRunner {
     {
         ops_.each([](RmaOp& op) {
             op.notify = op.last.notify = [](vcq::CompletionHandler*, const vcq::Notice&) noexcept {};
-            for (RmaOp::Segment& segment : op.segment)
-                segment.notify = op.notify;
         });
     }
 
   private:
     friend class Pending::Stream;
     static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-    static void on_segment(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     static void on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-    void settle_segment(RmaOp& op, unsigned segment, int utofu_code) noexcept;
     void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
     [[nodiscard]] BlockReason post_some(RmaOp& op) noexcept;
-    [[nodiscard]] BlockReason enter(RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] static bool waits_for_others(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
     [[nodiscard]] BlockReason post_empty(RmaOp& op) noexcept;
     static void on_empty(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
@@ -175,10 +162,8 @@ class RmaRunner {
     [[nodiscard]] BlockReason conclude(RmaOp& op) noexcept;
     [[nodiscard]] BlockReason notify_peer(RmaOp& op) noexcept;
     void finish(RmaOp& op) noexcept;
-    void repeat(RmaOp& op) noexcept;
     void end(RmaOp& op) noexcept;
     void drop(RmaOp& op) noexcept;
-    [[nodiscard]] ssize_t wait_for_key(RmaOp& op, const RmaCall& call) noexcept;
     void enqueue(RmaOp& op, BlockReason reason) noexcept;
 
     TxContext& tx_;
@@ -226,8 +211,9 @@ class RmaEngine final : public Engine {
     }
     void close() noexcept override { runner_.close(); }
     /// With a shared VCQ the failed write may be another context's.
-    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
+    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t vcq) noexcept override
     {
+        access_.ended(vcq, utofu_code);
         if (kind == vcq::Unsignaled::write && (!tx_.config().shares_vcq || runner_.posted_unsignaled()))
             report_failure(tx_.reports(), FI_RMA | FI_WRITE, nullptr, utofu_code);
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An operation under way and how it ends: where it reports (Reports), requests, which are tracked and retried (Request,
-// Pool), and operations of one communication, which are neither (QuickOp, QuickOps). All engines use them, under the
-// context's lock.
+// An operation under way and how it ends: where it reports (Reports), requests, which are tracked (Request, Pool), and
+// operations of one communication, which are not (QuickOp, QuickOps). All engines use them, under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -149,28 +148,22 @@ inline bool settle(Request& request, int utofu_code) noexcept
 
 class TxContext;
 
-/// One such operation. What an operation that succeeds needs is in one cache line. One
-/// thread at a time has all of a context: neighbours may share a line.
+/// One such operation, in one cache line.
 struct alignas(least_line) QuickOp : vcq::CompletionHandler {
     TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
     void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go
-    std::size_t length;   ///< of what is read and has to be copied to `result`
-    utofu_vcq_id_t home;  ///< the peer's
-    utofu_stadd_t stadd;  ///< the target
-    bool kept;            ///< all that follows: it may have to go the long way
-    alignas(least_line) std::uint64_t key; ///< by which the target is found anew
-    utofu_vcq_id_t vcq;   ///< of the peer, that home or an overflow VCQ
-    std::uint64_t address;
-    std::uint64_t to;     ///< fi_addr_t
-    std::uint64_t operand;
-    std::uint64_t compare;
-    std::uint64_t call;   ///< its number in the order of calls (tx/pending_queue.h)
-    std::uint8_t family;
-    std::uint8_t op;
+    std::uint32_t length; ///< of what is read and has to be copied to `result`
+    // Of an atomic:
+    std::uint8_t kept;    ///< kept_*
+    static constexpr std::uint8_t kept_read = 1;   ///< all that follows: a read that may have to be done by a Get
+    static constexpr std::uint8_t kept_listed = 2; ///< `to`: the key was looked up
     std::uint8_t type;
+    std::uint64_t to;     ///< fi_addr_t
+    utofu_vcq_id_t vcq;   ///< the target
+    utofu_stadd_t stadd;
 };
-static_assert(sizeof(QuickOp) == 128);
+static_assert(sizeof(QuickOp) == least_line);
 
 /// All of a context, one for each place of the window.
 class QuickOps {

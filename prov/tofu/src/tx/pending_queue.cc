@@ -43,7 +43,8 @@ void Pending::Stream::push(PendingOp& op, std::uint64_t key, BlockReason reason)
     queue_.size_++;
     PendingOp** const line = link_of(key);
     if (*line != nullptr) {
-        insert(line, op);
+        PendingOp::Place& first = (*line)->line;
+        first.last = first.last->line.next = &op;
     } else {
         *line = &op;
         used_ |= std::uint64_t{1} << bucket_of(key);
@@ -58,28 +59,6 @@ PendingOp** Pending::Stream::link_of(std::uint64_t key) noexcept
     while (*link != nullptr && (*link)->line.key != key)
         link = &(*link)->line.next_line;
     return link;
-}
-
-void Pending::Stream::insert(PendingOp** line, PendingOp& op) noexcept
-{
-    PendingOp& first = **line;
-    if (first.line.last->call <= op.call) [[likely]] {
-        first.line.last = first.line.last->line.next = &op;
-        return;
-    }
-    if (op.call < first.call) {
-        op.line.next = &first;
-        op.line.next_line = first.line.next_line;
-        op.line.last = first.line.last;
-        *line = &op;
-        overtaken_ = true;
-        return;
-    }
-    PendingOp* before = &first;
-    while (before->line.next->call <= op.call)
-        before = before->line.next;
-    op.line.next = before->line.next;
-    before->line.next = &op;
 }
 
 void Pending::Stream::resume() noexcept
@@ -112,44 +91,21 @@ void Pending::Stream::close(bool full) noexcept
     closed_ = full ? ~std::uint64_t{0} : used_;
 }
 
-/// Tries the lines of a bucket. False: an operation found no room, which ends the round. Where an operation has got
-/// before the first of a line meanwhile, `line` may point to no first one any more: the rest is left to the next round.
+/// Tries the lines of a bucket. False: an operation found no room, which ends the round.
 bool Pending::Stream::walk(unsigned bucket) noexcept
 {
-    overtaken_ = false;
-    for (PendingOp** line = &first_[bucket]; *line != nullptr && !overtaken_;) {
+    for (PendingOp** line = &first_[bucket]; *line != nullptr;) {
         PendingOp& op = **line;
         switch (steps_.go_on(engine_, op)) {
         case BlockReason::room: return false;
         case BlockReason::peer: line = &op.line.next_line; break;
         case BlockReason::nothing:
-            if (overtaken_) [[unlikely]]
-                take_from_within(op);
-            else
-                take_out(line);
+            take_out(line);
             steps_.through(engine_, op);
             break;
         }
     }
     return true;
-}
-
-/// An operation that may not be the first of its line leaves it.
-void Pending::Stream::take_from_within(PendingOp& op) noexcept
-{
-    PendingOp** const line = link_of(op.line.key);
-    if (*line == &op) {
-        take_out(line);
-        return;
-    }
-    PendingOp* before = *line;
-    while (before->line.next != &op)
-        before = before->line.next;
-    before->line.next = op.line.next;
-    if ((*line)->line.last == &op)
-        (*line)->line.last = before;
-    size_--;
-    queue_.size_--;
 }
 
 /// The first of a line leaves it.

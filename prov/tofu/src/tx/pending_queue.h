@@ -110,8 +110,8 @@ struct Turns {
 //     stream wait, or else those that need less room would take it all.
 //  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
 //     further ones the next time. No peer's line starves another's.
-//  6. An operation that has left may have to wait again: its key was stale, its event finds no room, its CQ data are
-//     due. It goes back to its place in its line, which is the order of the calls: before all that were called later.
+//  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end of
+//     its line.
 //  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
 //     cancelled, each line in its order, and nothing of them is begun any more.
@@ -130,10 +130,8 @@ enum class BlockReason : std::uint8_t {
     room  ///< room in a queue that all peers share
 };
 
-/// Base of an operation that may have to wait: its place in a line. `call` is its number in the order of the calls
-/// (Stream::next_call); operations that never wait again may all have the same one.
+/// Base of an operation that may have to wait: its place in a line.
 struct PendingOp {
-    std::uint64_t call = 0;
     struct Place {
         PendingOp* next = nullptr;      ///< the operation behind it
         PendingOp* next_line = nullptr; ///< in the first of a line: the first of the bucket's next line
@@ -206,9 +204,7 @@ class Pending::Stream {
     /// Does anything wait in this line? Other lines, which may wait for room, are not looked at.
     [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
 
-    /// The number of a new call.
-    [[nodiscard]] std::uint64_t next_call() noexcept { return ++calls_; }
-    /// Puts an operation into its line, behind those that were called before it; `reason` is what it misses.
+    /// Puts an operation at the end of its line; `reason` says why it waits.
     void push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept;
     /// One bounded round (case 5).
     void resume() noexcept;
@@ -233,15 +229,11 @@ class Pending::Stream {
     void close(bool full) noexcept;
     [[nodiscard]] bool walk(unsigned bucket) noexcept;
     [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
-    void insert(PendingOp** line, PendingOp& op) noexcept;
     void take_out(PendingOp** line) noexcept;
-    [[gnu::cold]] void take_from_within(PendingOp& op) noexcept;
 
     std::size_t size_ = 0;     ///< operations
     std::uint64_t closed_ = 0; ///< buckets whose new operations may have to wait: used_, or all where full_
     bool full_ = false;        ///< an operation waits for room
-    bool overtaken_ = false;   ///< an operation has got before the first of its line
-    std::uint64_t calls_ = 0;
     unsigned hand_ = 0;        ///< the bucket that is tried next
     std::uint64_t used_ = 0;   ///< buckets with lines
     PendingOp* first_[buckets] = {}; ///< the first operation of the first line in each

@@ -17,16 +17,15 @@ namespace tofu {
 
 // --- VcqOrder
 
-bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, std::uint64_t region) noexcept
+bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
-    const bool from_the_first = reads_ordered_ || regions_ordered_;
     auto found = ways_->find(home);
     if (found == ways_->end()) {
-        if (vcq == home && !from_the_first) // as all before
+        if (vcq == home && !reads_ordered_) // as all before
             return true;
         if (!ways_.ready())
             return false;
-        found = ways_->emplace(home, Way{{&on_fence}, from_the_first ? 0 : home, 0, false, true}).first;
+        found = ways_->emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
     }
     Way& way = found->second;
     if (way.fenced)
@@ -34,7 +33,7 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, st
     const bool behind_write = reads && reads_ordered_ && way.wrote;
     last_ = &way;
     last_home_ = reads_ordered_ ? 0 : home;
-    if (way.vcq == vcq && way.region == region && !behind_write) [[likely]] {
+    if (way.vcq == vcq && !behind_write) [[likely]] {
         way.wrote |= !reads;
         return true;
     }
@@ -45,7 +44,6 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads, st
             return false;
     }
     way.vcq = vcq;
-    way.region = region;
     way.wrote = !reads;
     return true;
 }
@@ -158,11 +156,15 @@ RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
     return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
+std::atomic_ref<std::uint64_t> RemoteKeys::epoch(utofu_vcq_id_t home) const noexcept
+{
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home)));
+}
+
 /// Acquire: partner of the ARMW of KeyReaders::post. The entry is read, or the region reached, after it.
 std::uint32_t RemoteKeys::epoch_of(utofu_vcq_id_t home) const noexcept
 {
-    auto& epoch = *reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home));
-    return static_cast<std::uint32_t>(std::atomic_ref(epoch).load(std::memory_order_acquire));
+    return static_cast<std::uint32_t>(epoch(home).load(std::memory_order_acquire));
 }
 
 /// The key's place, even if it has been revoked. Null: none.
@@ -243,16 +245,11 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
     return 0;
 }
 
-bool RemoteKeys::refuted(const Peer& peer, std::uint64_t key) noexcept
+void RemoteKeys::doubt(utofu_vcq_id_t home) noexcept
 {
-    if (!by_directory(key))
-        return false;
-    if (Known* known = find({peer.home, peer.nonce, key})) {
-        vcq_.statistics().count(Stat::key_stale);
-        known->home = 0;
-        known_count_--;
-    }
-    return true;
+    const auto is_met = [&](const auto& entry) { return entry.first.home == home && entry.first.key == 0; };
+    if (std::erase_if(*homes_, is_met) != 0)
+        epoch(home).fetch_add(1, std::memory_order_release); // as if the home had revoked its keys
 }
 
 utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
@@ -287,6 +284,8 @@ int RemoteKeys::look_up(const Name& name) noexcept
     static_cast<Name&>(*lookup) = name;
     lookup->tries = 0;
     vcq_.statistics().count(Stat::key_lookup);
+    if (const Known* const known = find(name); known != nullptr && known->listed)
+        vcq_.statistics().count(Stat::key_stale);
     lookup->epoch = epoch_of(name.home);
     lookup->call = calls_;
     if (homes_->contains({name.home, name.nonce, 0})) [[likely]]

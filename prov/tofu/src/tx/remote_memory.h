@@ -4,6 +4,7 @@
 // through, one each, for all their communications (RemoteSide, PeerMemory, RemoteAccess). Under the context's lock.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <compare>
 #include <cstddef>
@@ -26,14 +27,13 @@ namespace tofu {
 
 // --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and
 // overflow VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier
-// Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. And it orders
-// what goes to one region behind what went to another, where keys may be stale: a communication that is refused is
-// repeated later, and until that is known nothing to another region may take effect. rma and atomic have one each.
+// Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. rma and
+// atomic have one each.
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
 // the next, a fence goes to the former: an ARMW that changes nothing, in strong order, so that its notice comes when
 // all before it have taken effect, and after their notices. Until then nothing goes to that peer. Endpoints that never
-// met an overflow VCQ skip all this, unless keys of the user's choice may be stale.
+// met an overflow VCQ skip all this.
 
 class VcqOrder {
   public:
@@ -48,35 +48,28 @@ class VcqOrder {
     /// Orders reads behind writes, from the first operation on.
     void order_reads() noexcept { begun_ = reads_ordered_ = true; }
 
-    /// Orders regions behind each other, from the first operation on.
-    void order_regions() noexcept { begun_ = regions_ordered_ = true; }
-    [[nodiscard]] bool orders_regions() const noexcept { return regions_ordered_; }
-
     /// May a communication with the peer at `home` go to `vcq`, that home or an overflow VCQ of it, now? False: try
-    /// again after a poll. `reads`: a Get. `region`: names the region, where these are ordered.
-    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false, std::uint64_t region = 0) noexcept
+    /// again after a poll. `reads`: a Get.
+    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        if (!begun_ || (home == last_home_ && last_->vcq == vcq && last_->region == region && !last_->fenced)) [[likely]]
+        if (!begun_ || (home == last_home_ && last_->vcq == vcq && !last_->fenced)) [[likely]]
             return true;
-        return pass_peer(home, vcq, reads, region);
+        return pass_peer(home, vcq, reads);
     }
 
   private:
     /// The last communication to a peer.
     struct Way : vcq::CompletionHandler {
         utofu_vcq_id_t vcq; ///< it went to this VCQ; 0: it has taken effect
-        std::uint64_t region;
         bool fenced;        ///< the fence is under way
         bool wrote;         ///< one of the communications was no Get
     };
-    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads,
-                                                std::uint64_t region) noexcept;
+    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept;
     static void on_fence(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     vcq::Vcq& vcq_;
     bool begun_ = false;
     bool reads_ordered_ = false;
-    bool regions_ordered_ = false;
     utofu_vcq_id_t last_home_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
     const Way* last_ = nullptr;
     SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
@@ -122,15 +115,14 @@ class RemoteKeys {
         }
         return resolve_by_directory(peer, key, address, length, access, target);
     }
-    /// Forgets an answer of resolve() that the peer's TNI has refused (UTOFU_ERR_MRQ_RMT_*) or that is in doubt. True
-    /// if it came from the directory and may have changed there: resolve again and retry, once.
-    bool refuted(const Peer& peer, std::uint64_t key) noexcept;
+    /// An access at this home has failed in a way that a closed region or a replaced domain can explain
+    /// (doubts_target()): this domain reads all keys of that home again, and enters itself there again.
+    void doubt(utofu_vcq_id_t home) noexcept;
     /// A call of the application begins. A reader that is not in a peer's table uses no answer of an earlier call.
     void begin_call() noexcept { calls_++; }
     /// True if this reader is not in the peer's table of readers.
     [[nodiscard]] bool looks_up_each_call(const Peer& peer) const noexcept;
-    /// True if all keys have to be looked up, because the user chose them: an operation may have to be retried after
-    /// refuted().
+    /// True if all keys have to be looked up, because the user chose them.
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
     /// True if this key has to be looked up, because the user chose it or it is one of ours that is no bias.
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept
@@ -176,6 +168,7 @@ class RemoteKeys {
     [[nodiscard]] Known* group_of(const Name& name) noexcept;
     [[nodiscard]] Known* find(const Name& name) noexcept;
     [[nodiscard]] const Known* recall(const Name& name) noexcept;
+    [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t home) const noexcept;
 
     vcq::Vcq& vcq_;
@@ -196,15 +189,11 @@ class RemoteKeys {
 // --- RemoteAccess: the one door to peers' memory. It turns an address and a key of a call into the target of a
 // communication, and says whether the communication may go there now. rma and atomic have one each and reach remote
 // memory only through it, on their short ways too. Under the context's lock. A short way carries out an operation as
-// one communication that is never retried. What a short way must not do is decided here, in one place: an operation
-// that finds the door shut goes the long way, which does it or says why not.
+// one communication. What a short way must not do is decided here, in one place: an operation that finds the door shut
+// goes the long way, which does it or says why not.
 
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
-
-/// The result of resolve_now(): the key is being looked up anew, and the call has not got the answer. The operation has
-/// to wait for it among those that wait, since a repeated call would again begin by forgetting the key.
-inline constexpr int asked_anew = -FI_EALREADY;
 
 /// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
 /// event that the operation causes at a peer that counts events.
@@ -217,41 +206,21 @@ struct RemoteSide {
     };
     static constexpr std::size_t most = 8;
 
+    /// Adds a piece, unless it is empty.
+    void add(std::uint64_t address, std::size_t length, std::uint64_t key) noexcept
+    {
+        if (length != 0)
+            target[targets++] = {{}, length, key, address};
+    }
+
     Peer peer{};
     std::uint64_t access = 0;        ///< the access that the regions must allow
     std::uint8_t align = 1;          ///< required alignment of each piece
     EventAccount* account = nullptr; ///< has paid for the events; null: no event, or not paid for
     std::uint8_t paid = 0;           ///< events that are paid for and not posted
     bool event_posted = false;       ///< the communication that causes the event is posted and has not failed
-    bool by_directory = false;       ///< a key was looked up in a directory, and may have to be looked up again
-    bool retried = false;            ///< the operation has been retried with keys looked up anew
     std::uint8_t targets = 0;        ///< entries of target[]
-    // Of the pieces, a bit each: an operation is retried with those that were refused, and with no others.
-    std::uint8_t done = 0;           ///< have taken effect: not to be repeated
-    std::uint8_t refused = 0;        ///< some of it was refused, because the key was stale
-    int stale = 0;                   ///< the uTofu code of a refusal
     Piece target[most];
-
-    /// Does this error mean that the operation is to be repeated, once, with keys looked up anew?
-    [[nodiscard]] bool is_to_be_repeated(int utofu_code) const noexcept
-    {
-        return by_directory && !retried && says_stale(utofu_code);
-    }
-    void refuse(unsigned piece, int utofu_code) noexcept
-    {
-        refused |= static_cast<std::uint8_t>(1u << piece);
-        stale = utofu_code;
-    }
-    /// Lie the two pieces in one region? Then they have one fate.
-    [[nodiscard]] bool in_one_region(unsigned a, unsigned b) const noexcept
-    {
-        return target[a].key == target[b].key || (target[a].at.vcq == target[b].at.vcq && bias(a) == bias(b));
-    }
-    /// STADD minus address: names the region of a piece at its VCQ.
-    [[nodiscard]] std::uint64_t bias(unsigned piece) const noexcept
-    {
-        return target[piece].at.stadd - target[piece].address;
-    }
 
     // An event names one region. Each further one that the operation reads or writes gets one of its own, at the end.
     std::uint8_t further_reads = 0;  ///< pieces at such regions that have not been told, a bit each
@@ -330,15 +299,6 @@ class RemoteAccess {
         at_once_ = false;
     }
 
-    /// From now on a communication to another region waits until earlier ones are known to have taken effect, where
-    /// they may have to be repeated: keys are the user's choice.
-    void order_regions() noexcept
-    {
-        if (keys_.by_directory())
-            vcq_order_.order_regions();
-    }
-    [[nodiscard]] bool orders_regions() const noexcept { return vcq_order_.orders_regions(); }
-
     /// Are the short ways open that need no lookup of keys? Once an overflow VCQ has been met they stay shut.
     [[nodiscard]] bool at_once() const noexcept { return at_once_; }
     /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
@@ -363,14 +323,11 @@ class RemoteAccess {
                    : nullptr;
     }
 
-    /// Finds the targets of all pieces that are not done, for every long way. As RemoteKeys::resolve(), or
-    /// `misaligned`.
+    /// Finds the targets of all pieces, for every long way. As RemoteKeys::resolve(), or `misaligned`.
     [[nodiscard]] int resolve(RemoteSide& side) noexcept
     {
         int ret = 0;
         for (unsigned i = 0; i < side.targets && ret == 0; i++) {
-            if (side.done >> i & 1) [[unlikely]]
-                continue;
             RemoteSide::Piece& piece = side.target[i];
             ret = resolve(side.peer, piece.key, piece.address, piece.length, side.access, piece.at);
             if (ret == 0 && (piece.at.stadd & (side.align - 1u)) != 0) [[unlikely]]
@@ -378,27 +335,21 @@ class RemoteAccess {
         }
         return ret;
     }
-    /// resolve() for a new call; calls `progress` for some rounds as long as a lookup is under way. The results
-    /// "outside the region", "not allowed" and "misaligned" may concern a region that has been replaced under the same
-    /// key; so they count only after the key has been read anew. -FI_EAGAIN: the application has to repeat the call.
-    /// asked_anew: the operation has to wait. `progress` returns false where no progress can be made.
+    /// resolve() for a new call; calls `progress` for some rounds as long as a lookup is under way. -FI_EAGAIN: the
+    /// application has to repeat the call. `progress` returns false where no progress can be made.
     template <class Progress>
     [[nodiscard]] int resolve_now(RemoteSide& side, Progress&& progress) noexcept
     {
-        // Enough to get the answer now, where a repeated call would begin by forgetting the key.
+        // Enough to get the answer now, where a repeated call would look the key up again.
         constexpr unsigned until_answered = 1u << 16;
         keys_.begin_call();
         int ret = resolve(side);
-        unsigned polls = side.by_directory && keys_.looks_up_each_call(side.peer) ? until_answered : rounds_of_a_call;
-        const bool final = ret == 0 || refuses_call(ret) || ret == -FI_EKEYREJECTED;
-        const bool anew = !final && refuted(side);
-        if (anew) [[unlikely]] {
-            ret = -FI_EAGAIN;
-            polls = until_answered;
-        }
+        if (ret != -FI_EAGAIN) [[likely]]
+            return ret;
+        unsigned polls = keys_.looks_up_each_call(side.peer) ? until_answered : rounds_of_a_call;
         for (; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
             ret = resolve(side);
-        return anew && ret == -FI_EAGAIN ? asked_anew : ret;
+        return ret;
     }
     /// Pays for the events of an operation at a peer that counts events. As EventCredits::pay().
     [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
@@ -439,7 +390,6 @@ class RemoteAccess {
             side.targets = 1;
             side.target[0] = {{}, 1, key, at};
             ret = resolve_now(side, progress);
-            ret = ret == asked_anew ? -FI_EINVAL : ret; // an event of no region, rather than a call that never succeeds
             side.targets = 0;
             if (ret != -FI_EINVAL)
                 break;
@@ -464,38 +414,20 @@ class RemoteAccess {
             ret = pay(side, prov_errno);
         return ret;
     }
-    /// RemoteKeys::refuted() for all keys of the side. True if some may have changed.
-    bool refuted(const RemoteSide& side) noexcept { return refuted(side, ~0u); }
-    /// The same for some pieces, a bit each.
-    bool refuted(const RemoteSide& side, unsigned pieces) noexcept
+    /// A communication with the peer at `home` has ended with this code. As RemoteKeys::doubt().
+    void ended(utofu_vcq_id_t home, int utofu_code) noexcept
     {
-        bool some = false;
-        for (unsigned i = 0; i < side.targets; i++)
-            if (pieces >> i & 1)
-                some |= keys_.refuted(side.peer, side.target[i].key);
-        return some;
+        if (doubts_target(utofu_code)) [[unlikely]]
+            keys_.doubt(home);
     }
 
-    /// Adds a piece to the side, unless it is empty. Notes in by_directory whether its key has to be looked up.
-    void add(RemoteSide& side, std::uint64_t address, std::size_t length, std::uint64_t key) const noexcept
-    {
-        if (length != 0)
-            side.target[side.targets++] = {{}, length, key, address};
-        side.by_directory |= keys_.by_directory(key);
-    }
-    /// True if communications have to ask may_go_to(): some peer is reached by several VCQs, or keys may be stale.
+    /// True if communications have to ask may_go_to(): some peer is reached by several VCQs.
     [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
-    /// May a communication of an ordered operation with the peer at `home` go to `target`, which `address` leads to,
-    /// now? False: try again after a poll. As VcqOrder::pass().
-    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, const Target& target, std::uint64_t address,
-                                 bool reads = false) noexcept
+    /// May a communication of an ordered operation with the peer at `home` go to `vcq` now? False: try again after a
+    /// poll. As VcqOrder::pass().
+    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        return vcq_order_.pass(home, target.vcq, reads, vcq_order_.orders_regions() ? target.stadd - address : 0);
-    }
-    /// The same for what goes to no region of the peer, but to its home VCQ.
-    [[nodiscard]] bool may_go_home(utofu_vcq_id_t home) noexcept
-    {
-        return vcq_order_.pass(home, home, false, vcq_order_.orders_regions() ? ~std::uint64_t{0} : 0);
+        return vcq_order_.pass(home, vcq, reads);
     }
 
   private:
