@@ -2,7 +2,7 @@
 // Role: what exact mode (TOFU_SIM_CLOCK=exact) costs here: operations that are simulated in a second, over processes.
 // Called by: people. Calls: the uTofu library.
 //
-// usage: bench/exact [ROUNDS]        (2000 unless told)
+// usage: bench/exact [ROUNDS [PROCESSES...]]        (2000 rounds, with 2, 4, 12 and 64 processes)
 // A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own.
 #include <algorithm>
 #include <atomic>
@@ -76,7 +76,6 @@ void member(Board& board, unsigned rank, unsigned size, unsigned rounds)
         (void)utofu_poll_tcq(vcq, 0, &cbdata);
     }
     board.ended_ns[rank] = now_ns();
-    (void)pthread_barrier_wait(&board.barrier);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
 }
 
@@ -124,18 +123,33 @@ bool measure(unsigned size, unsigned rounds)
     return good;
 }
 
+int usage()
+{
+    std::fprintf(stderr, "usage: bench/exact [ROUNDS [PROCESSES...]]   (1 to 1000000, 2 to %u)\n", most);
+    return 2;
+}
+
 } // namespace
 
 int main(int argc, char** argv)
 {
     const long rounds = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 2000;
     if (rounds < 1 || rounds > 1'000'000) {
-        std::fputs("usage: bench/exact [ROUNDS, 1 to 1000000]\n", stderr);
-        return 2;
+        return usage();
+    }
+    std::vector<unsigned> sizes;
+    for (int i = 2; i < argc; i++) {
+        sizes.push_back(static_cast<unsigned>(std::strtoul(argv[i], nullptr, 10)));
+        if (sizes.back() < 2 || sizes.back() > most) {
+            return usage();
+        }
+    }
+    if (sizes.empty()) {
+        sizes = {2, 4, 12, 64};
     }
     std::puts("| processes | operations a second |\n|---|---|");
     std::fflush(stdout); // before fork
-    for (const unsigned size : {2u, 4u, 12u, 64u}) {
+    for (const unsigned size : sizes) {
         if (!measure(size, static_cast<unsigned>(rounds))) {
             return 1;
         }

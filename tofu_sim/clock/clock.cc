@@ -3,6 +3,7 @@
 #include "clock/clock.h"
 
 #include "clock/arrivals.h"
+#include "clock/settle.h"
 #include "job/process.h"
 #include "trace/recorder.h"
 
@@ -304,7 +305,7 @@ TurnedCall::TurnedCall(Kind kind) noexcept : kind_(kind)
     Picoseconds now = clock_now();
     turn_ = kind == Kind::sets_up ? set_up(now) : take_turn(now, kind == Kind::looks);
     move_to(now);
-    if (kind == Kind::looks && turn_ == Turn::home) {
+    if (kind == Kind::looks && turn_ == Turn::without) {
         (void)begin_visit();
     }
     if (kind != Kind::looks && turn_ == Turn::ours) {
@@ -350,7 +351,7 @@ void trace_wait(Picoseconds since, Picoseconds until) noexcept
 
 } // namespace
 
-// At home, a look at each place finds nothing at once. A second one at the same place says that the program has looked
+// On a visit, a look at each place finds nothing at once. A second one at the same place says that the program has looked
 // around: it waits for its turn.
 bool TurnedCall::visit(uint64_t& seen) noexcept
 {
@@ -362,7 +363,7 @@ bool TurnedCall::visit(uint64_t& seen) noexcept
     Picoseconds now = clock_now();
     turn_ = take_turn(now, true);
     move_to(now);
-    if (turn_ == Turn::home) {
+    if (turn_ == Turn::without) {
         seen = begin_visit();
     }
     return turn_ == Turn::ours;
@@ -373,7 +374,7 @@ bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
     if (!state.exact) {
         return false;
     }
-    if (turn_ == Turn::home && is_visiting()) {
+    if (turn_ == Turn::without && is_visiting()) {
         return visit(seen);
     }
     if (turn_ != Turn::ours) {

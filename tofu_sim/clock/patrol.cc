@@ -13,7 +13,6 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
@@ -30,7 +29,7 @@ constexpr uint64_t looks_again_ns = 300'000;
 constexpr uint64_t some_naps = 16;
 constexpr uint64_t nothing_ns = 50'000; // of processor time: that of its other threads
 
-Actor& actor(std::byte* actors, uint32_t process) noexcept
+Actor& actor_at(std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
 }
@@ -52,7 +51,6 @@ bool change(Actor& a, ActorState from, ActorState to) noexcept
 
 void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
 {
-    const auto wake_helper = [&a] { (void)::syscall(SYS_futex, &a.helped.raw, FUTEX_WAKE, 1, nullptr, nullptr, 0); };
     const auto s = static_cast<ActorState>(a.state.load_acquire());
     if (s == ActorState::running) {
         a.excuse = static_cast<uint32_t>(why);
@@ -63,10 +61,8 @@ void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
         if (head.running.load_relaxed() == process + 1) {
             head.running.store_release(0);
         }
-        wake_helper();
     } else if (s == ActorState::out) {
         a.excuse = static_cast<uint32_t>(why);
-        wake_helper();
     }
 }
 
@@ -151,13 +147,13 @@ void forget_sample(Actor& a) noexcept
     a.blocked_since = 0;
 }
 
-void patrol(ScheduleHead& head, std::byte* actors, uint32_t self) noexcept
+void patrol(ScheduleHead& head, std::byte* actors) noexcept
 {
     const uint32_t used = head.used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
-        Actor& a = actor(actors, process);
+        Actor& a = actor_at(actors, process);
         const auto s = static_cast<ActorState>(a.state.load_acquire());
-        if (process == self || s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a))) {
+        if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a))) {
             continue;
         }
         const bool has_turn = head.running.load_relaxed() == process + 1;
@@ -188,31 +184,31 @@ uint64_t crowding() noexcept
     return std::clamp<uint64_t>(running / static_cast<uint64_t>(processors), 1, 20);
 }
 
-void say_once(ScheduleHead& head, Told what) noexcept
+void warn_once(ScheduleHead& head, Warning what) noexcept
 {
-    const uint32_t told = head.told.load_relaxed();
-    if ((told & static_cast<uint32_t>(what)) != 0) {
+    const uint32_t warned = head.warned.load_relaxed();
+    if ((warned & static_cast<uint32_t>(what)) != 0) {
         return;
     }
-    head.told.store_relaxed(told | static_cast<uint32_t>(what));
+    head.warned.store_relaxed(warned | static_cast<uint32_t>(what));
     switch (what) {
-    case Told::late_return:
+    case Warning::late_return:
         report("exact mode: a process was outside uTofu for so long that the others went on without it; this run may not "
                "repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
         break;
-    case Told::joined_late:
+    case Warning::joined_late:
         report("exact mode: a process has joined a job that is under way; when, is a matter of this machine, so this run "
                "may not repeat");
         break;
-    case Told::restless:
+    case Warning::restless:
         report("exact mode: a thread of the job or its launcher has run for 30 seconds outside uTofu; that has no order, "
                "so this run may not repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
         break;
-    case Told::unknown:
+    case Warning::unknown:
         report("exact mode: /proc does not show what the processes do outside uTofu; mount it, or this run may not "
                "repeat");
         break;
-    case Told::missing:
+    case Warning::missing:
         report("exact mode: not all of TOFU_SIM_SIZE processes have come within a minute; going on without them, so this "
                "run may not repeat");
         break;

@@ -11,7 +11,7 @@
 // it waits for.
 #pragma once
 
-#include "clock/schedule.h"
+#include "clock/actors.h"
 
 namespace tofu::sim {
 

@@ -4,6 +4,7 @@
 
 #include "clock/clock.h"
 #include "tni/execute.h"
+#include "tni/inbox.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +13,16 @@
 
 namespace tofu::sim {
 namespace {
+
+// An entry of the target's inbox, as its poster knows it.
+struct Sent {
+    Inbox* inbox = nullptr; // null: the poster carries it out itself
+    uint32_t process = 0;   // of the target
+    uint32_t incarnation = 0;
+    uint32_t index = 0;
+    uint32_t serial = 0;
+    uint64_t number = 0;
+};
 
 // One instruction under way.
 struct Flying {
@@ -22,6 +33,7 @@ struct Flying {
     std::byte* bytes; // of a put or get, in between
     uint64_t number;  // of session mode
     Times times;
+    Sent sent;
     uint64_t origin;
     uint64_t old_value;
     uint32_t position;
@@ -30,7 +42,7 @@ struct Flying {
     int mrq_error;
 };
 
-enum class Step : uint8_t { send, read, take_effect, note, tell, chaos };
+enum class Step : uint8_t { send, read, take_effect, note, tell, confirm, chaos };
 
 struct Event {
     Picoseconds when;
@@ -46,44 +58,91 @@ struct Event {
     }
 };
 
+class EventHeap {
+  public:
+    [[nodiscard]] bool make_room() noexcept
+    {
+        if (room_ - count_ >= most_events_of_one) {
+            return true;
+        }
+        const size_t room = std::max<size_t>(256, room_ * 2);
+        auto* const heap = static_cast<Event*>(std::realloc(static_cast<void*>(heap_), room * sizeof(Event)));
+        if (heap == nullptr) {
+            return false;
+        }
+        heap_ = heap;
+        room_ = room;
+        return true;
+    }
+    void push(const Event& event) noexcept
+    {
+        heap_[count_++] = event;
+        std::push_heap(heap_, heap_ + count_);
+    }
+    Event pop() noexcept
+    {
+        const Event event = heap_[0];
+        std::pop_heap(heap_, heap_ + count_--);
+        return event;
+    }
+    [[nodiscard]] Picoseconds due() const noexcept { return count_ != 0 ? heap_[0].when : never; }
+    [[nodiscard]] size_t count() const noexcept { return count_; }
+    [[nodiscard]] const Event& at(size_t i) const noexcept { return heap_[i]; }
+
+  private:
+    static constexpr size_t most_events_of_one = 8;
+
+    Event* heap_ = nullptr;
+    size_t count_ = 0;
+    size_t room_ = 0;
+};
+
+// What others can see is carried out when its time is the smallest in the job. What this process alone can see waits
+// until it has the turn: so no turn is needed for that. `silent`: nothing that a waiting thread is waiting for.
 struct Events {
-    Event* heap = nullptr;
-    size_t count = 0;
-    size_t room = 0;
+    EventHeap shared;
+    EventHeap own;
+    EventHeap silent;
     uint64_t numbers = 0;
+    InboxKey current{}; // of the event that is being carried out
+    bool toq_full = false; // a waiting thread may wait for room
+
+    [[nodiscard]] bool make_room() noexcept { return shared.make_room() && own.make_room() && silent.make_room(); }
+    [[nodiscard]] size_t count() const noexcept { return shared.count() + own.count() + silent.count(); }
 };
 Events events;
 
-constexpr size_t most_events_of_one = 8;
-
-[[nodiscard]] bool make_room() noexcept
+uint32_t own_rank() noexcept
 {
-    if (events.room - events.count >= most_events_of_one) {
-        return true;
+    return Process::self().job().placement().rank;
+}
+
+EventHeap& heap_of(Step step, const Flying* what) noexcept
+{
+    if (what == nullptr || what->owner != nullptr) {
+        return events.shared;
     }
-    const size_t room = std::max<size_t>(256, events.room * 2);
-    auto* const heap = static_cast<Event*>(std::realloc(static_cast<void*>(events.heap), room * sizeof(Event)));
-    if (heap == nullptr) {
-        return false;
+    switch (step) {
+    case Step::send:
+        return what->tcq_error != UTOFU_SUCCESS || (what->d.flags & notice_tcq) != 0 ? events.own : events.silent;
+    case Step::tell: return events.own;
+    case Step::confirm: return (what->d.flags & notice_local) != 0 ? events.own : events.silent;
+    case Step::read: case Step::take_effect: case Step::note: case Step::chaos: break;
     }
-    events.heap = heap;
-    events.room = room;
-    return true;
+    return events.shared;
 }
 
 // There is room.
 void add(Picoseconds when, Step step, Flying* what, Vcq* vcq) noexcept
 {
-    events.heap[events.count++] = {when, events.numbers++, what, vcq, step};
-    std::push_heap(events.heap, events.heap + events.count);
+    EventHeap& heap = heap_of(step, what);
+    heap.push({when, events.numbers++, what, vcq, step});
+    if (&heap != &events.shared) {
+        expect_own(when);
+    }
     if (what != nullptr) {
         what->events++;
     }
-}
-
-Picoseconds next_event() noexcept
-{
-    return events.count != 0 ? events.heap[0].when : never;
 }
 
 void release(Flying* flying) noexcept
@@ -109,13 +168,22 @@ const RemoteVcq& source_of(const Flying& f) noexcept
 {
     return f.owner != nullptr ? f.owner->memory : f.vcq->own_memory;
 }
-uint32_t origin_process(const Flying& f) noexcept
+uint64_t origin_vcq(const Flying& f) noexcept
 {
-    return f.owner != nullptr ? f.owner->peer->process : self();
+    return f.owner != nullptr ? with_default_path(f.owner->key) : f.vcq->id;
 }
 
-// What a put writes, read now. False: no memory. An error of the source is one of the instruction.
-[[nodiscard]] bool read_source(Flying& f) noexcept
+// Something is there for this process; `waited`: its thread has been idle until then, and continues anyhow.
+void arrived_here(Picoseconds when, bool waited) noexcept
+{
+    if (!waited) {
+        wake_actor(self(), when);
+    }
+}
+
+// What a put writes, read now, to `room` or to memory of its own. False: no memory. An error of the source is one of
+// the instruction.
+[[nodiscard]] bool read_source(Flying& f, std::byte* room) noexcept
 {
     if (f.d.op != Op::put || f.d.length == 0) {
         if (f.d.op == Op::put) {
@@ -128,18 +196,142 @@ uint32_t origin_process(const Flying& f) noexcept
     if (f.tcq_error != UTOFU_SUCCESS) {
         return true;
     }
-    f.bytes = static_cast<std::byte*>(std::malloc(f.d.length));
-    if (f.bytes == nullptr) {
+    if (room == nullptr) {
+        room = f.bytes = static_cast<std::byte*>(std::malloc(f.d.length));
+    }
+    if (room == nullptr) {
         return false;
     }
-    f.tcq_error =
-        local_tcq_error(addresses.get(source_of(f), f.d.lcl_stadd, f.bytes, f.d.length, CopyOrder::relaxed));
+    f.tcq_error = local_tcq_error(addresses.get(source_of(f), f.d.lcl_stadd, room, f.d.length, CopyOrder::relaxed));
     return true;
+}
+
+// ---- Entries of inboxes ----
+
+// A VCQ of this process that reaches the memory of that one.
+Vcq& working_vcq(const Remote& remote, Vcq* poster) noexcept
+{
+    return remote.peer->process == self() ? vcq_table[remote.index] : *poster;
+}
+
+// Error of the instruction.
+int write_entry(const InboxEntry& e, Vcq* poster) noexcept
+{
+    Remote* const remote = target_of(e.d);
+    if (remote == nullptr) {
+        return UTOFU_ERR_MRQ_PEER;
+    }
+    const size_t room = e.d.op == Op::put ? InboxEntry::room : max_piggyback;
+    const size_t length = std::min<size_t>(e.d.length, room);
+    const std::byte* const bytes = e.d.op == Op::put ? e.bytes : reinterpret_cast<const std::byte*>(e.d.data);
+    AddressCache& addresses = *working_vcq(*remote, poster).addresses;
+    AccessStatus status = addresses.check(remote->memory, e.d.rmt_stadd, length, Need::write);
+    if (status == AccessStatus::ok && length != 0) {
+        status = addresses.put(remote->memory, e.d.rmt_stadd, bytes, length, CopyOrder::last_line);
+    }
+    return remote_mrq_error(status);
+}
+
+void push_entry(const InboxEntry& e, Vcq* poster) noexcept
+{
+    Remote* const remote = target_of(e.d);
+    if (remote != nullptr && !remote->mrq.push(working_vcq(*remote, poster).me, remote_entry(e.d, e.vcq_id),
+                                               {e.key.when, e.origin})) {
+        report_remote_overflow(*remote);
+    }
+}
+
+struct Receiver {
+    Inbox& inbox;
+    uint32_t process;
+    Vcq* poster = nullptr; // null: the inbox is our own
+    bool waited = false;
+
+    void arrived(Picoseconds when) const noexcept
+    {
+        if (!waited) {
+            wake_actor(process, when);
+        }
+    }
+};
+
+// The first entry's next stage.
+void carry_out_first(const Receiver& to) noexcept
+{
+    const uint32_t index = to.inbox.index_at(0);
+    InboxEntry& e = to.inbox.entry(index);
+    const Picoseconds when = e.key.when;
+    to.inbox.remove_first();
+    if (e.stage == InboxStage::write) {
+        e.error = write_entry(e, to.poster);
+        if (e.error != UTOFU_SUCCESS) {
+            e.stage = InboxStage::failed; // its poster frees it
+            wake_actor(e.poster, std::max(when, e.told));
+            return;
+        }
+        if ((e.d.flags & notice_remote) != 0) {
+            touch_actor(to.process, when);
+            e.stage = InboxStage::notice;
+            e.key.when = std::max(when, e.noted);
+            to.inbox.add(index);
+            return;
+        }
+    } else if (e.stage == InboxStage::notice) {
+        push_entry(e, to.poster);
+    }
+    to.arrived(when);
+    to.inbox.free(index);
+}
+
+void bring_up_to(const Receiver& to, const InboxKey& key) noexcept
+{
+    bool any = false;
+    while (to.inbox.count() != 0 && to.inbox.entry(to.inbox.index_at(0)).key < key) {
+        carry_out_first(to);
+        any = true;
+    }
+    if (any) {
+        set_due(to.process, to.inbox.due());
+    }
+}
+
+// Before an event of ours accesses memory or queues there.
+void bring_up_to_now(const Remote& remote, Vcq& poster) noexcept
+{
+    bring_up_to({segment_inbox(remote.peer->base), remote.peer->process, &poster}, events.current);
+}
+
+Inbox& own_inbox() noexcept
+{
+    return segment_inbox(Process::self().segment().base);
+}
+
+// Fills a free entry of the target's inbox; its bytes are there. The caller adds it.
+void fill_entry(InboxEntry& e, const Flying& f, InboxStage stage, uint64_t number) noexcept
+{
+    e.key = {stage == InboxStage::write ? f.times.arrived : f.times.noted, own_rank(), number};
+    e.stage = stage;
+    e.poster = self();
+    e.error = UTOFU_SUCCESS;
+    e.noted = f.times.noted;
+    e.told = f.times.told;
+    e.vcq_id = origin_vcq(f);
+    e.origin = f.origin;
+    e.d = f.d;
+}
+
+void add_entry(const Remote& remote, Inbox& inbox, uint32_t index) noexcept
+{
+    const InboxEntry& e = inbox.entry(index);
+    const bool notices = e.stage == InboxStage::notice || (e.d.flags & notice_remote) != 0;
+    const Picoseconds wake = notices ? e.noted : e.key.when;
+    inbox.add(index);
+    expect_arrival(remote.peer->process, wake, inbox.due());
 }
 
 // ---- The steps ----
 
-void send(Flying& f, Picoseconds when) noexcept
+void send(Flying& f, Picoseconds when, bool waited) noexcept
 {
     Vcq& vcq = *f.vcq;
     if (f.owner != nullptr) {
@@ -150,13 +342,14 @@ void send(Flying& f, Picoseconds when) noexcept
         return;
     }
     const bool was_full = toq_entries == vcq.toq_tail - vcq.toq_head;
+    events.toq_full = false;
     vcq.watch->sent = f.position + 1;
     if (f.tcq_error != UTOFU_SUCCESS || (f.d.flags & notice_tcq) != 0) {
         vcq.tcq.push({f.cbdata, f.position, f.tcq_error});
         stamp_tcq(vcq, {when, f.origin});
-        wake_actor(self(), when);
+        arrived_here(when, waited);
     } else if (was_full) {
-        wake_actor(self(), when);
+        arrived_here(when, waited);
     }
 }
 
@@ -167,6 +360,7 @@ void read_there(Flying& f) noexcept
         f.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
+    bring_up_to_now(*remote, *f.vcq);
     AddressCache& addresses = *f.vcq->addresses;
     f.mrq_error = remote_mrq_error(addresses.check(remote->memory, f.d.rmt_stadd, f.d.length, Need::read));
     if (f.mrq_error != UTOFU_SUCCESS || f.d.length == 0) {
@@ -183,15 +377,43 @@ void read_there(Flying& f) noexcept
 
 void write_here(Flying& f, Picoseconds when) noexcept
 {
-    if (f.mrq_error == UTOFU_SUCCESS) {
-        AddressCache& addresses = *f.vcq->addresses;
-        AccessStatus status = addresses.check(f.vcq->own_memory, f.d.lcl_stadd, f.d.length, Need::write);
-        if (status == AccessStatus::ok && f.d.length != 0) {
-            status = addresses.put(f.vcq->own_memory, f.d.lcl_stadd, f.bytes, f.d.length, CopyOrder::last_line);
-        }
-        f.mrq_error = local_mrq_error(status);
-        wake_actor(self(), when);
+    if (f.mrq_error != UTOFU_SUCCESS) {
+        return;
     }
+    bring_up_to({own_inbox(), self()}, events.current);
+    AddressCache& addresses = *f.vcq->addresses;
+    AccessStatus status = addresses.check(f.vcq->own_memory, f.d.lcl_stadd, f.d.length, Need::write);
+    if (status == AccessStatus::ok && f.d.length != 0) {
+        status = addresses.put(f.vcq->own_memory, f.d.lcl_stadd, f.bytes, f.d.length, CopyOrder::last_line);
+    }
+    f.mrq_error = local_mrq_error(status);
+    const bool notices = (f.d.flags & notice_local) != 0;
+    notices ? touch_actor(self(), when) : wake_actor(self(), when);
+}
+
+void put_there(Flying& f, const Remote& remote) noexcept
+{
+    const std::byte* const bytes = f.d.op == Op::put ? f.bytes : reinterpret_cast<const std::byte*>(f.d.data);
+    AddressCache& addresses = *f.vcq->addresses;
+    AccessStatus status = addresses.check(remote.memory, f.d.rmt_stadd, f.d.length, Need::write);
+    if (status == AccessStatus::ok && f.d.length != 0) {
+        status = addresses.put(remote.memory, f.d.rmt_stadd, bytes, f.d.length, CopyOrder::last_line);
+    }
+    f.mrq_error = remote_mrq_error(status);
+}
+
+// The remote notice: by the target's inbox, or as an event of ours where that is full.
+void notice_later(Flying& f, const Remote& remote) noexcept
+{
+    Inbox& inbox = segment_inbox(remote.peer->base);
+    uint32_t index = 0;
+    InboxEntry* const e = inbox.allocate(index);
+    if (e == nullptr) {
+        add(f.times.noted, Step::note, &f, f.vcq); // there is room: this event's place is free
+        return;
+    }
+    fill_entry(*e, f, InboxStage::notice, events.numbers++);
+    add_entry(remote, inbox, index);
 }
 
 void take_effect_there(Flying& f, Picoseconds when) noexcept
@@ -201,26 +423,26 @@ void take_effect_there(Flying& f, Picoseconds when) noexcept
         f.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
+    bring_up_to_now(*remote, *f.vcq);
     if (is_put(f.d.op)) {
-        const std::byte* const bytes =
-            f.d.op == Op::put ? f.bytes : reinterpret_cast<const std::byte*>(f.d.data);
-        AddressCache& addresses = *f.vcq->addresses;
-        AccessStatus status = addresses.check(remote->memory, f.d.rmt_stadd, f.d.length, Need::write);
-        if (status == AccessStatus::ok && f.d.length != 0) {
-            status = addresses.put(remote->memory, f.d.rmt_stadd, bytes, f.d.length, CopyOrder::last_line);
-        }
-        f.mrq_error = remote_mrq_error(status);
+        put_there(f, *remote);
     } else {
         Execution e{*f.vcq, f.d, remote};
         execute_armw(e);
         f.old_value = e.old_value;
         f.mrq_error = e.mrq_error;
     }
-    if (f.mrq_error == UTOFU_SUCCESS) {
+    if (f.mrq_error != UTOFU_SUCCESS) {
+        return;
+    }
+    if ((f.d.flags & notice_remote) != 0) {
+        touch_actor(remote->peer->process, when);
+        notice_later(f, *remote);
+    } else {
         wake_actor(remote->peer->process, when);
-        if (f.d.sps != 0 && f.d.op == Op::put && remote->session) {
-            start_session(*f.vcq, *remote, f.d.sps, when);
-        }
+    }
+    if (f.d.sps != 0 && f.d.op == Op::put && remote->session) {
+        start_session(*f.vcq, *remote, f.d.sps, when);
     }
 }
 
@@ -228,7 +450,12 @@ void take_effect(Flying& f, Picoseconds when) noexcept
 {
     f.d.op == Op::get ? write_here(f, when) : take_effect_there(f, when);
     if (f.mrq_error != UTOFU_SUCCESS && (f.d.flags & notice_local) == 0) {
-        add(std::max(when, f.times.told), Step::tell, &f, f.vcq); // there is room: this event's place is free
+        add(std::max(when, f.times.told), Step::tell, &f, f.vcq);
+    }
+    if (f.mrq_error == UTOFU_SUCCESS && f.d.op == Op::get && (f.d.flags & notice_remote) != 0) {
+        if (Remote* const remote = target_of(f.d)) {
+            notice_later(f, *remote);
+        }
     }
 }
 
@@ -238,37 +465,61 @@ void note(Flying& f, Picoseconds when) noexcept
     if (remote == nullptr) {
         return;
     }
-    const uint64_t origin = f.owner != nullptr ? with_default_path(f.owner->key) : f.vcq->id;
-    if (!remote->mrq.push(f.vcq->me, remote_entry(f.d, origin), {when, f.origin})) {
+    bring_up_to_now(*remote, *f.vcq);
+    if (!remote->mrq.push(f.vcq->me, remote_entry(f.d, origin_vcq(f)), {when, f.origin})) {
         report_remote_overflow(*remote);
     }
     wake_actor(remote->peer->process, when);
 }
 
-void tell(Flying& f, Picoseconds when) noexcept
+void tell(Flying& f, Picoseconds when, bool waited) noexcept
 {
     if (f.owner != nullptr) {
         if (f.owner->alive() && !f.owner->mrq.push(f.vcq->me, local_entry(f.d, 0, f.mrq_error), {when, f.origin})) {
             report_remote_overflow(*f.owner);
         }
-    } else if (f.vcq->local_notices.full()) {
+        wake_actor(f.owner->peer->process, when);
+        return;
+    }
+    if (f.vcq->local_notices.full()) {
         end_by_own_overflow(*f.vcq);
     } else {
         f.vcq->local_notices.push({local_entry(f.d, f.old_value, f.mrq_error)});
         stamp_local(*f.vcq, {when, f.origin});
     }
-    wake_actor(origin_process(f), when);
+    arrived_here(when, waited);
 }
 
-void carry_out_one(const Event& event) noexcept
+// What has become of an entry of the target's inbox.
+void confirm(Flying& f, Picoseconds when, bool waited) noexcept
+{
+    const Sent& sent = f.sent;
+    Picoseconds departed = 0;
+    if (has_departed(sent.process, sent.incarnation, &departed)) {
+        f.mrq_error = f.times.arrived <= departed ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER;
+    } else {
+        bring_up_to({*sent.inbox, sent.process, f.vcq}, {f.times.arrived, own_rank(), sent.number + 1});
+        const InboxEntry& e = sent.inbox->entry(sent.index);
+        if (e.serial == sent.serial && e.stage == InboxStage::failed) {
+            f.mrq_error = e.error;
+            sent.inbox->free(sent.index);
+        }
+    }
+    if (f.mrq_error != UTOFU_SUCCESS || (f.d.flags & notice_local) != 0) {
+        tell(f, when, waited);
+    }
+}
+
+void carry_out_one(const Event& event, bool waited) noexcept
 {
     Flying& f = *event.what;
     switch (event.step) {
-    case Step::send: send(f, event.when); break;
+    case Step::send: send(f, event.when, waited); break;
     case Step::read: read_there(f); break;
     case Step::take_effect: take_effect(f, event.when); break;
     case Step::note: note(f, event.when); break;
-    case Step::tell: tell(f, event.when); break;
+    case Step::tell: tell(f, event.when, waited); break;
+    case Step::confirm: confirm(f, event.when, waited); break;
     case Step::chaos: break;
     }
     if (--f.events == 0) {
@@ -276,20 +527,66 @@ void carry_out_one(const Event& event) noexcept
     }
 }
 
+// What others can see.
 Picoseconds carry_out(Picoseconds until) noexcept
 {
-    while (events.count != 0 && events.heap[0].when <= until) {
-        const Event event = events.heap[0];
-        std::pop_heap(events.heap, events.heap + events.count--);
+    while (events.shared.due() <= until && events.shared.count() != 0) {
+        const Event event = events.shared.pop();
+        events.current = {event.when, own_rank(), event.number};
         if (event.step == Step::chaos) {
             event.vcq->watch->ticks = false;
             carry_on_chaos(*event.vcq, event.when);
         } else {
-            (void)make_room(); // for what one step adds: at most one for each that it takes away, and a session's
-            carry_out_one(event);
+            (void)events.make_room(); // for what one step adds: at most one for each that it takes away, and a session's
+            carry_out_one(event, false);
         }
     }
-    return next_event();
+    return events.shared.due();
+}
+
+// What this process alone can see, and what has arrived here.
+Picoseconds receive(Picoseconds until, bool waited) noexcept
+{
+    Inbox& inbox = own_inbox();
+    bool any = false;
+    for (;;) {
+        EventHeap& heap = events.own.due() <= events.silent.due() ? events.own : events.silent;
+        const Picoseconds arrives = inbox.due();
+        const Picoseconds next = std::min(heap.due(), arrives);
+        if (next > until || next == never) {
+            if (any) {
+                set_due(self(), arrives);
+            }
+            return next;
+        }
+        if (arrives <= heap.due()) {
+            carry_out_first({inbox, self(), nullptr, waited});
+            any = true;
+        } else {
+            carry_out_one(heap.pop(), waited);
+        }
+    }
+}
+
+void empty_inbox(Picoseconds until) noexcept
+{
+    bring_up_to({own_inbox(), self()}, {until, UINT32_MAX, UINT64_MAX});
+}
+
+// When a waiting thread finds something.
+Picoseconds next_arrival() noexcept
+{
+    Picoseconds next = std::min(events.own.due(), events.toq_full ? events.silent.due() : never);
+    Inbox& inbox = own_inbox();
+    for (uint32_t i = 0; i < inbox.count(); i++) {
+        const InboxEntry& e = inbox.entry(inbox.index_at(i));
+        if (e.key.when >= next) {
+            break;
+        }
+        const bool notices = e.stage == InboxStage::write && (e.d.flags & notice_remote) != 0;
+        next = std::min(next, notices ? std::max(e.noted, e.key.when) : e.key.when);
+    }
+    return next;
 }
 
 // All events of an instruction whose times are known.
@@ -300,29 +597,55 @@ void schedule(Flying& f) noexcept
     if (f.tcq_error != UTOFU_SUCCESS || f.d.op == Op::nop) {
         return;
     }
+    if (f.sent.inbox != nullptr) {
+        add(std::max(t.told, t.arrived), Step::confirm, &f, f.vcq);
+        return;
+    }
     if (f.d.op == Op::get) {
         add(t.there, Step::read, &f, f.vcq);
     }
     add(t.arrived, Step::take_effect, &f, f.vcq);
-    if ((f.d.flags & notice_remote) != 0) {
-        add(t.noted, Step::note, &f, f.vcq);
-    }
     if ((f.d.flags & notice_local) != 0) {
         add(t.told, Step::tell, &f, f.vcq);
     }
+}
+
+// A put that needs no event of its poster at the target.
+bool fits_inbox(const Descriptor& d, const Remote* remote) noexcept
+{
+    return remote != nullptr && is_put(d.op) && d.sps == 0 && d.length <= InboxEntry::room;
+}
+
+// By the target's inbox if it fits and there is room; else as events of ours. False: no memory.
+[[nodiscard]] bool begin(Flying& f, const Remote* remote) noexcept
+{
+    Inbox* const inbox = fits_inbox(f.d, remote) ? &segment_inbox(remote->peer->base) : nullptr;
+    uint32_t index = 0;
+    InboxEntry* const e = inbox != nullptr ? inbox->allocate(index) : nullptr;
+    if (!read_source(f, e != nullptr ? e->bytes : nullptr)) {
+        return false; // for want of memory of its own: it has no entry
+    }
+    if (e != nullptr && f.tcq_error != UTOFU_SUCCESS) {
+        inbox->free(index);
+    } else if (e != nullptr) {
+        f.sent = {inbox, remote->peer->process, remote->peer->incarnation, index, e->serial, events.numbers++};
+        fill_entry(*e, f, InboxStage::write, f.sent.number);
+        add_entry(*remote, *inbox, index);
+    }
+    return true;
 }
 
 } // namespace
 
 void open_exact() noexcept
 {
-    set_schedule_host({carry_out});
+    set_schedule_host({carry_out, receive, next_arrival, empty_inbox});
 }
 
 int post_exact(Vcq& vcq, const Descriptor& d, Remote* remote, void* cbdata, Watch& watch) noexcept
 {
     auto* const f = new (std::nothrow) Flying{};
-    if (f == nullptr || !make_room()) {
+    if (f == nullptr || !events.make_room()) {
         delete f;
         return UTOFU_ERR_BUSY;
     }
@@ -331,15 +654,16 @@ int post_exact(Vcq& vcq, const Descriptor& d, Remote* remote, void* cbdata, Watc
     f->cbdata = cbdata;
     f->times = watch.times;
     f->origin = watch.origin;
-    if (!read_source(*f)) {
+    if (!begin(*f, remote)) {
         release(f);
         return UTOFU_ERR_BUSY;
     }
     // Entries of a TCQ come in the order of posting.
     f->times.sent = vcq.watch->last_sent = std::max(vcq.watch->last_sent, f->times.sent);
     f->position = vcq.toq_tail++;
+    events.toq_full = events.toq_full || vcq.toq_tail - vcq.toq_head == toq_entries;
     schedule(*f);
-    set_next_event(next_event());
+    set_next_event(events.shared.due());
     count(flow_of(vcq, remote, d), d.op, d.length);
     return UTOFU_SUCCESS;
 }
@@ -347,7 +671,7 @@ int post_exact(Vcq& vcq, const Descriptor& d, Remote* remote, void* cbdata, Watc
 bool relay_exact(const SessionPut& put) noexcept
 {
     auto* const f = new (std::nothrow) Flying{};
-    if (f == nullptr || !make_room()) {
+    if (f == nullptr || !events.make_room()) {
         delete f;
         return false;
     }
@@ -358,21 +682,24 @@ bool relay_exact(const SessionPut& put) noexcept
     f->origin = put.origin;
     f->number = put.number;
     f->tcq_error = put.error;
-    if (f->tcq_error == UTOFU_SUCCESS && !read_source(*f)) {
-        release(f);
-        return false;
+    if (f->tcq_error == UTOFU_SUCCESS) {
+        bring_up_to_now(put.owner, put.poster);
+        if (!read_source(*f, nullptr)) {
+            release(f);
+            return false;
+        }
     }
     schedule(*f);
-    set_next_event(next_event());
+    set_next_event(events.shared.due());
     return true;
 }
 
 void tick_exact(Vcq& vcq, Picoseconds when) noexcept
 {
-    if (!vcq.watch->ticks && make_room()) {
+    if (!vcq.watch->ticks && events.make_room()) {
         vcq.watch->ticks = true;
         add(when, Step::chaos, nullptr, &vcq);
-        set_next_event(next_event());
+        set_next_event(events.shared.due());
     }
 }
 
@@ -384,12 +711,14 @@ uint32_t settled_exact(const Vcq& vcq) noexcept
 void drain_exact(const Vcq* vcq) noexcept
 {
     // How a process ends is a matter of its launcher: without anything under way it takes no turn for it.
-    while (vcq != nullptr || events.count != 0) {
+    while (vcq != nullptr || events.count() != 0) {
         TurnedCall call(TurnedCall::Kind::acts); // each time anew: a wait may end without the turn
         Picoseconds last = 0;
-        for (size_t i = 0; i < events.count; i++) {
-            const Event& event = events.heap[i];
-            last = vcq == nullptr || event.vcq == vcq ? std::max(last, event.when) : last;
+        for (const EventHeap* const heap : {&events.shared, &events.own, &events.silent}) {
+            for (size_t i = 0; i < heap->count(); i++) {
+                const Event& event = heap->at(i);
+                last = vcq == nullptr || event.vcq == vcq ? std::max(last, event.when) : last;
+            }
         }
         if (last == 0 || call.is_refused()) {
             return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: what was posted waits until its time has come, and then takes effect step by step.
 //
-// An instruction is a few events with times of the network's model: the TCQ entry; reading at the target (get);
-// writing, or the ARMW; the remote notice; the local one. They lie in a heap of the process that has posted it, which
-// executes them when the schedule says so: every observer then has a clock of that time or later. The source of a put
-// is read when it is posted, which the guide permits and no program can detect (2.2.10).
+// An instruction is a few steps with times of the network's model: the TCQ entry; reading at the target (get); writing,
+// or the ARMW; the remote notice; the local one. What the poster alone can see waits for its next turn. Short puts and
+// remote notices wait in the target's inbox (tni/inbox.h). All else are events in a heap of the poster, which carries
+// them out when the schedule says so. What a put writes is read when it is posted, which the guide permits (2.2.10).
 #pragma once
 
 #include "tni/descriptor.h"

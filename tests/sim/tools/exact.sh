@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # tofu-sim run --exact: two runs are the same, digits and traces; a seed of the adversarial mode is one run, and --seeds
 # finds an error of order.
-# Called by: make check. Calls: tofu-sim, tofu_sim/examples/*, tests/order_subject, tests/clock_subject.
+# Called by: make check. Calls: tofu-sim, tofu_sim/examples/*, tests/order_subject, tests/clock_subject,
+# tests/exact_subject.
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 examples=$build/tofu_sim/examples
 
@@ -29,6 +30,36 @@ done
 twice armw_tickets -n 4 --exact "$examples/armw_tickets"
 twice "armw_tickets, a seed" -n 3 --exact --chaos 5 "$examples/armw_tickets"
 twice "messages that cross" -n 4 --exact "$build/tests/clock_subject" 1024 4
+
+# Operations of all kinds, by several seeds: a run beside busy loops is the same as one without them.
+spinners=()
+end_spinners()
+{
+    [ "${#spinners[@]}" = 0 ] || kill "${spinners[@]}"
+    spinners=()
+}
+trap 'end_spinners; rm -rf "$scratch"' EXIT
+patterns()
+{
+    local seed
+    mkdir -p "$1"
+    for seed in 1 2 3; do
+        TOFU_SIM_TRACE=$1/t$seed "$tofu_sim" run -n $((seed + 1)) --timeout 120 --exact "$build/tests/exact_subject" 150 "$seed" \
+            </dev/null >"$1/said$seed" 2>"$1.err$seed"
+        expect "operations of all kinds, $((seed + 1)) processes" 0 $?
+        sort -o "$1/said$seed" "$1/said$seed" # when a process prints has no order
+    done
+    expect "operations of all kinds: nothing to warn of" 0 "$(cat "$1".err* | grep -c 'may not repeat')"
+}
+patterns alone
+for ((i = 0; i < 6; i++)); do
+    timeout 120 sh -c 'while :; do :; done' &
+    spinners+=($!)
+done
+patterns beside
+end_spinners
+expect "operations of all kinds: the same digits and traces" "" "$(diff -rq alone beside 2>&1)"
+expect "operations of all kinds: some fail" no "$(grep -q ' 0 failed' alone/said* && echo yes || echo no)"
 "$tofu_sim" run -n 2 --timeout 60 --exact "$build/tests/clock_subject" 8 >out 2>err </dev/null
 expect "one way by a notice" "1055 11" "$(cat out)"
 

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Operations of all kinds that cross, for tests/sim/tools/exact.sh: each process posts puts, gets and ARMWs of many sizes
+ * to all processes, itself included, by numbers from a seed, with all notices, and with addresses that are not registered
+ * now and then. It prints a sum over all that it saw: the notices, their order, when they came, and its memory at the end.
+ * It fails if a notice is missing, or if the additions of all are not those of the counter.
+ *
+ * usage: exact_subject OPERATIONS [SEED]
+ */
+#include "group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { room = 65536, places = 4 };
+
+static struct {
+    unsigned char bytes[places][room]; /* others write here */
+    uint64_t counter;
+    uint64_t words[7];
+} in __attribute__((aligned(256)));
+static unsigned char out[room] __attribute__((aligned(256)));
+static unsigned char fetched[room] __attribute__((aligned(256)));
+
+static uint64_t sum = 1;
+static uint64_t state;
+static uint64_t seen_of_others, seen_own, failed;
+
+static void add(uint64_t value)
+{
+    sum = (sum ^ value) * 0x9e3779b97f4a7c15u + (sum >> 29);
+}
+
+static uint64_t below(uint64_t limit)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % limit;
+}
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Takes what is there. */
+static int look(utofu_vcq_hdl_t vcq)
+{
+    struct utofu_mrq_notice notice;
+    void* cbdata = NULL;
+    const int rc = utofu_poll_mrq(vcq, 0, &notice);
+    if (utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS) {
+        add((uint64_t)(uintptr_t)cbdata);
+    }
+    if (rc == UTOFU_ERR_NOT_FOUND) {
+        return 0;
+    }
+    add(now());
+    add((uint64_t)notice.notice_type << 32 | notice.edata);
+    add(notice.rmt_value);
+    add((uint64_t)(int64_t)rc);
+    failed += rc != UTOFU_SUCCESS;
+    const int of_others = notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT || notice.notice_type == UTOFU_MRQ_TYPE_RMT_GET ||
+                          notice.notice_type == UTOFU_MRQ_TYPE_RMT_ARMW;
+    *(of_others ? &seen_of_others : &seen_own) += 1;
+    return 1;
+}
+
+struct target {
+    uint64_t vcq, stadd;
+    uint64_t notices; /* that it will get from us */
+};
+
+/* One operation; 1 if it adds to the counter. */
+static int post(utofu_vcq_hdl_t vcq, struct target* to, utofu_stadd_t out_stadd, utofu_stadd_t fetched_stadd, uintptr_t number)
+{
+    static const size_t sizes[] = {0, 1, 8, 100, 1024, 3000, 3900, 4096, 8192, 20000, 65536};
+    const size_t size = sizes[below(sizeof sizes / sizeof sizes[0])];
+    const uint64_t at = below(places) * room + below(room - size + 1);
+    const uint64_t kind = below(8);
+    const int stray = below(16) == 0; /* not registered */
+    const uint64_t stadd = stray ? to->stadd + sizeof in + room : to->stadd;
+    const unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
+                                (below(2) != 0 ? UTOFU_ONESIDED_FLAG_TCQ_NOTICE : 0) |
+                                (below(3) == 0 ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0);
+    void* const cbdata = (void*)number;
+    uint64_t data[4] = {number, number, number, number};
+    const size_t counter = sizeof in.bytes;
+    out[below(room)] = (unsigned char)number;
+    to->notices += !stray;
+    if (kind < 4) {
+        must_post(vcq, utofu_put(vcq, to->vcq, out_stadd, stadd + at, size, number % 256, flags, cbdata), "utofu_put");
+    } else if (kind == 4) {
+        must_post(vcq, utofu_put_piggyback(vcq, to->vcq, data, stadd + at / 64 * 64, 8 * (1 + below(4)), number % 256, flags, cbdata),
+                  "utofu_put_piggyback");
+    } else if (kind == 5) {
+        must_post(vcq, utofu_get(vcq, to->vcq, fetched_stadd, stadd + at, size, number % 256, flags, cbdata), "utofu_get");
+    } else {
+        must_post(vcq, utofu_armw8(vcq, to->vcq, UTOFU_ARMW_OP_ADD, 1, stadd + counter, number % 256, flags, cbdata),
+                  "utofu_armw8");
+        return !stray;
+    }
+    return 0;
+}
+
+static void add_memory(const unsigned char* bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        add(bytes[i]);
+    }
+}
+
+int main(int argc, char** argv)
+{
+    const uintptr_t operations = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
+    struct group group;
+    struct target targets[GROUP_MAX];
+    uint64_t mine[GROUP_WORDS];
+    uint64_t all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    utofu_stadd_t out_stadd, fetched_stadd;
+    uint64_t additions = 0, expected = 0, counted = 0;
+    memset(mine, 0, sizeof mine);
+    group_begin(&group, 2);
+    require(group.size <= 6, "at most 6 processes");
+    state = (argc > 2 ? strtoul(argv[2], NULL, 10) : 1) * 1000003 + (uint64_t)group.rank;
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, &in, sizeof in, 0, &mine[1]), "utofu_reg_mem");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &out_stadd), "utofu_reg_mem");
+    must(utofu_reg_mem(vcq, fetched, sizeof fetched, 0, &fetched_stadd), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    for (int i = 0; i < group.size; i++) {
+        targets[i] = (struct target){all[i][0], all[i][1], 0};
+    }
+    for (uintptr_t i = 1; i <= operations; i++) {
+        additions += (uint64_t)post(vcq, &targets[below((uint64_t)group.size)], out_stadd, fetched_stadd, i);
+        for (uint64_t looks = below(4); looks > 0; looks--) {
+            (void)look(vcq);
+        }
+    }
+    while (seen_own < operations) {
+        (void)look(vcq);
+    }
+    group_barrier(&group); /* and all additions have been made */
+    memset(mine, 0, sizeof mine);
+    for (int i = 0; i < group.size; i++) {
+        mine[i] = targets[i].notices;
+    }
+    mine[6] = additions;
+    group_exchange(&group, mine, GROUP_WORDS, all);
+    for (int i = 0; i < group.size; i++) {
+        expected += all[i][group.rank];
+    }
+    while (seen_of_others < expected) {
+        (void)look(vcq);
+    }
+    mine[0] = __atomic_load_n(&in.counter, __ATOMIC_RELAXED);
+    additions = 0;
+    for (int i = 0; i < group.size; i++) {
+        additions += all[i][6];
+    }
+    group_exchange(&group, mine, 1, all);
+    for (int i = 0; i < group.size; i++) {
+        counted += all[i][0];
+    }
+    require(counted == additions, "the counters are not the sum of the additions");
+    add_memory(in.bytes[0], sizeof in.bytes);
+    add_memory(fetched, sizeof fetched);
+    printf("%d: %016llx, %llu failed\n", group.rank, (unsigned long long)sum, (unsigned long long)failed);
+    group_barrier(&group);
+    must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    group_end(&group);
+    return 0;
+}

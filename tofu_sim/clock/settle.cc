@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: exact mode: settling with what is outside uTofu. See settle.h.
+#include "clock/settle.h"
+
+#include "clock/helper.h"
+#include "clock/patrol.h"
+#include "clock/quiet.h"
+#include "job/real_time.h"
+
+#include <algorithm>
+
+namespace tofu::sim {
+namespace {
+
+constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
+constexpr uint64_t settle_ns = 60 * millisecond; // where it cannot be known when all is quiet
+
+void pause_instead() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.settle_until.load_relaxed() == 0) {
+        head.settle_until.store_relaxed(real_time_ns() + settle_ns * crowding());
+    }
+}
+
+void end_settling() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        actor(process).outside.store_relaxed(0);
+        actor(process).visits.store_relaxed(0);
+    }
+    head.stalled.store_relaxed(0);
+    head.settling.store_release(static_cast<uint32_t>(Settling::no));
+}
+
+// Those that have sent something continue, all at once.
+void release_senders() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        actor(process).sending.store_relaxed(0);
+        forget_sample(actor(process));
+    }
+    head.sending.store_relaxed(0);
+    head.quiet.store_relaxed(0);
+    head.releases.store_release(head.releases.load_relaxed() + 1); // partner: sent_outside
+    futex_wake(head.releases);
+}
+
+void give_up_quiet(Warning why) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    warn_once(head, why);
+    head.restless = 1;
+    end_settling();
+    release_senders();
+}
+
+bool all_have_visited() noexcept
+{
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        if (actor(process).visits.load_relaxed() != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// All waiting looks return. False: there is none.
+bool begin_round() noexcept
+{
+    bool any = false;
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        Actor& a = actor(process);
+        const ActorState s = state_of(a);
+        if ((s == ActorState::ready || s == ActorState::idle) && a.looking.load_relaxed() != 0) {
+            a.visits.store_release(1); // partner: await
+            any = true;
+        }
+    }
+    if (any) {
+        own_state.head->settling.store_release(static_cast<uint32_t>(Settling::visiting));
+    }
+    return any;
+}
+
+// It is quiet outside, or not. True: some looks have to return.
+bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.open == 0 || head.restless != 0) {
+        return false;
+    }
+    if (outside == Outside::quiet) {
+        if (settling() != Settling::no) {
+            end_settling();
+        }
+        wakes = choose();
+        return head.running.load_relaxed() == 0 && begin_round();
+    }
+    if (outside == Outside::unknown ||
+        (settling() != Settling::no && real_time_ns() - head.settling_since > longest_settling_ns)) {
+        give_up_quiet(outside == Outside::unknown ? Warning::unknown : Warning::restless);
+        pause_instead();
+    }
+    return false;
+}
+
+// A process waits for what is outside, or the one that has the turn has been in the program for some time.
+bool must_look_outside() noexcept
+{
+    const ScheduleHead& head = *own_state.head;
+    if (head.restless != 0) {
+        return false;
+    }
+    const uint32_t running = head.running.load_relaxed();
+    if (head.settling.load_relaxed() != 0 || head.sending.load_relaxed() != 0 || running == 0) {
+        return true;
+    }
+    const Actor& a = actor(running - 1);
+    return state_of(a) == ActorState::running && a.seen_cpu != 0 && a.seen_calls == a.calls.load_relaxed();
+}
+
+Outside look_outside_alone() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    uint32_t none = 0;
+    if (!head.looker.compare_exchange(none, own_state.self + 1)) {
+        return Outside::busy;
+    }
+    const uint64_t began = real_time_ns();
+    const Outside found = look_outside(head, own_state.actors);
+    head.look_ns = real_time_ns() - began;
+    head.looker.store_release(0); // partner: the next one's compare_exchange
+    return found;
+}
+
+// Whether a patrol is due, which then belongs to the caller.
+bool takes_patrol() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    const uint64_t now = real_time_ns();
+    uint64_t last = head.patrolled.load_relaxed();
+    const uint32_t running = head.running.load_relaxed();
+    const bool soon = running != 0 && actor(running - 1).confirmed != 0;
+    const bool in_program = running != 0 && head.sending.load_relaxed() == 0;
+    const uint64_t pause = soon ? millisecond / 4 : std::max(millisecond, (in_program ? 8 : 2) * head.look_ns);
+    return now - last >= pause && head.patrolled.compare_exchange(last, now);
+}
+
+// In the program, the thread that calls uTofu.
+bool sends_outside() noexcept
+{
+    if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id()) {
+        return false;
+    }
+    const ActorState s = state_of(*own_state.me);
+    return s == ActorState::running || s == ActorState::out;
+}
+
+} // namespace
+
+void begin_settling() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (head.restless != 0) {
+        pause_instead();
+    } else if (settling() == Settling::no) {
+        head.settling.store_release(static_cast<uint32_t>(Settling::quieting));
+        head.settling_since = real_time_ns();
+        head.quiet_sum = 0;
+    }
+}
+
+void wake_all_looks() noexcept
+{
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        const ActorState s = state_of(actor(process));
+        if ((s == ActorState::ready || s == ActorState::idle) && actor(process).looking.load_relaxed() != 0) {
+            futex_wake(actor(process).turn);
+        }
+    }
+}
+
+void patrol_in_turn() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    if (!takes_patrol()) {
+        return;
+    }
+    Outside outside = must_look_outside() ? look_outside_alone() : Outside::busy;
+    bool wakes = false;
+    SharedWord<uint32_t>* chosen = nullptr;
+    {
+        const Lock lock;
+        // Not all have got a processor yet.
+        const bool leaves = settling() == Settling::visiting && !all_have_visited();
+        if (outside == Outside::quiet && (leaves || !is_as_seen(head, own_state.actors))) {
+            outside = Outside::busy;
+            wakes = leaves;
+        }
+        if (outside == Outside::quiet && head.sending.load_relaxed() != 0) {
+            release_senders();
+            return;
+        }
+        head.quiet.store_release(outside == Outside::quiet ? 1 : 0);
+        patrol(head, own_state.actors);
+        wakes = settle_by(outside, chosen) || wakes;
+    }
+    if (chosen != nullptr) {
+        futex_wake(*chosen);
+    }
+    if (wakes) {
+        wake_all_looks();
+    }
+}
+
+void send_outside() noexcept
+{
+    if (sends_outside()) {
+        own_state.me->sends.fetch_add(1);
+        own_state.me->outside.store_release(1); // partner: take_turn
+    }
+}
+
+void sent_outside() noexcept
+{
+    if (!sends_outside() || own_state.head->restless != 0) {
+        return;
+    }
+    ScheduleHead& head = *own_state.head;
+    Actor& me = *own_state.me;
+    const uint64_t began = real_time_ns();
+    const uint32_t releases = head.releases.load_acquire();
+    me.sending.store_release(1);
+    head.sending.store_release(1);
+    head.quiet.store_release(0);
+    while (head.releases.load_acquire() == releases) {
+        futex_wait(head.releases, releases, millisecond);
+        patrol_in_turn();
+        if (real_time_ns() - began > longest_settling_ns) {
+            const Lock lock;
+            give_up_quiet(Warning::restless);
+        }
+    }
+}
+
+} // namespace tofu::sim

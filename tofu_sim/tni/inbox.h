@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Role: exact mode: puts on their way to a process, in its segment.
+//
+// The poster adds an entry with the time of its arrival. The target carries it out when its clock has got there. Another
+// process does so before that if it needs to know what has become of it, or is about to access the target's memory. In
+// either case this process has the turn, so there is one at a time, and entries are carried out in the order of their
+// keys. So a message takes no switch to its poster.
+//
+// An entry is freed when it has succeeded. One that failed stays until its poster has seen that. The poster knows an
+// entry by its index and serial number.
+#pragma once
+
+#include "clock/figures.h"
+#include "job/layout.h"
+#include "tni/descriptor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tofu::sim {
+
+// Equal times: by rank, then in the order of posting.
+struct InboxKey {
+    Picoseconds when;
+    uint32_t rank;
+    uint64_t number;
+
+    [[nodiscard]] bool operator<(const InboxKey& other) const noexcept
+    {
+        return when != other.when ? when < other.when : rank != other.rank ? rank < other.rank : number < other.number;
+    }
+};
+
+enum class InboxStage : uint32_t { free = 0, write = 1, notice = 2, failed = 3 };
+
+struct InboxEntry {
+    InboxKey key; // of the next stage
+    InboxStage stage;
+    uint32_t serial;
+    uint32_t poster; // process
+    int32_t error;   // failed: UTOFU_ERR_MRQ_*
+    Picoseconds noted; // when the remote notice is there, if there is one
+    Picoseconds told;  // when the poster may know of an error
+    uint64_t vcq_id;   // of the poster
+    uint64_t origin;   // for the trace
+    Descriptor d;
+    static constexpr size_t entry_bytes = 4096;
+    static constexpr size_t header_bytes = 4 * sizeof(uint64_t) + sizeof(InboxKey) + 4 * sizeof(uint32_t) + sizeof(Descriptor);
+    static constexpr size_t room = entry_bytes - header_bytes;
+    std::byte bytes[room]; // of a put
+};
+static_assert(sizeof(InboxEntry) == InboxEntry::entry_bytes);
+
+// In zeroed memory. Indices are bounded wherever they are used: a process may have been killed in between.
+class Inbox {
+  public:
+    [[nodiscard]] uint32_t count() const noexcept { return std::min(count_, entries); }
+    [[nodiscard]] InboxEntry& entry(uint32_t index) noexcept { return entries_[index % entries]; }
+    // By position in the order of keys.
+    [[nodiscard]] uint32_t index_at(uint32_t position) const noexcept { return order_[position % entries] % entries; }
+    [[nodiscard]] Picoseconds due() noexcept { return count() != 0 ? entry(index_at(0)).key.when : UINT64_MAX; }
+
+    // A free entry, or null. It belongs to the caller, who adds it.
+    [[nodiscard]] InboxEntry* allocate(uint32_t& index) noexcept
+    {
+        if (free_count_ != 0) {
+            free_count_ = std::min(free_count_, entries) - 1;
+            index = free_[free_count_] % entries;
+        } else if (made_ < entries) {
+            index = made_++;
+        } else {
+            return nullptr;
+        }
+        return &entries_[index];
+    }
+    void add(uint32_t index) noexcept
+    {
+        uint32_t at = count();
+        const InboxKey& key = entry(index).key;
+        for (; at != 0 && key < entry(index_at(at - 1)).key; at--) {
+            order_[at % entries] = order_[at - 1];
+        }
+        order_[at % entries] = static_cast<uint16_t>(index);
+        count_ = count() + 1;
+    }
+    void remove_first() noexcept
+    {
+        count_ = std::max(count(), 1u) - 1;
+        std::memmove(order_, order_ + 1, count_ * sizeof order_[0]);
+    }
+    void free(uint32_t index) noexcept
+    {
+        InboxEntry& e = entry(index);
+        e.stage = InboxStage::free;
+        e.serial++;
+        if (free_count_ < entries) {
+            free_[free_count_++] = static_cast<uint16_t>(index);
+        }
+    }
+
+  private:
+    static constexpr uint32_t entries = 250;
+
+    uint32_t count_;
+    uint32_t free_count_;
+    uint32_t made_;
+    uint16_t order_[entries];
+    uint16_t free_[entries];
+    alignas(InboxEntry::entry_bytes) InboxEntry entries_[entries];
+};
+static_assert(sizeof(Inbox) <= clock_area_bytes);
+
+// `base` is the start of a mapped segment. Exact mode needs no table of arrivals there (clock/arrivals).
+[[nodiscard]] inline Inbox& segment_inbox(std::byte* base) noexcept
+{
+    return *reinterpret_cast<Inbox*>(base + segment_clock_offset);
+}
+
+} // namespace tofu::sim
