@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what libcounted.so tells the program that measures: what was posted by each side, and when
+// Role: what libcounted.so reports to the measuring program: the posts of each side, and their times
 // it would have ended by a logical clock. Called by: counted.cc, wire.cc. Calls: nothing.
 #pragma once
 
@@ -13,7 +13,7 @@ inline constexpr int wire_sides = 2;
 /// side one hop after it was posted, a local MRQ notice comes back after two.
 struct WireCounts {
     std::uint64_t puts, gets, armws, registrations;
-    std::uint64_t injected; ///< Puts whose lines go into the cache of who polls there: all of them, or padded to one
+    std::uint64_t injected; ///< Puts whose lines go into the cache of a polling reader: all of them, or padded to one
     std::uint64_t bytes_out;  ///< Puts, operands of ARMWs
     std::uint64_t bytes_back; ///< Gets, values of ARMWs
     std::uint64_t hops;       ///< clock in one-way trips

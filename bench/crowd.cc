@@ -2,8 +2,8 @@
 // Role: what messages cost where an endpoint has more peers than rings, or more than channels: many endpoints of a few
 // processes, each process on a node of its own. Called by: bench/run, people. Calls: libfabric, fork.
 //
-// Time from the first message to the last entry, divided by the number of messages; so processors are what counts. Peers
-// have not talked before. Prints a line a series for bench/report.
+// Time from the first message to the last entry, divided by the number of messages; so processors are what counts.
+// Peers have not talked before. Prints a line a series for bench/report.
 #include "frame/objects.h"
 
 #include <atomic>
@@ -37,11 +37,11 @@ struct Board {
     double us;
 };
 
-/// Who sends to whom: `processes` of `each` endpoints; the first process has `first` ones.
+/// The senders and receivers: `processes` of `each` endpoints; the first process has `first` ones.
 struct Crowd {
     unsigned processes, each, first;
-    bool to_first;   ///< everybody sends to the first endpoint, or
-    bool from_first; ///< it sends to everybody; else all do to all
+    bool to_first;   ///< all send to the first endpoint, or
+    bool from_first; ///< it sends to all; else all send to all
     unsigned rounds;
     std::size_t size;
     const char* rings;
@@ -152,7 +152,7 @@ double measure(const Crowd& crowd)
         std::erase(children, wait(&status));
         good &= status == 0;
         for (const pid_t child : children)
-            if (!good) // they would wait for who has failed
+            if (!good) // they would wait for the failed process
                 kill(child, SIGKILL);
     }
     check(good ? 0 : -FI_EOTHER, "a process");

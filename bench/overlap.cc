@@ -5,7 +5,7 @@
 //
 // Of the side that computes: the time of the transfer alone, of the computation alone, which is chosen as long, and of
 // both. What both take less than one after the other is what they overlap, as a part of the computation. The other side
-// sleeps in fi_cq_sread: who has two processors then has one for each side.
+// sleeps in fi_cq_sread: with two processors each side has one.
 #include "frame/objects.h"
 
 #include <algorithm>
@@ -145,7 +145,7 @@ int main(int argc, char** argv)
         Board& board = *new (shared) Board;
         for (unsigned number = 0; number < 2; number++)
             if (const pid_t child = fork(); child == 0) {
-                alarm(30); // who waits for one that has failed
+                alarm(30); // a side that waits for a failed one
                 Process(which, number, board).run(rounds);
                 std::exit(0);
             } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what it would gain or cost to send one transfer over several paths, a TNI each, by the virtual clock's model; and
-// which links they are. The tables of docs/architecture.md, "Several TNIs".
+// Role: what it would gain or cost to send one transfer over several paths, a TNI each, by the virtual clock's model;
+// and which links they are. The tables of docs/architecture.md, "Several TNIs".
 // Called by: people, tests/bench/time.sh. Calls: clock/network, topology; no process, no job.
 //
 // usage: stripes         prints the tables
@@ -34,9 +34,9 @@ struct Machine {
     Network network;
 };
 
-/// Paths between two nodes that have no link in common, the shortest first (guide 2.4: twelve can be chosen). All nodes go
-/// about it alike, so that none of them is in the way of more others than it has to be: corners count from the own one.
-/// Flows of one node begin with different ones.
+/// Paths between two nodes that have no link in common, the shortest first (guide 2.4: twelve can be chosen). All nodes
+/// go about it alike, so that none of them is in the way of more others than it has to be: corners count from the own
+/// one. Flows of one node begin with different ones.
 std::vector<PathCoords> disjoint_paths(const Topology& topology, const Coords& from, const Coords& to, unsigned flow)
 {
     struct Candidate {
@@ -73,7 +73,8 @@ double us(Picoseconds time)
     return static_cast<double>(time) / 1e6;
 }
 
-/// A transfer of `length` over the first so many of `paths`, the TNIs from `tni` on, in equal parts; the end of the last.
+/// A transfer of `length` over the first so many of `paths`, the TNIs from `tni` on, in equal parts; the end of the
+/// last.
 Picoseconds carry(Machine& m, uint32_t from, uint32_t to, const std::vector<PathCoords>& paths, unsigned count,
                   uint32_t length, unsigned tni, Picoseconds& now)
 {
@@ -101,7 +102,7 @@ void print_head(const char* what)
     std::printf("\n| %s | 1 path | 2 | 3 | 4 |\n|---|---:|---:|---:|---:|\n", what);
 }
 
-/// One node to another, and nobody else.
+/// One node to another, without other traffic.
 void print_alone()
 {
     const Coords from{1, 1, 1, 0, 1, 0};

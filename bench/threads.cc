@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how many operations the threads of a process do together (MPI_THREAD_MULTIPLE): each with a transmit context and a
-// queue of its own, and all with one endpoint and one queue. Called by: bench/run, people. Calls: libfabric, threads.
+// Role: how many operations the threads of a process do together (MPI_THREAD_MULTIPLE): each with a transmit context
+// and a queue of its own, and all with one endpoint and one queue. Called by: bench/run, people. Calls: libfabric,
+// threads.
 //
 // A domain that is FI_THREAD_SAFE; each thread writes 8 bytes into memory of the same process, a window of writes at a
 // time, and reads their completions. Prints a line a series for bench/report. Where there are fewer processors than
@@ -119,7 +120,7 @@ class Contexts {
         check(fi_cq_open(domain_, &attr, &cq, nullptr), "fi_cq_open");
         return cq;
     }
-    /// Entries of a shared queue come to whoever reads it: their contexts say whose they are.
+    /// Entries of a shared queue go to any reader: their contexts name the owner.
     void write_window(const Way& way, unsigned thread)
     {
         std::atomic<unsigned> left{window};
@@ -139,7 +140,7 @@ class Contexts {
             fi_cq_entry entries[window];
             const ssize_t n = fi_cq_read(way.cq, entries, window);
             if (n == -FI_EAGAIN) {
-                sched_yield(); // whose entries another thread holds may have to run for that
+                sched_yield(); // the owner of entries that another thread holds may have to run for that
                 continue;
             }
             check(n, "fi_cq_read");

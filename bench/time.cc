@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: published figures of Tofu-D beside what the virtual clock's model makes of them: the tables of docs/time-model.md.
-// Called by: people, tests/bench/time.sh. Calls: clock/network, replay/; no process, no job.
+// Role: published figures of Tofu-D beside what the virtual clock's model makes of them: the tables of
+// docs/time-model.md. Called by: people, tests/bench/time.sh. Calls: clock/network, replay/; no process, no job.
 //
 // usage: time            prints the tables; status 1 if a row is further off than its bar
 #include "clock/network.h"
@@ -203,7 +203,7 @@ double all_at_once(unsigned tnis)
     return us(last + tnis * figures::found);
 }
 
-// Six TNIs of a node, each to another neighbour by a cable of its own; GB/s all told.
+// Six TNIs of a node, each to another neighbour by a cable of its own; GB/s in total.
 double injection()
 {
     Machine m({3, 3, 3});

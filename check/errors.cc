@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is not registered, not there yet, or gone: whether it is told, by which code, or never. See checks.h.
+// Access to memory that is not registered, not registered yet, or deregistered: whether it is reported, and by which
+// code. See checks.h.
 #include <csignal>
 #include <string>
 #include <utility>

@@ -29,7 +29,7 @@ struct Finding {
 [[nodiscard]] [[gnu::format(printf, 1, 2)]] Finding fails(const char* format, ...);
 [[nodiscard]] [[gnu::format(printf, 1, 2)]] Finding not_tried(const char* format, ...);
 
-/// Ends a check: thrown where it can't go on.
+/// Ends a check: thrown if it cannot continue.
 struct Stop {
     Finding finding;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Barrier circuits as the provider wires them: what gates combine, and whether they can be had again. See checks.h.
+// Barrier circuits as the provider wires them: what gates combine, and whether they can be allocated again. See
+// checks.h.
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -19,8 +20,9 @@ bool has_gates(const Library& u)
 #undef X
 }
 
-/// Two members of one node: the first takes in what the second sends (gate 1) and tells it the result, the second has a
-/// start/end gate alone. In this circuit are all forms that the provider's have: gates without a signal, without a packet.
+/// Two members of one node: the first combines the input of the second (gate 1) and sends it the result, the second has
+/// a start/end gate alone. In this circuit are all forms that the provider's have: gates without a signal, without a
+/// packet.
 class Pair {
   public:
     explicit Pair(Side& side) : side_(side)

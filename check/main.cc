@@ -314,7 +314,7 @@ int pair(Options& options)
     if (mkdtemp(made.data()) == nullptr)
         give_up("cannot create a directory in %s: %s: set TMPDIR", made.c_str(), std::strerror(errno));
     options.meet = made;
-    // On the simulator a job of our own, unless somebody has chosen one.
+    // On the simulator a separate job, unless the user has chosen one.
     if (std::getenv("TOFU_SIM_JOB") == nullptr) {
         setenv("TOFU_SIM_JOB", text("tofu-check-%d", getpid()).c_str(), 1);
         setenv("TOFU_SIM_PPN", "2", 0);

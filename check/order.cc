@@ -310,8 +310,8 @@ Finding write_after_write(Side& side)
 
 constexpr unsigned tries = 600;
 
-/// Process 0 alone is active. `post` posts the i-th pair, of which a Get or an ARMW tells: what it has read is wrong or
-/// not. A Get reads into the i-th word from `read_into` on; the notice of an ARMW brings the old value.
+/// Process 0 alone is active. `post` posts the i-th pair, of which a Get or an ARMW reports: what it has read is wrong
+/// or not. A Get reads into the i-th word from `read_into` on; the notice of an ARMW brings the old value.
 constexpr std::size_t read_into = 1024;
 template <class Post, class Wrong>
 Finding alone(Side& side, bool armw, const Words& words, Post&& post, Wrong&& is_wrong)

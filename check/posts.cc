@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Communications, what they return, and the queues that tell of them. See checks.h.
+// Communications, what they return, and the queues that report them. See checks.h.
 #include <algorithm>
 #include <cstring>
 #include <random>

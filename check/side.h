@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a check works with: a VCQ with memory in each of two processes, posts that wait for room, queues that are read
-// in order, words that are looked at. Called by the checks; calls uTofu through library.h.
+// in order, words that are polled. Called by the checks; calls uTofu through library.h.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class Memory {
     {
         return *reinterpret_cast<std::uint64_t*>(start_ + offset);
     }
-    /// A word that a peer writes or reads. acquire: whoever wrote it last wrote what comes with it before.
+    /// A word that a peer writes or reads. acquire: its writer has written the accompanying data before it.
     [[nodiscard]] std::uint64_t load(std::size_t offset = 0, std::memory_order order = std::memory_order_acquire) const
     {
         return std::atomic_ref<std::uint64_t>(word(offset)).load(order);
@@ -109,7 +109,7 @@ class Vcq {
     [[nodiscard]] Sent next_tcq();
     /// The next one of an MRQ, which must be a success.
     utofu_mrq_notice must_mrq();
-    /// What tells of a failed communication first, by whichever queue. Throws Silence.
+    /// The first report of a failed communication, by any queue. Throws Silence.
     [[nodiscard]] int next_answer(double limit);
     /// The end of a post, or why it was refused; UTOFU_ERR_NOT_COMPLETED where none comes.
     [[nodiscard]] int end_of(int posted);
@@ -160,7 +160,7 @@ class Link {
         vcq.post([&] { return u.armw8(vcq.handle(), peer, op, operand, peer_stadd + at, edata, flags, nullptr); });
     }
     /// One access to 8 bytes of a peer's, from or into the start of own memory, its notice wanted: how it ended, by
-    /// which code the post was refused, or UTOFU_ERR_NOT_COMPLETED where nothing tells of it.
+    /// which code the post was refused, or UTOFU_ERR_NOT_COMPLETED if nothing reports it.
     [[nodiscard]] int access(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, std::uint64_t edata = 3);
     /// Without waiting for the end, and with any flags.
     [[nodiscard]] int try_post(Access kind, utofu_vcq_id_t to, utofu_stadd_t at, unsigned long flags,

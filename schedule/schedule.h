@@ -124,7 +124,8 @@ class Schedule {
         }
         kind_ = call.kind;
         const bool tree = kind_ == Kind::broadcast || kind_ == Kind::reduce;
-        // Relays hold pieces of as many blocks as there are members below them; messages of a segment follow each other.
+        // Relays hold pieces of as many blocks as there are members below them; messages of a segment follow each
+        // other.
         segment_ = std::min(bytes_, tree ? chunk : std::max(relay_limit / members / chunk * chunk, chunk));
         const std::size_t vector = kind_ == Kind::reduce_scatter ? bytes_ * members : bytes_;
         ring_ = call.choice == Choice::ring ||
@@ -149,7 +150,7 @@ class Schedule {
         return 0;
     }
 
-    /// A reduction to all members whose slices go round a ring.
+    /// A reduction to all members whose slices pass around a ring.
     [[nodiscard]] bool goes_round_a_ring() const noexcept { return ring_; }
 
     /// The next round with a transfer, and the copies before it. False: the collective is over.

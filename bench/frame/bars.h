@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the speed that issues of the project ask for, and whether it is there. Called by:
+// Role: the goals of the project's issues, and whether they are met. Called by:
 // tables.cc. Calls: samples.h.
 #pragma once
 

@@ -29,13 +29,13 @@ class Cores {
     Cores(const Cores&) = delete;
     Cores& operator=(const Cores&) = delete;
 
-    /// One for each kind of sharing that `sides` processors can have, nearest first. Where there are fewer processors than
-    /// sides, the one placement has all.
+    /// One for each kind of sharing that `sides` processors can have, nearest first. Where there are fewer processors
+    /// than sides, the one placement has all.
     [[nodiscard]] std::vector<Placement> placements(int sides) const;
     /// Distinct cores with the nearest common cache; else what there is.
     [[nodiscard]] Placement usual(int sides) const;
-    /// False: the topology is not known, not this machine's (HWLOC_XMLFILE), or has none of the processors that this process may
-    /// use: nobody is pinned.
+    /// False: the topology is not known, not this machine's (HWLOC_XMLFILE), or has none of the processors that this
+    /// process may use: processes are not pinned.
     [[nodiscard]] bool can_pin() const;
     /// The calling process gets the processor of a side; false, and nothing is done, where that can't be.
     bool pin(const Placement& placement, int side) const;

@@ -101,7 +101,7 @@ int Objects::progress() const
     fi_cq_tagged_entry entries[32];
     ssize_t n = fi_cq_read(cq, entries, 32);
     if (n == -FI_EAGAIN) {
-        sched_yield(); // who is waited for may have the same processor
+        sched_yield(); // the awaited process may have the same processor
         return 0;
     }
     check(n, "fi_cq_read");

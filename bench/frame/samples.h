@@ -25,7 +25,7 @@ struct Series {
     std::string unit; ///< ends in "/s" where more is better
     std::string transport;
     std::vector<double> samples;
-    std::string sharing; ///< what the processors of the processes share; empty: nobody chose them
+    std::string sharing; ///< what the processors of the processes share; empty: not chosen
     /// Of the same row of a table: all but transport and samples are equal.
     [[nodiscard]] bool same_row(const Series& other) const
     {
@@ -61,8 +61,8 @@ void write_series(std::FILE* file, const Series& series);
 /// no series are ignored, so that a program's other output may stand between them.
 bool read_series(const char* path, std::vector<Series>& all);
 
-/// The first that fits, and that can be compared with `other`, which may be null; null if there is none. 0 processes: any
-/// number.
+/// The first that fits, and that can be compared with `other`, which may be null; null if there is none. 0 processes:
+/// any number.
 const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
                    std::string_view transport, int processes = 0, const Series* other = nullptr);
 

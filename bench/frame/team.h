@@ -24,11 +24,12 @@ class Team {
     [[nodiscard]] const Placement& placement() const { return placement_; }
     /// Its processes get these processors from now on; without, the usual ones for their number.
     void place(const Placement* placement);
-    /// Starts as many processes as sides; says so on stderr where they don't come up.
+    /// Starts as many processes as sides; writes a line on stderr if they do not start.
     void start(int sides = 2);
     /// Runs a case once and returns its figure in the case's unit, -1 where it is not offered or
     /// failed. A team that fails is ended and started again, a few times;
-    /// one of another number of processes than the case has sides, too: whoever only waits would count with the crowd.
+    /// one of another number of processes than the case has sides, too: a process that only waits would count as one of
+    /// the job's.
     double run(const Case& what, std::size_t size, std::size_t iterations);
     /// Finds how many iterations of the case take about `target_ns`; 0 where it is not offered.
     std::size_t calibrate(const Case& what, std::size_t size, double target_ns);

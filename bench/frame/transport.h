@@ -23,12 +23,12 @@ struct Control {
         std::atomic<std::uint32_t> done{
             0}; ///< last round this side has finished; read by the driver
         std::atomic<std::uint32_t> meet{0}; ///< meetings this side has come to; read by the others
-        std::uint8_t exchange[256] = {};    ///< what it tells the others when it comes up
+        std::uint8_t exchange[256] = {};    ///< what it sends to the others at its start
     };
     Side side[max_sides];
     alignas(256) std::atomic<std::uint32_t> round{0}; ///< the driver adds one: run case_id
     std::atomic<int> ready{0};                       ///< sides that have come up
-    std::atomic<int> stop{0};                        ///< those who only serve may go on
+    std::atomic<int> stop{0};                        ///< serving processes may continue
     int case_id = 0;                                 ///< -1: leave
     int sides = 0;
     std::size_t size = 0;
@@ -98,7 +98,7 @@ class Transport {
 
   protected:
     /// A case is a function that all sides run: side 0 returns the nanoseconds and leaves in
-    /// operations_ how many operations that were; -1 where it can't be done after all (all sides
+    /// operations_ how many operations that were; -1 if it cannot be done after all (all sides
     /// must agree on that).
     template <class T>
     struct Offer {

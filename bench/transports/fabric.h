@@ -49,7 +49,7 @@ struct Port {
                 std::exit(1);
             }
             progress();
-            if (crowded) // who has to make room may have no processor
+            if (crowded) // the process that has to make room may have no processor
                 sched_yield();
         }
     }

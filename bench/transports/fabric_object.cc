@@ -173,7 +173,7 @@ double Fabric::register_new()
     });
 }
 
-// As many different addresses as a provider takes of somebody who is not there: made from the
+// As many different addresses as a provider accepts of absent peers: made from the
 // peer's own.
 double Fabric::insertions()
 {

@@ -69,7 +69,7 @@ void Utofu::put(std::size_t slot, unsigned long flags, int side)
 {
     const Peer& to = peers_[side < 0 ? 1 - side_ : side];
     std::size_t at = slot * size_, part = part_of(size_);
-    if (part < size_) { // in order, so that the second one's notice tells of both (guide 2.2.10)
+    if (part < size_) { // in order, so that the second one's notice confirms both (guide 2.2.10)
         flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
         check(u_.put(vcq_, to.id, local_ + at, to.stadd + at, part, 0,
                      UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr),

@@ -67,8 +67,8 @@ void check_completions(World& w)
     w.barrier();
 }
 
-/// Ours promises more than FI_PROGRESS_MANUAL: where nobody contends, an injected operation has taken effect when its
-/// call returns, loop or not. The initiator makes no progress until the target has looked.
+/// This provider promises more than FI_PROGRESS_MANUAL: without contention an injected operation has taken effect when
+/// its call returns, loop or not. The initiator makes no progress until the target has looked.
 void check_inject_effect(World& w)
 {
     if (!w.ours() || std::getenv("TOFU_SIM_CHAOS") != nullptr) { // chaos holds anything back, for as long as it likes

@@ -118,7 +118,7 @@ void attributes(World& w)
     CHECK(w, fi_av_open(w.domain(), &attr, &av, nullptr) == -FI_EINVAL);
 }
 
-/// name, FI_READ, map_addr: one process fills a vector, the others read it; who still has it open keeps it
+/// name, FI_READ, map_addr: one process fills a vector, the others read it; a process that still has it open keeps it
 void shared(World& w)
 {
     if (!w.has(FI_SHARED_AV))

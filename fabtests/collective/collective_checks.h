@@ -33,7 +33,7 @@ class Party {
     void leave(fid_mc* mc);
     /// The entry of the operation comes, a success.
     bool ends(const void* context);
-    /// Nobody's entry and no event is there.
+    /// No rank has an entry or an event.
     bool quiet() { return station_.quiet(station_.tx()); }
     /// A call, repeated while it is refused for a while, and its end.
     template <class F>

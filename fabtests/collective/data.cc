@@ -99,7 +99,7 @@ void check_pictures(World& w)
     fid_mc* const mc = p.join({peers[0], peers[1], peers[2]});
     const fi_addr_t group = fi_mc_addr(mc);
     fid_ep* const ep = p.ep();
-    // [1] [5] [9]  ->  everybody
+    // [1] [5] [9]  ->  all ranks
     Words buf = rank == 0 ? Words{1, 5, 9} : Words(3);
     CHECK(w, p.done([&] { return fi_broadcast(ep, buf.data(), 3, nullptr, group, 0, FI_INT32, 0, nullptr); }));
     CHECK(w, (buf == Words{1, 5, 9}));
@@ -155,7 +155,7 @@ void check_barrier(World& w)
     called[w.rank()] = 0;
     w.barrier();
     for (unsigned round = 1; round <= 20; ++round) {
-        if (w.rank() == round % w.ranks()) // late, until the others have looked in vain
+        if (w.rank() == round % w.ranks()) // late, until the others have polled without success
             for (unsigned i = 0; i < 200; ++i)
                 w.progress();
         std::atomic_ref(called[w.rank()]).store(round);

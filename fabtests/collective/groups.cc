@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Who takes part: fi_av_set(3), fi_join_collective, fi_mc_addr, and what fi_query_collective tells. Called by main.cc;
+// Members: fi_av_set(3), fi_join_collective, fi_mc_addr, and what fi_query_collective tells. Called by main.cc;
 // calls libfabric.
 #include "collective_checks.h"
 
@@ -106,7 +106,7 @@ void check_sets(World& w)
     attr.flags = FI_BARRIER_SET | FI_ALLREDUCE_SET;
     CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == 0);
     CHECK(w, fi_av_set_remove(set, 0) < 0);                      // not a member
-    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);       // nobody's address
+    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);       // the address of no endpoint
     CHECK(w, fi_av_set_insert(set, 0) == 0 && fi_av_set_insert(set, 0) < 0); // twice
     CHECK(w, fi_close(&p.station().av()->fid) == -FI_EBUSY);
     CHECK(w, fi_close(&set->fid) == 0);

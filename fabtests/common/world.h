@@ -24,7 +24,7 @@ inline constexpr unsigned max_ranks = 16;
 struct Options {
     const char* provider = "tofu";
     unsigned ranks = 4;
-    bool user_keys = false; ///< keys of ours and offsets instead of FI_MR_PROV_KEY and FI_MR_VIRT_ADDR
+    bool user_keys = false; ///< own keys and offsets instead of FI_MR_PROV_KEY and FI_MR_VIRT_ADDR
     unsigned seed = 1;
     std::uint64_t caps = FI_ATOMIC | FI_RMA;
     std::uint64_t wished_caps = 0; ///< taken where the provider has them; see World::has()
@@ -34,7 +34,7 @@ struct Options {
     std::size_t region_size = 1 << 20;
     unsigned patience = 60;     ///< seconds a wait may take before the program gives up
     const char* only = nullptr; ///< the one case to run
-    bool list = false;          ///< tell the names of the cases
+    bool list = false;          ///< list the names of the cases
     bool isolated = false;      ///< each case with processes of its own, so that one that fails ends nothing else
 };
 
@@ -108,7 +108,7 @@ class World {
     unsigned char* local(std::size_t offset = 0) { return local_ + offset; }
     void* desc() { return local_mr_ ? fi_mr_desc(local_mr_) : nullptr; }
 
-    /// Makes progress for those who need the target's help.
+    /// Makes progress for initiators that need the target's help.
     void progress();
     void add(Polled& object) { polled_.push_back(&object); }
     void remove(Polled& object) { std::erase(polled_, &object); }
@@ -138,8 +138,8 @@ class World {
                 return true;
         return look();
     }
-    /// Behind a barrier: what earlier cases did to a region may be told late, and does not say which endpoint was
-    /// addressed (FI_RMA_EVENT). Behind this a counter tells of the case alone.
+    /// Behind a barrier: what earlier cases did to a region may be reported late, and does not say which endpoint was
+    /// addressed (FI_RMA_EVENT). After this a counter counts the case alone.
     void take_late_events()
     {
         for (unsigned i = 0; i < 2000; ++i)
@@ -184,7 +184,7 @@ struct Program {
 };
 extern const Program program;
 
-/// Forks the ranks, has each run the cases, and tells the result: 0 all held, 1 something did not, 77 the provider
+/// Forks the ranks, has each run the cases, and returns the result: 0 all held, 1 something did not, 77 the provider
 /// is not there, or cannot what the program is about. With Options::isolated one line for each case.
 int run(const Options& options, std::span<const Case> cases);
 

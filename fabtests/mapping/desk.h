@@ -31,7 +31,7 @@ class Desk {
     std::uint64_t at(std::size_t offset) const { return w.address(to(), offset); }
     std::uint64_t key() const { return w.key(to()); }
     void* desc() { return w.desc(); }
-    /// Local memory of the example; the region of the neighbour behind us is written by him.
+    /// Local memory of the example; the preceding neighbour writes into its region.
     template <class T = unsigned char>
     T* mine(std::size_t offset = 0)
     {

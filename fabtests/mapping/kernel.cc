@@ -198,7 +198,7 @@ void kfi_flags(World& w)
     CHECK(w, d.ok([&] { return fi_atomicmsg(d.ep(), &m.msg, FI_MORE); }));
     CHECK(w, d.ok([&] { return fi_atomicmsg(d.ep(), &m.msg, FI_INJECT | FI_MORE); }));
     CHECK(w, d.flush(FI_WRITE, 2));
-    CHECK(w, d.quiet()); // nobody asked for an entry
+    CHECK(w, d.quiet()); // no entry was requested
     CHECK(w, d.ok([&] { return fi_atomicmsg(d.ep(), &m.msg, FI_INJECT | FI_COMPLETION); }));
     *d.mine<std::uint64_t>() = 1000;
     CHECK(w, d.sent().ok.op_context == &m);

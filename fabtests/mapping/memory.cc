@@ -248,7 +248,7 @@ void add_all(Desk& d, std::size_t offset, bool fetching)
                        : fi_atomic(d.ep(), d.mine(0), 1, d.desc(), d.s.peer(0), at, key, type_of<T>, FI_SUM, nullptr);
         }));
         CHECK(w, d.flush(kind, done + 1));
-        if (fetching) { // grows by what was added by anybody
+        if (fetching) { // grows by all additions
             const T old = *d.mine<T>(64);
             CHECK(w, old % 3 == 0 && (i == 0 || old > last));
             last = old;

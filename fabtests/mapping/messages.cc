@@ -139,7 +139,7 @@ void ucx_am_keep(World& w)
         kept[b].push_back({static_cast<unsigned char*>(e.ok.buf), e.ok.len, got++});
         if ((e.ok.flags & FI_MULTI_RECV) == 0)
             continue;
-        // The buffer is full: what it holds is still as it came; then it is given back.
+        // The buffer is full: what it holds is still as it came; then it is returned.
         for (const Kept& k : kept[b])
             CHECK(w, wrong(k.data, k.length, d.from(), k.number) == 0);
         kept[b].clear();
@@ -333,7 +333,7 @@ void ucx_tag_probe_remove(World& w)
             return e.error.err == 0;
         });
         CHECK(w, e.ok.len == size);
-        CHECK(w, trecv(d, nullptr, 0, 0x7f, whole, &other, FI_PEEK | FI_COMPLETION)); // nobody else gets it
+        CHECK(w, trecv(d, nullptr, 0, 0x7f, whole, &other, FI_PEEK | FI_COMPLETION)); // no other receive gets it
         CHECK(w, d.received().error.err == FI_ENOMSG);
         std::vector<unsigned char> fitting(size + 1);
         CHECK(w, trecv(d, d.mine(1 << 19), e.ok.len, 0x7f, whole, &message, FI_CLAIM | FI_COMPLETION));
@@ -392,7 +392,7 @@ void ucx_request_cancel(World& w)
     CHECK(w, d.quiet());
 }
 
-/// ucp_request_free: the operation goes on, nobody hears of it: without FI_COMPLETION.
+/// ucp_request_free: the operation goes on, it has no entry: without FI_COMPLETION.
 void ucx_request_free(World& w)
 {
     Desk d(w);

@@ -80,7 +80,7 @@ struct Both {
     static void levels(World& world);     ///< FI_INJECT_COMPLETE and so on
     static void fence(World& world);      ///< FI_FENCE
     static void limits(World& world);     ///< what is too much
-    static void refusals(World& world);   ///< what can't be
+    static void refusals(World& world);   ///< what is not permitted
 };
 
 /// The cases of both pages, and those of one of them behind.

@@ -111,7 +111,7 @@ void multi_recv_release(World& w)
         w.barrier();
         CHECK(w, fi_cancel(&m.station.ep()->fid, &contexts[buffers % 2]) == 0);
         Entry last = m.received();
-        if (!released(w, last)) // the release of the one before, told by itself
+        if (!released(w, last)) // the release of the one before, as a separate entry
             last = m.received();
         CHECK(w, released(w, last));
         CHECK(w, m.quiet());

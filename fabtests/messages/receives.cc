@@ -106,7 +106,7 @@ template <bool Tagged>
 void Both<Tagged>::many(World& w)
 {
     Mail m(w, Tagged, {.counters = FI_SEND | FI_RECV});
-    // Everybody to everybody, more than any queue holds: calls are refused meanwhile, nothing is lost.
+    // All to all, more than any queue holds: calls are refused meanwhile, nothing is lost.
     constexpr unsigned each = 1500;
     const unsigned total = each * w.ranks();
     unsigned posted = 0, received = 0, sent = 0;
@@ -231,7 +231,7 @@ void Both<Tagged>::directed(World& w)
     if (!w.has(FI_DIRECTED_RECV))
         return;
     // "a buffer should be posted to receive incoming data from a specific remote endpoint": in the reverse order of
-    // rank, from everybody but oneself twice, then once from anybody.
+    // rank, from all others twice, then once from any source.
     const unsigned others = w.ranks() - 1;
     for (unsigned round = 0; round < 2; ++round) {
         if (round == 1)
@@ -295,8 +295,8 @@ void Both<Tagged>::source(World& w)
         for (unsigned k = 0; k < w.ranks(); ++k)
             CHECK(w, seen[k] == 2);
     }
-    // "source addresses which cannot be mapped to a usable fi_addr_t will be reported as FI_ADDR_NOTAVAIL": who knows
-    // only oneself and hears from the others, who know one.
+    // "source addresses which cannot be mapped to a usable fi_addr_t will be reported as FI_ADDR_NOTAVAIL": a rank that
+    // knows only itself receives from the others, which know it.
     Mail m(w, Tagged, {.knows_others = w.rank() != 0});
     if (w.rank() == 0) {
         for (unsigned i = 1; i < w.ranks(); ++i)

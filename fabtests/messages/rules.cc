@@ -84,7 +84,7 @@ void Both<Tagged>::fence(World& w)
     Mail m(w, Tagged);
     if (!w.has(FI_FENCE) || !w.has(FI_RMA))
         return;
-    // "deferred until all previous operations targeting the same peer endpoint have completed": the message tells of
+    // "deferred until all previous operations targeting the same peer endpoint have completed": the message reports
     // the writes before it.
     const unsigned to = m.next();
     for (unsigned round = 1; round <= 50; ++round) {
@@ -116,8 +116,8 @@ void Both<Tagged>::limits(World& w)
     Mail m(w, Tagged);
     const fi_tx_attr& tx = *w.info().tx_attr;
     std::vector<unsigned char> large(tx.inject_size + 1);
-    // "limited by inject_size", "max_msg_size", "iov_limit": beyond them an error at the call, and nothing is sent. Who
-    // takes more than promised breaks nothing: asked of ours alone.
+    // "limited by inject_size", "max_msg_size", "iov_limit": beyond them an error at the call, and nothing is sent. A
+    // provider that accepts more than promised breaks nothing: checked for this provider alone.
     if (w.ours()) {
         CHECK(w, m.inject(large.data(), large.size(), m.next(), 1) == -FI_EMSGSIZE);
         CHECK(w, m.inject_data(large.data(), large.size(), 1, m.next(), 1) == -FI_EMSGSIZE);

@@ -20,11 +20,11 @@ void matching(World& w)
         {0x8000000000000000 & all, 0x7fffffffffffffff & all},
         {0x00ff00000000ff00 & all, 0x000000ffffff0000 & all},
         {0, 0},
-        {0, ~std::uint64_t{0}}, // takes what is left
+        {0, ~std::uint64_t{0}}, // takes the rest
     };
     const std::uint64_t sends[] = {0, 0x00ff00123456ff00 & all, 0x4000000000000001 & all,
                                    0x8000000000000123 & all, 0x1234567890abcdef & all};
-    const unsigned answers[] = {3, 2, 4, 1, 0}; // who gets it
+    const unsigned answers[] = {3, 2, 4, 1, 0}; // the receiver
     for (bool posted : {true, false}) {
         int contexts[5] = {};
         auto post = [&] {
@@ -190,7 +190,7 @@ void claim(World& w)
     for (unsigned i = 0; i < 5; ++i) {
         const Entry r = find(m, 100 + i, 0, &contexts[i], FI_CLAIM);
         CHECK(w, r.error.err == 0 && r.ok.len == sizes[i] && r.ok.tag == 100 + i);
-        // Nobody else sees it.
+        // No other receive sees it.
         CHECK(w, peek(m, 100 + i, 0, &other).error.err == FI_ENOMSG);
         CHECK(w, peek(m, 100 + i, 0, &other, FI_CLAIM).error.err == FI_ENOMSG);
     }
@@ -231,7 +231,7 @@ void discard(World& w)
                 CHECK(w, find(m, 100 + i, 0, &context, FI_DISCARD).ok.len == sizes[i]);
             }
             CHECK(w, peek(m, 100 + i, 0, &context).error.err == FI_ENOMSG);
-            // Its sender is told as if it had been received.
+            // Its sender is notified as if it had been received.
             CHECK(w, m.sent().error.err == 0);
         }
         w.barrier();

@@ -103,7 +103,7 @@ void coll_basic(const World& world)
         }
         MPITEST_CHECK(good);
     }
-    // Nobody leaves a barrier before the last has come: each rank in turn comes late, after having
+    // No rank leaves a barrier before the last one has entered: each rank in turn is late, after having
     // told everyone else by a message that is sent before.
     for (int late = 0; late < n; late++) {
         int told = 0;
@@ -132,7 +132,7 @@ void coll_vectors(const World& world)
     std::vector<int> counts(at(n));
     std::vector<int> places(at(n));
     for (int r = 0; r < n; r++) {
-        counts[at(r)] = r == 1 ? 0 : 10 + r * 250; // somebody has nothing
+        counts[at(r)] = r == 1 ? 0 : 10 + r * 250; // one rank has nothing
         places[at(r)] = r == 0 ? 0 : places[at(r - 1)] + counts[at(r - 1)] + 3; // with gaps
     }
     const int total = places[at(n - 1)] + counts[at(n - 1)] + 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, communicators: who is in them, and that they keep their messages apart.
+// Role: mpi_conformance, communicators: their members, and the separation of their messages.
 // Called by: main.cc. Calls: MPI.
 #include "harness.h"
 
@@ -39,7 +39,7 @@ void comm_dup_split(const World& world)
     if (none != MPI_COMM_NULL) {
         MPI_Comm_free(&none);
     }
-    // Many, to see that what belongs to one is given back.
+    // Many, to see that the resources of one are released.
     for (int i = 0; i < 50; i++) {
         MPI_Comm again;
         MPITEST_CALL(MPI_Comm_dup(world.comm, &again));
@@ -59,7 +59,7 @@ void comm_isolation(const World& world)
     MPI_Comm_dup(world.comm, &second);
     const int values[2] = {world.rank * 10 + 1, world.rank * 10 + 2};
     MPI_Request sends[2];
-    // Sent in one order, received in the other: only the communicator tells them apart.
+    // Sent in one order, received in the other: only the communicator distinguishes them.
     MPI_Isend(&values[0], 1, MPI_INT, world.next(), 5, first, &sends[0]);
     MPI_Isend(&values[1], 1, MPI_INT, world.next(), 5, second, &sends[1]);
     int value = -1;

@@ -20,7 +20,7 @@ struct World {
     [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
 };
 
-// Counts a check; the first failures of a part are told, with rank, file and line.
+// Counts a check; the first failures of a part are printed, with rank, file and line.
 void check(bool good, const char* what, const char* file, int line);
 // A line on stdout from rank 0 of the world: a figure or a skipped check, with its reason.
 __attribute__((format(printf, 2, 3))) void note(const World& world, const char* format, ...);

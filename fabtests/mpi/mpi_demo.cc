@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: an MPI program on the simulated torus: who sits where, how fast, is it right, which way it
+// Role: an MPI program on the simulated torus: placement, speed, correctness, and the path that it
 // went. Called by: tools/demo, tests/programs/mpi_demo.sh. Calls: MPI, path_proof.
 //
 // usage: mpi_demo [--any-path]
 // Status 0: results are right and the messages went through pml cm, mtl ofi, the tofu provider and
-// a uTofu library. --any-path: don't insist on the way, to compare with other transports.
+// a uTofu library. --any-path: do not insist on the path, to compare with other transports.
 #include "path_proof.h"
 
 #include <algorithm>

@@ -188,7 +188,7 @@ class Traffic {
         const int count = static_cast<int>(in_.size());
         from_ = (rank + size - 1) % size;
         MPI_Irecv(in_.data(), count, MPI_CHAR, from_, 7, MPI_COMM_WORLD, &requests_[0]);
-        // Everybody's receive is there, so that each send ends, whoever is in a collective by then.
+        // All receives are posted, so that each send ends, even if ranks are in a collective by then.
         if (blocking && rank % 2 == 1)
             MPI_Send(out_.data(), count, MPI_CHAR, (rank + 1) % size, 7, MPI_COMM_WORLD);
         else
@@ -383,7 +383,7 @@ void handles(std::uint64_t seed, long steps)
             MPI_Comm_free(&comm);
 }
 
-/// Members that call different things are told so, and the communicator lives on.
+/// Members with different calls get an error, and the communicator stays valid.
 /// MPI's own collectives need not notice.
 void errors()
 {

@@ -113,7 +113,7 @@ void unexpected_flood(const World& world)
     std::vector<MPI_Request> sends;
     std::vector<int> values(each);
     std::iota(values.begin(), values.end(), world.rank * each);
-    // Nobody receives before everybody has handed over everything: where the library holds back,
+    // No rank receives before all ranks have sent everything: if the library holds back,
     // its progress runs inside the calls below.
     for (int i = 0; i < each; i++) {
         sends.emplace_back();

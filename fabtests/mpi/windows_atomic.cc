@@ -8,7 +8,7 @@
 namespace mpitest {
 namespace {
 
-// All ranks accumulate `value(rank)` once per round into rank 0; what must come out is told.
+// All ranks accumulate `value(rank)` once per round into rank 0; the expected result is given.
 template <typename T>
 void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T (*value)(int rank),
                     T (*apply)(T, T))
@@ -162,7 +162,7 @@ void win_compare_and_swap(const World& world)
         MPI_Win_flush(0, window.handle());
         MPI_Compare_and_swap(&free_word, &mine, &found, MPI_INT32_T, 0, 0, window.handle());
         MPI_Win_flush(0, window.handle());
-        MPITEST_CHECK(found == mine); // nobody else changed the lock while it was ours
+        MPITEST_CHECK(found == mine); // no other rank changed the lock while this one held it
     }
     MPI_Win_unlock_all(window.handle());
     MPI_Barrier(world.comm);

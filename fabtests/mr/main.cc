@@ -18,7 +18,7 @@ std::uint64_t remote_address(World& w, void* p)
     return (w.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(p) : 0;
 }
 
-/// Tells all ranks where this one's region is, and meets them.
+/// Sends the location of this rank's region to all ranks, and synchronises.
 void publish(World& w, fid_mr* mr, void* memory)
 {
     w.barrier();

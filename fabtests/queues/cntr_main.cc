@@ -351,7 +351,7 @@ void remote_bindings(World& w)
     CHECK(w, s.reaches(s.counter(FI_REMOTE_WRITE), writes + 5 * Deeds::writes));
     CHECK(w, s.reaches(s.counter(FI_REMOTE_READ), reads + 5 * Deeds::reads));
     unsigned ended = 0;
-    CHECK(w, w.until([&] { // every end is told here too: nothing more is to come then
+    CHECK(w, w.until([&] { // every end is reported here too: nothing follows
         fi_cq_tagged_entry entry;
         ended += fi_cq_read(s.tx(), &entry, 1) == 1;
         return ended == 5 * (Deeds::writes + Deeds::reads - 4);
@@ -410,7 +410,7 @@ void region_atomics(World& w)
     CHECK(w, fi_close(&reads->fid) == 0);
 }
 
-/// fi_mr_bind(3): a counter of one region counts what is done to that one alone; it can't be closed before
+/// fi_mr_bind(3): a counter of one region counts what is done to that one alone; it cannot be closed before
 void region_binding(World& w)
 {
     CHECK(w, w.has(FI_RMA_EVENT | FI_RMA) || !w.ours());

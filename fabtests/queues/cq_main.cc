@@ -150,7 +150,7 @@ void errors(World& w)
     CHECK(w, s.quiet(s.tx()) && s.quiet(s.rx()));
 }
 
-/// Each failed operation has one error entry with its context: a read of a key that nobody gave out.
+/// Each failed operation has one error entry with its context: a read of an unknown key.
 void failed_operations(World& w)
 {
     Station s(w, {.selective = true, .counters = FI_READ | FI_WRITE});
@@ -274,7 +274,7 @@ void overrun(World& w)
     for (unsigned i = 0; i < wanted; ++i)
         CHECK(w, recv_any(w, s, 64, reinterpret_cast<void*>(std::uintptr_t{i + 1})) == 0);
     w.barrier();
-    // Nobody reads; who has no room refuses (-FI_EAGAIN).
+    // No queue is read; a full one refuses (-FI_EAGAIN).
     unsigned posted = 0, refused = 0;
     while (posted < wanted && refused < 2000) {
         const ssize_t rc = fi_tsend(s.ep(), w.local(), 8, w.desc(), s.peer(next(w)), 1,

@@ -289,7 +289,7 @@ fid_domain* bound_domain(World& w, fid_eq* eq, std::uint64_t flags)
     return nullptr;
 }
 
-/// A vector that tells the queue what has become of its insertions.
+/// A vector that reports its insertions to the queue.
 fid_av* vector_of(World& w, const Queue& q)
 {
     fi_av_attr attr{};
@@ -349,7 +349,7 @@ void errors(World& w)
     CHECK(w, said != nullptr && said[0] != '\0');
     CHECK(w, fi_eq_strerror(q.eq, FI_EINVAL, nullptr, nullptr, 0) != nullptr || !w.ours()); // "an optional buffer"
     if (!w.ours())
-        return; // who fails at which addresses is theirs
+        return; // the addresses that fail are the provider's choice
     fid_av* const av = vector_of(w, q);
     unsigned char garbage[64];
     std::memset(garbage, 0xa5, sizeof garbage);

@@ -160,7 +160,7 @@ void poll_counters(World& w)
     p.remove(&c->fid);
 }
 
-/// "The number of contexts is limited to the size of the context array", and what does not fit is told next time
+/// "The number of contexts is limited to the size of the context array", and the rest is reported next time
 void poll_room(World& w)
 {
     Set p(w);

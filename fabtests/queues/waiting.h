@@ -66,7 +66,7 @@ bool sleep_on(World& w, fid* object, fi_wait_obj kind, Look look)
                            : fi_control(object, FI_GETWAIT, &pair) != 0)
         return false;
     if (look())
-        return true; // fi_trywait tells of what is new, not of what was seen before
+        return true; // fi_trywait reports new entries, not those seen before
     while (World::now_ms() < end) {
         if (kind == FI_WAIT_MUTEX_COND)
             pthread_mutex_lock(pair.mutex);

@@ -163,7 +163,7 @@ void check_many(World& w)
                                 w.address(r, (w.rank() * each + i) * 8), w.key(r), nullptr);
             }) == 0);
     CHECK(w, w.wait_count(w.writes(), counted + each * w.ranks()) == 0);
-    // Transmit complete is not delivery: a read behind a fence, or of one's own, tells.
+    // Transmit complete is not delivery: a read after a fence, or by the target itself, shows it.
     auto* const back = reinterpret_cast<std::uint64_t*>(w.local(1 << 20));
     std::size_t wrong = 0;
     for (unsigned r = 0; r < w.ranks(); ++r) {

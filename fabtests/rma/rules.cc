@@ -149,7 +149,7 @@ void check_errors(World& w)
                            w.address(next, 0), w.key(next), nullptr) < 0);
     }
     CHECK(w, w.quiet());
-    // A key of nobody: an error entry with the context, at the initiator alone; nothing is written.
+    // An unknown key: an error entry with the context, at the initiator alone; nothing is written.
     w.barrier();
     std::memset(w.local(), 0x77, 64);
     RmaMessage m(w, w.local(), 64, next, 0);

@@ -28,7 +28,7 @@ void check_capability(World& w)
     CHECK(w, w.has(FI_TRIGGER));
     if (!w.ours())
         return;
-    // Not one that comes unasked: whoever does not want it pays nothing.
+    // Not a default capability: without a request it costs nothing.
     fi_info* all = nullptr;
     CHECK(w, fi_getinfo(FI_VERSION(1, 11), nullptr, nullptr, 0, nullptr, &all) == 0);
     for (const fi_info* i = all; i != nullptr; i = i->next)

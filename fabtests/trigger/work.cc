@@ -212,16 +212,16 @@ void check_failures(World& w)
         Count trigger(w), done(w);
         int context = 0;
         Operation op(w, type, &context);
-        op.remote.key = op.word.key = ~w.key(w.rank()); // nobody's
+        op.remote.key = op.word.key = ~w.key(w.rank()); // of no region
         fi_deferred_work work = op.work(trigger, 1, done.get());
         CHECK(w, queue(w, work) == 0);
         trigger.add(1);
         CHECK(w, w.until([&] { return fi_cntr_readerr(done.get()) == 1; }));
         CHECK(w, fi_cntr_read(done.get()) == 0);
         void* failed = nullptr;
-        CHECK(w, w.wait(&failed) > 0 && failed == &context); // fi_cq(3): errors are always told
+        CHECK(w, w.wait(&failed) > 0 && failed == &context); // fi_cq(3): errors are always reported
     }
-    // To nobody.
+    // To no peer.
     for (const fi_op_type type : {FI_OP_SEND, FI_OP_TSEND, FI_OP_WRITE, FI_OP_ATOMIC}) {
         Count trigger(w), done(w);
         int context = 0;
@@ -311,7 +311,7 @@ void check_bad_work(World& w)
     CHECK(w, queue(w, bad) == -FI_ENOSYS);
     bad = op.work(counter, 1, counter.get(), FI_PEEK);
     CHECK(w, queue(w, bad) == -FI_EBADFLAGS);
-    // An endpoint that can't yet, and one that never can.
+    // An endpoint that is not ready yet, and one that never will be.
     fid_ep* ep = nullptr;
     CHECK(w, fi_endpoint(w.domain(), foreign.info, &ep, nullptr) == 0);
     bad = op.work(counter, 1, counter.get());

@@ -77,7 +77,7 @@ class Job {
     // The same for when the TNIs and links of all nodes are busy.
     [[nodiscard]] std::byte* clock_area() const noexcept;
     [[nodiscard]] int back_clock(uint32_t node) noexcept;
-    // Whose turn it is; pages of the head and of a process's place exist once they were backed.
+    // The turn; pages of the head and of a process's place exist once they were backed.
     [[nodiscard]] std::byte* schedule_area() const noexcept;
     [[nodiscard]] int back_schedule(uint32_t process) noexcept;
 

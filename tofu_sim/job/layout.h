@@ -151,7 +151,7 @@ inline constexpr size_t clock_node_bytes = 16384;
 {
     return job_gates_offset(num_nodes) + num_nodes * tnis_per_node * tni_gates_bytes;
 }
-// Whose turn it is in exact mode (clock/schedule): a head, and a place for each process. Backed where there is that
+// The turn in exact mode (clock/schedule): a head, and a place for each process. Backed where there is that
 // mode.
 inline constexpr size_t schedule_actor_bytes = 256;
 inline constexpr size_t schedule_bytes = layout_unit + max_processes * schedule_actor_bytes;

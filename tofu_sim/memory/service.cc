@@ -3,7 +3,7 @@
 // Uses: process_vm_* on the process itself.
 //
 // Slot life: free → claimed → posted (by the requester) → running → done (by us) → free (by the requester).
-// A suggestion: running → free. (1) Requester dies claimed or done: the next one who finds no free slot takes it
+// A suggestion: running → free. (1) Requester dies claimed or done: the next requester without a free slot takes it
 // back. (2) Dies posted: we execute and leave it done. (3) Gives up posted: it takes the slot back by the same
 // compare-and-swap that competes with our running. (4) Gives up running: it leaves `abandoned`, and we free the slot.
 #include "memory/service.h"

@@ -47,7 +47,7 @@ struct Span {
     uint64_t began;
     uint64_t ended;
     uint32_t region;
-    uint32_t transfer; // or nobody
+    uint32_t transfer; // or `nobody`
 };
 
 OTF2_FlushType before_flush(void*, OTF2_FileType, OTF2_LocationRef, void*, bool)
