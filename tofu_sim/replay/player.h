@@ -42,7 +42,7 @@ class Player {
     [[nodiscard]] Picoseconds length() const noexcept { return length_; }
 
   private:
-    static constexpr uint32_t nobody = ~uint32_t{0};
+    static constexpr uint32_t no_index = ~uint32_t{0};
     struct Events {
         uint32_t count = 0;
         Picoseconds last = 0;

@@ -61,7 +61,7 @@ class Queues {
     {
         const auto found = queues_.find(name);
         if (found == queues_.end() || found->second.empty()) {
-            return nobody;
+            return no_index;
         }
         const uint32_t transfer = found->second.front();
         found->second.pop_front();
@@ -90,7 +90,7 @@ void Recorded::match()
     Queues<std::pair<uint32_t, uint16_t>> tcq;
     for (uint32_t i = 0; i < run_.transfers.size(); i++) {
         const Transfer& transfer = run_.transfers[i];
-        if (transfer.told && !transfer.failed && transfer.to != nobody) {
+        if (transfer.told && !transfer.failed && transfer.to != no_index) {
             remote.push({transfer.to, transfer.from, family_of(transfer.op)}, i);
         }
         if (transfer.mine) { // the poster sees a failure, too
@@ -121,7 +121,7 @@ void Recorded::meet()
         std::vector<uint32_t> members; // processes
     };
     std::vector<Group> groups;
-    std::vector<uint32_t> number_of(run_.gates.size(), nobody);
+    std::vector<uint32_t> number_of(run_.gates.size(), no_index);
     size_t oldest = 0; // of the groups that may still get members
     for (uint32_t i = 0; i < run_.gates.size(); i++) {
         const Gates& gates = run_.gates[i];
@@ -154,7 +154,7 @@ void Recorded::meet()
     }
     for (const uint32_t number : number_of) {
         group_of_round_.push_back(
-            {number, number == nobody ? 0 : static_cast<uint32_t>(groups[number].members.size())});
+            {number, number == no_index ? 0 : static_cast<uint32_t>(groups[number].members.size())});
     }
 }
 
@@ -223,7 +223,7 @@ void Recorded::write_steps(Thread& thread, bool until_it_left)
     };
     // What it waits for may be unknown, or have failed: then it takes what it took. Twice for the same is once.
     const auto wait = [&](uint32_t transfer, Point point, Picoseconds cost, uint64_t took) {
-        if (transfer == nobody || run_.transfers[transfer].to_node == nobody || run_.transfers[transfer].failed) {
+        if (transfer == no_index || run_.transfers[transfer].to_node == no_index || run_.transfers[transfer].failed) {
             compute(took, 1);
             return;
         }
@@ -246,7 +246,7 @@ void Recorded::write_steps(Thread& thread, bool until_it_left)
         case What::post: {
             const Transfer& transfer = run_.transfers[item.number];
             Step step;
-            step.kind = transfer.to_node != nobody && !transfer.failed ? Step::Kind::post : Step::Kind::compute;
+            step.kind = transfer.to_node != no_index && !transfer.failed ? Step::Kind::post : Step::Kind::compute;
             step.time = figures::post_call;
             step.key = item.number; // the message is made when it is posted
             thread.steps.push_back(step);
@@ -290,14 +290,14 @@ uint32_t Recorded::node_of(uint32_t process, uint32_t recorded) const noexcept
     if (options_.as_recorded) {
         return recorded;
     }
-    return process != nobody ? placement_.node_of(process) : placement_.at(recorded % placement_.topology().num_nodes());
+    return process != no_index ? placement_.node_of(process) : placement_.at(recorded % placement_.topology().num_nodes());
 }
 
 Message Recorded::message_of(uint32_t number) const
 {
     const Transfer& transfer = run_.transfers[number];
     Message m;
-    if (transfer.to_node == nobody) {
+    if (transfer.to_node == no_index) {
         return m;
     }
     m.from = node_of(transfer.from, transfer.from_node);

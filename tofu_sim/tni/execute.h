@@ -263,7 +263,7 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
         Remote* remote = nullptr;
         const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, remote);
         e.remote = remote;
-        if (status > RemoteStatus::nobody) [[unlikely]] {
+        if (status > RemoteStatus::no_owner) [[unlikely]] {
             return refusal_of(status);
         }
     }

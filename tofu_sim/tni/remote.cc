@@ -154,7 +154,7 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
     const bool scarce = is_scarcity(error);
     const uint64_t reason = uint64_t{static_cast<uint32_t>(slot.pid)} << 32 | static_cast<uint32_t>(error);
     if (!directory().explained.insert(reason).second) {
-        return scarce ? RemoteStatus::scarce : RemoteStatus::nobody;
+        return scarce ? RemoteStatus::scarce : RemoteStatus::no_owner;
     }
     if (scarce) {
         report("cannot map the memory of process %d: %s; raise the limits (ulimit -n, -v, or vm.max_map_count)",
@@ -174,7 +174,7 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
         }
         (void)::nanosleep(&pause, nullptr);
     }
-    return RemoteStatus::nobody;
+    return RemoteStatus::no_owner;
 }
 
 RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found)
@@ -197,7 +197,7 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
             return RemoteStatus::scarce;
         }
         if (slot.used.raw == 0 || slot.incarnation.raw != incarnation) {
-            return RemoteStatus::nobody;
+            return RemoteStatus::no_owner;
         }
         if (const int error = map_peer_segment(slot, process, *peer); error != 0) {
             return explain_failure(slot, process, error);
@@ -285,14 +285,14 @@ RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
     }
     const OwnerWord owner = OwnerWord::decode(*word);
     if (!owner.taken || (owner.components >> a.component & 1) == 0) {
-        return RemoteStatus::nobody;
+        return RemoteStatus::no_owner;
     }
     ProcessSlot slot{};
     if (!self.job().read_slot(owner.process, slot)) {
-        return owner.process < max_processes ? RemoteStatus::scarce : RemoteStatus::nobody;
+        return owner.process < max_processes ? RemoteStatus::scarce : RemoteStatus::no_owner;
     }
     if ((slot.incarnation.raw & 0xffff) != owner.incarnation) {
-        return RemoteStatus::nobody;
+        return RemoteStatus::no_owner;
     }
     KnownPeer* peer = nullptr;
     if (const RemoteStatus status = find_peer(owner.process, slot.incarnation.raw, peer);
@@ -303,7 +303,7 @@ RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
     const bool session = owner.mode == CqMode::session;
     if (peer->tid == 0 ||
         !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
-        return RemoteStatus::nobody;
+        return RemoteStatus::no_owner;
     }
     std::unique_ptr<Remote> made = make_remote(key, index, owner.mode, *peer);
     if (made == nullptr) {

@@ -40,7 +40,7 @@ extern SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
 }
 
 // `scarce`: this process has no descriptor or address space left to find out; a line on stderr says so.
-enum class RemoteStatus { found, nobody, invalid_id, scarce, no_memory };
+enum class RemoteStatus { found, no_owner, invalid_id, scarce, no_memory };
 
 // What a post answers to the last three.
 [[nodiscard]] constexpr int refusal_of(RemoteStatus status) noexcept
@@ -48,12 +48,12 @@ enum class RemoteStatus { found, nobody, invalid_id, scarce, no_memory };
     switch (status) {
     case RemoteStatus::scarce: return UTOFU_ERR_BUSY;
     case RemoteStatus::no_memory: return UTOFU_ERR_OUT_OF_MEMORY;
-    case RemoteStatus::found: case RemoteStatus::nobody: case RemoteStatus::invalid_id: break;
+    case RemoteStatus::found: case RemoteStatus::no_owner: case RemoteStatus::invalid_id: break;
     }
     return UTOFU_ERR_INVALID_VCQ_ID;
 }
 
-// Slow: looks the owner up in the job file and maps its segment. `nobody`: no process owns such a VCQ now.
+// Slow: looks the owner up in the job file and maps its segment. `no_owner`: no process owns such a VCQ now.
 [[nodiscard]] RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept;
 
 // A live remote, or why there is none.

@@ -57,7 +57,7 @@ class ChromeWriter {
             std::fprintf(to_, "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"notice\",\"name\":\"notice: %s\",\"pid\":%u,\"tid\":%u,\"ts\":",
                          notice_name(notice.type), notice.process, notice.thread);
             time(notice.time);
-            if (notice.peer != nobody) {
+            if (notice.peer != no_index) {
                 std::fprintf(to_, ",\"args\":{\"from rank\":%s}", rank(notice.peer).c_str());
             }
             std::fputs("}", to_);
@@ -133,7 +133,7 @@ class ChromeWriter {
 
     void write_wait(const Wait& wait)
     {
-        const std::string name = wait.whom == nobody ? std::string("wait") : "wait for rank " + process_label(run_, wait.whom);
+        const std::string name = wait.awaited == no_index ? std::string("wait") : "wait for rank " + process_label(run_, wait.awaited);
         slice(wait.process, wait.thread, wait.began, wait.ended, "wait", name.c_str());
         std::fprintf(to_, ",\"args\":{\"ended by\":\"%s\"}}", end_name(wait.end));
     }
@@ -142,16 +142,16 @@ class ChromeWriter {
     {
         slice(transfer.from, transfer.thread, transfer.posted, transfer.returned, "post", op_name(transfer.op));
         std::fprintf(to_, ",\"args\":{\"bytes\":%u", transfer.bytes);
-        if (transfer.to != nobody) {
+        if (transfer.to != no_index) {
             std::fprintf(to_, ",\"to rank\":%s", rank(transfer.to).c_str());
-        } else if (transfer.to_node != nobody) {
+        } else if (transfer.to_node != no_index) {
             std::fprintf(to_, ",\"to node\":\"%s\"", node_label(run_.topology, transfer.to_node).c_str());
         }
         if (transfer.count != 1) {
             std::fprintf(to_, ",\"in a row\":%u", transfer.count);
         }
         std::fprintf(to_, ",\"path\":%u%s}}", transfer.path, transfer.failed ? ",\"failed\":true" : "");
-        if (transfer.to == nobody || transfer.arrived == 0) {
+        if (transfer.to == no_index || transfer.arrived == 0) {
             return;
         }
         slice(transfer.to, arrivals_track, transfer.arrived, transfer.arrived + 1, "arrival", op_name(transfer.op));

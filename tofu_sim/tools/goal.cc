@@ -72,7 +72,7 @@ class GoalWriter {
 
     [[nodiscard]] static bool travels(const Transfer& transfer) noexcept
     {
-        return transfer.to != nobody && transfer.arrived != 0 && transfer.to != transfer.from;
+        return transfer.to != no_index && transfer.arrived != 0 && transfer.to != transfer.from;
     }
 
     // The n-th of a pair of ranks, so that each recv has its send.

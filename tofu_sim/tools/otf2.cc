@@ -47,7 +47,7 @@ struct Span {
     uint64_t began;
     uint64_t ended;
     uint32_t region;
-    uint32_t transfer; // or `nobody`
+    uint32_t transfer; // or `no_index`
 };
 
 OTF2_FlushType before_flush(void*, OTF2_FileType, OTF2_LocationRef, void*, bool)
@@ -99,10 +99,10 @@ class Otf2Writer {
     void collect()
     {
         for (const Computation& span : run_.computations) {
-            spans_[{span.process, span.thread}].push_back({span.began, span.ended, compute_region, nobody});
+            spans_[{span.process, span.thread}].push_back({span.began, span.ended, compute_region, no_index});
         }
         for (const Wait& wait : run_.waits) {
-            spans_[{wait.process, wait.thread}].push_back({wait.began, wait.ended, wait_region, nobody});
+            spans_[{wait.process, wait.thread}].push_back({wait.began, wait.ended, wait_region, no_index});
         }
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
@@ -132,7 +132,7 @@ class Otf2Writer {
             const uint64_t began = std::max(span.began, last);
             last = std::max(span.ended, began);
             items.push_back({began, sequence, Kind::enter, span.region, span.transfer});
-            if (span.transfer != nobody && is_visible(run_.transfers[span.transfer])) {
+            if (span.transfer != no_index && is_visible(run_.transfers[span.transfer])) {
                 const Transfer& transfer = run_.transfers[span.transfer];
                 items.push_back({began, sequence + 1, Kind::operation, span.region, span.transfer});
                 if (transfer.arrived != 0) {
@@ -152,7 +152,7 @@ class Otf2Writer {
 
     [[nodiscard]] static bool is_visible(const Transfer& transfer) noexcept
     {
-        return transfer.to != nobody && transfer.op != Op::nop;
+        return transfer.to != no_index && transfer.op != Op::nop;
     }
 
     uint64_t write_events(uint32_t location)

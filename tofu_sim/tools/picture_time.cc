@@ -258,7 +258,7 @@ class Timeline {
     {
         std::vector<const Wait*> longest;
         for (const Wait& wait : run_.waits) {
-            if (wait.transfer != nobody && wait.whom != wait.process && x_of(wait.ended) - x_of(wait.began) > 5) {
+            if (wait.transfer != no_index && wait.awaited != wait.process && x_of(wait.ended) - x_of(wait.began) > 5) {
                 longest.push_back(&wait);
             }
         }
@@ -317,12 +317,12 @@ std::string draw_waits(const Run& run)
     for (const Wait& wait : run.waits) {
         const uint64_t length = wait.ended - wait.began;
         total += length;
-        if (wait.whom == nobody) {
+        if (wait.awaited == no_index) {
             unknown += length;
             continue;
         }
-        sums[cell_of(wait.process) * cells + cell_of(wait.whom)] += static_cast<double>(length);
-        pairs[{wait.process, wait.whom}] += length;
+        sums[cell_of(wait.process) * cells + cell_of(wait.awaited)] += static_cast<double>(length);
+        pairs[{wait.process, wait.awaited}] += length;
     }
     const double most = *std::max_element(sums.begin(), sums.end());
     constexpr double side = 560, x0 = 110, y0 = 112;

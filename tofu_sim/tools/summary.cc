@@ -75,7 +75,7 @@ LinkLoads loads_of(const Run& run)
 {
     std::map<std::tuple<uint32_t, uint32_t, uint8_t>, Flow> flows;
     for (const Transfer& transfer : run.transfers) {
-        if (transfer.to_node != nobody && transfer.arrived != 0) {
+        if (transfer.to_node != no_index && transfer.arrived != 0) {
             Flow& sum = flows[{transfer.from_node, transfer.to_node, transfer.path}];
             const bool get = transfer.op == Op::get, atomic = transfer.op >= Op::armw4 && transfer.op <= Op::cswap8;
             const uint64_t packets = std::max<uint64_t>(packets_of(transfer.bytes), 1);

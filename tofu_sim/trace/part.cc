@@ -20,7 +20,7 @@ class Cutter {
         }
         cut_transfers();
         keep(run_.waits, [this](Wait& wait) {
-            wait.transfer = wait.transfer != nobody ? numbers_[wait.transfer] : nobody;
+            wait.transfer = wait.transfer != no_index ? numbers_[wait.transfer] : no_index;
             return clip(wait);
         });
         keep(run_.notices, [this](Notice& notice) { return shift(notice.time); });
@@ -65,19 +65,19 @@ class Cutter {
 
     void cut_transfers()
     {
-        numbers_.assign(run_.transfers.size(), nobody);
+        numbers_.assign(run_.transfers.size(), no_index);
         uint32_t number = 0, kept = 0;
         keep(run_.transfers, [&](Transfer& transfer) {
             transfer.arrived = transfer.arrived > from_ && transfer.arrived <= to_ ? transfer.arrived - from_ : 0;
             transfer.returned = clipped(transfer.returned);
             const bool inside = shift(transfer.posted);
-            numbers_[number++] = inside ? kept++ : nobody;
+            numbers_[number++] = inside ? kept++ : no_index;
             return inside;
         });
         for (auto& list : run_.arrivals) {
             keep(list, [this](uint32_t& transfer) {
                 transfer = numbers_[transfer];
-                return transfer != nobody && run_.transfers[transfer].arrived != 0;
+                return transfer != no_index && run_.transfers[transfer].arrived != 0;
             });
         }
     }
@@ -94,7 +94,7 @@ uint64_t first_message(const Run& run) noexcept
 {
     uint64_t first = run.length;
     for (const Transfer& transfer : run.transfers) {
-        if (transfer.to != transfer.from && transfer.to_node != nobody) {
+        if (transfer.to != transfer.from && transfer.to_node != no_index) {
             first = std::min(first, transfer.posted);
         }
     }

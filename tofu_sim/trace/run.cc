@@ -31,10 +31,10 @@ class Owners {
     {
         const auto found = owners_.find(vcq_key(vcq_id));
         if (found == owners_.end()) {
-            return nobody;
+            return no_index;
         }
         const auto& spans = found->second;
-        const auto after = std::upper_bound(spans.begin(), spans.end(), std::pair(time, nobody));
+        const auto after = std::upper_bound(spans.begin(), spans.end(), std::pair(time, no_index));
         return after == spans.begin() ? after->second : std::prev(after)->second;
     }
 
@@ -102,7 +102,7 @@ class Builder {
     [[nodiscard]] uint32_t node_of(uint64_t vcq_id) const noexcept
     {
         const Coords coords = decode_coords(vcq_id);
-        return run_.topology.contains(coords) ? run_.topology.node_of(coords) : nobody;
+        return run_.topology.contains(coords) ? run_.topology.node_of(coords) : no_index;
     }
 
     void add_event(uint32_t process, const Event& event)
@@ -116,9 +116,9 @@ class Builder {
             break;
         case Type::relay: relays_.push_back({record, time}); break;
         case Type::wait:
-            run_.waits.push_back({time, since(end_of(record)), process, event.thread, nobody, nobody, End{record.what}});
+            run_.waits.push_back({time, since(end_of(record)), process, event.thread, no_index, no_index, End{record.what}});
             if (record.peer != 0 && End{record.what} == End::notice) {
-                run_.waits.back().whom = owners_.find(record.peer, time);
+                run_.waits.back().awaited = owners_.find(record.peer, time);
             }
             break;
         case Type::notice:
@@ -151,7 +151,7 @@ class Builder {
         transfer.from = process;
         transfer.from_node = run_.processes[process].node;
         transfer.op = Op{record.what};
-        transfer.to = transfer.to_node = nobody;
+        transfer.to = transfer.to_node = no_index;
         if (transfer.op != Op::nop) {
             transfer.to = owners_.find(record.peer, transfer.posted);
             transfer.to_node = node_of(record.peer);
@@ -248,7 +248,7 @@ class Builder {
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
             run_.length = std::max({run_.length, transfer.arrived, transfer.returned});
-            if (transfer.to != nobody && transfer.arrived != 0) {
+            if (transfer.to != no_index && transfer.arrived != 0) {
                 run_.arrivals[transfer.to].push_back(i);
             }
         }
@@ -259,7 +259,7 @@ class Builder {
         }
     }
 
-    // The last that arrived at a process until a moment, from a process or from any other; nobody: none since `from`.
+    // The last that arrived at a process until a moment, from a process or from any other; no_index: none since `from`.
     [[nodiscard]] uint32_t last_arrival(uint32_t process, uint64_t from, uint64_t until, uint32_t sender) const
     {
         const auto& list = run_.arrivals[process];
@@ -272,14 +272,14 @@ class Builder {
             const uint32_t number = *--at;
             const Transfer& transfer = run_.transfers[number];
             if (transfer.arrived < from) {
-                return nobody;
+                return no_index;
             }
             if (transfer.posted <= until && transfer.op != Op::get &&
-                (sender != nobody ? transfer.from == sender : transfer.from != process)) {
+                (sender != no_index ? transfer.from == sender : transfer.from != process)) {
                 return number;
             }
         }
-        return nobody;
+        return no_index;
     }
 
     // A process that found nothing but later continued has seen bytes arrive in memory, or has got a notice. A round of
@@ -293,7 +293,7 @@ class Builder {
                                      [](uint64_t time, const Gates& gates) { return time < gates.began; });
                 for (auto at = after; at != run_.gates.begin() && std::prev(at)->began >= wait.began; --at) {
                     if (std::prev(at)->process != wait.process) {
-                        wait.whom = std::prev(at)->process;
+                        wait.awaited = std::prev(at)->process;
                         break;
                     }
                 }
@@ -302,12 +302,12 @@ class Builder {
             if (wait.end == End::tcq || wait.end == End::going_on) {
                 continue;
             }
-            wait.transfer = last_arrival(wait.process, wait.began, wait.ended, wait.whom);
-            if (wait.transfer != nobody) {
-                wait.whom = run_.transfers[wait.transfer].from;
+            wait.transfer = last_arrival(wait.process, wait.began, wait.ended, wait.awaited);
+            if (wait.transfer != no_index) {
+                wait.awaited = run_.transfers[wait.transfer].from;
             }
-            if (wait.whom == wait.process) {
-                wait.whom = nobody;
+            if (wait.awaited == wait.process) {
+                wait.awaited = no_index;
             }
         }
     }

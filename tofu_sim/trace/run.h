@@ -14,7 +14,7 @@
 
 namespace tofu::sim::trace {
 
-inline constexpr uint32_t nobody = std::numeric_limits<uint32_t>::max();
+inline constexpr uint32_t no_index = std::numeric_limits<uint32_t>::max();
 
 // All times from here on are nanoseconds since the first process joined.
 struct Process {
@@ -36,9 +36,9 @@ struct Transfer {
     uint64_t returned; // the call
     uint64_t arrived;  // at the target; 0: it did not, as far as the trace goes
     uint32_t from;
-    uint32_t to; // process; nobody: none that has a trace
+    uint32_t to; // process; no_index: none that has a trace
     uint32_t from_node;
-    uint32_t to_node; // nobody: not in the network
+    uint32_t to_node; // no_index: not in the network
     uint32_t thread;
     uint32_t bytes; // payload
     uint32_t count; // instructions: of atomics in a row
@@ -58,8 +58,8 @@ struct Wait {
     uint64_t ended;
     uint32_t process;
     uint32_t thread;
-    uint32_t whom;     // process; nobody: unknown, or itself
-    uint32_t transfer; // that ended it; nobody: none
+    uint32_t awaited;     // process; no_index: unknown, or itself
+    uint32_t transfer; // that ended it; no_index: none
     End end;
 };
 

@@ -312,9 +312,9 @@ TEST_F(Pair, WaitsKnowWhomTheyWereFor)
     EXPECT_EQ(run_.transfers[0].to, 1u);
     EXPECT_EQ(run_.transfers[0].arrived, 4700u); // since the first joined
     ASSERT_EQ(run_.waits.size(), 2u);
-    EXPECT_EQ(run_.waits[0].whom, 1u); // of 0
+    EXPECT_EQ(run_.waits[0].awaited, 1u); // of 0
     EXPECT_EQ(run_.waits[0].transfer, 1u);
-    EXPECT_EQ(run_.waits[1].whom, 0u);
+    EXPECT_EQ(run_.waits[1].awaited, 0u);
     EXPECT_EQ(run_.waits[1].transfer, 0u);
 }
 
@@ -360,7 +360,7 @@ TEST_F(Pair, NonsenseIsLeftOut)
     std::vector<std::string> warnings;
     ASSERT_EQ(read_run(std::vector{path("0")}, run_, warnings), "");
     EXPECT_EQ(run_.transfers.size(), 1u);
-    EXPECT_EQ(run_.transfers[0].to, nobody);
+    EXPECT_EQ(run_.transfers[0].to, no_index);
     ASSERT_EQ(warnings.size(), 1u);
     EXPECT_EQ(warnings[0], "2 records are invalid and were omitted");
 }
