@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rounds of collectives as other libraries play them, beside those of the provider (schedule/schedule.h): what a
-// prediction can be compared with. Each transfer is a message to the place in the user's memory, with no relay buffer. The
-// simulator's replay uses them.
+// prediction can be compared with. Each transfer is a message to the place in the user's memory, with no relay buffer.
 #pragma once
 
 #include "schedule/schedule.h"

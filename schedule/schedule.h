@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The rounds of each collective of the provider in software: which member sends which bytes to which other one, and how
 // it uses what arrives. Pure: it knows ranks and sizes, neither memory nor a network.
-// coll::Plan of the provider plays them, the simulator's replay times them.
 //
 // Each collective ends in a round before which every member has heard, directly or indirectly, from every other one:
 // none completes before all have called (fi_collective(3)). Where the data do not ensure that, a barrier follows.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: fuzz target: a job file and a table of counts that say anything, read as tofu-sim show does.
-// Called by: tests/fuzz. Calls: tools/job_files, tools/link_loads.
+// Called by: tests/fuzz. Calls: tools/job_files, traces/link_loads.
 #include "fuzz.h"
 
 #include "job/flows.h"
 #include "job/job.h"
 #include "job/liveness.h"
 #include "tools/job_files.h"
-#include "tools/link_loads.h"
+#include "traces/link_loads.h"
 
 #include <fcntl.h>
 #include <memory>

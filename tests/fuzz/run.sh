@@ -13,12 +13,11 @@ directory=${FUZZ_DIR:-$PWD/fuzz-build}
 compiler=${CLANGXX:-clang++}
 config=${FUZZ_CONFIG:-$PWD}     # where config.h is
 flags="-std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DHAVE_CONFIG_H
- -I$config -I$top/include -I$top/tofu_sim -I$top/tests -I$top/tests/fuzz -pthread"
+ -I$config -I$top/include -I$top/analysis -I$top/tofu_sim -I$top/tests -I$top/tests/fuzz -pthread"
 simulator="barrier descriptor job mrq post stag trace"
-tools="tofu_sim/tools/chrome.cc tofu_sim/tools/goal.cc tofu_sim/tools/page.cc tofu_sim/tools/picture_bundles.cc
- tofu_sim/tools/picture_cables.cc tofu_sim/tools/picture_network.cc tofu_sim/tools/picture_sizes.cc
- tofu_sim/tools/picture_time.cc tofu_sim/tools/summary.cc tofu_sim/tools/svg.cc
- tofu_sim/trace/reader.cc tofu_sim/trace/run.cc"
+tools="analysis/traces/chrome.cc analysis/traces/goal.cc analysis/traces/reader.cc analysis/traces/run.cc
+ analysis/traces/summary.cc analysis/pictures/bundles.cc analysis/pictures/cables.cc analysis/pictures/network.cc
+ analysis/pictures/page.cc analysis/pictures/sizes.cc analysis/pictures/svg.cc analysis/pictures/time.cc"
 provider="keys packet visit words"
 all="$simulator $provider"
 provider_sources="mem/mr_directory mem/bounce_pool tx/remote_memory msg/wire core/system utofu/vcq utofu/tni_allocator
@@ -26,7 +25,7 @@ provider_sources="mem/mr_directory mem/bounce_pool tx/remote_memory msg/wire cor
 
 compile() # SOURCE OBJECT [FLAGS]
 {
-    if [ ! -e "$2" ] || [ -n "$(find "$top/tofu_sim" "$top/prov" "$top/tests/fuzz" -name '*.h' -newer "$2")" ] ||
+    if [ ! -e "$2" ] || [ -n "$(find "$top/analysis" "$top/tofu_sim" "$top/prov" "$top/tests/fuzz" -name '*.h' -newer "$2")" ] ||
         [ "$1" -nt "$2" ]; then
         # shellcheck disable=SC2086
         "$compiler" $flags ${3:-} -c "$1" -o "$2"
@@ -38,8 +37,8 @@ build()
     mkdir -p "$directory"
     local objects=()
     local source object
-    for source in $(grep -ho 'tofu_sim/[a-z_/]*\.cc' "$top/tofu_sim/Makefile.include" | grep -v link_as_cxx) \
-        tofu_sim/tools/job_files.cc tofu_sim/tools/link_loads.cc $tools \
+    for source in $(cd "$top" && ls tofu_sim/{api,barrier,clock,job,memory,tni,topology}/*.cc | grep -v clock/preload) \
+        tofu_sim/trace/recorder.cc tofu_sim/tools/job_files.cc analysis/traces/link_loads.cc $tools \
         $(printf 'tests/fuzz/%s.cc ' $simulator); do
         object=$directory/$(echo "$source" | tr / - | sed 's/cc$/o/')
         compile "$top/$source" "$object"

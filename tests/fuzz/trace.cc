@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: fuzz target: trace files that say anything are put together, counted and drawn like others.
-// Called by: tests/fuzz. Calls: trace/run, tools/exports, tools/pictures.
+// Called by: tests/fuzz. Calls: traces/run, traces/exports, pictures/pictures.
 #include "fuzz.h"
 
 #include "sim/trace/written.h"
-#include "tools/exports.h"
-#include "tools/pictures.h"
-#include "trace/run.h"
+#include "traces/exports.h"
+#include "pictures/pictures.h"
+#include "traces/run.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

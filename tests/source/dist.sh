@@ -15,7 +15,7 @@ printf 'include Makefile\nshow-distributed:\n\t@printf "%%s\\n" $(DISTFILES:$(sr
 # Sources by their endings, scripts by their first line; a build inside the tree leaves neither.
 cd "$top" || exit 99
 {
-    find bench check docs fabtests include man mpi prov schedule tests tofu_sim tools -name '*.*' -type f \
+    find analysis bench check docs fabtests include man mpi prov schedule tests tofu_sim tools -name '*.*' -type f \
         -regex '.*\.\(cc\|c\|h\|sh\|md\|hex\|map\|svg\|include\|exclude\|test\|known\|[17]\)'
     grep -rlIE --exclude='*.*' -m 1 '^#!/bin/' bench tests tools
     git ls-files NEWS debian spack 2>/dev/null

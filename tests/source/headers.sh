@@ -22,7 +22,7 @@ for header in include/*.h include/*/*.h; do
         expect "$header in $standard" yes "$(compiles "$header" "${TOFU_CC:-cc} -std=$standard" c)"
     done
 done
-mapfile -t headers < <(find tofu_sim check prov schedule tests fabtests bench mpi -name '*.h')
+mapfile -t headers < <(find analysis tofu_sim check prov schedule tests fabtests bench mpi -name '*.h')
 expect "there are others" 1 "$((${#headers[@]} > 100))"
 expect "all have #pragma once, or guards" "" "$(grep -LE '^#pragma once|^#ifndef [A-Z_]*_H$' "${headers[@]}")"
 exit $((failures != 0))

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# The modules of the provider include each other in one direction, and so do those of the simulator: both orders are read
-# from docs/architecture.md, and an include against them fails. A member function is defined in the module of its class. What documents, comments and
+# The modules of the provider include each other in one direction, and so do those of the simulator and of the analysis:
+# the orders are read from docs/architecture.md, and an include against them fails. A member function is defined in the
+# module of its class. What documents, comments and
 # tofu-check name of the modules, as MODULE/FILE, is there.
 # Called by: make check. Calls: awk, tests/lib/expect.
 set -u
@@ -49,7 +50,7 @@ names_of_nothing() # MODULE...
     local file line name top
     while IFS=: read -r file line name; do
         name=${name//[^a-z_0-9\/]/}
-        for top in prov/tofu/src tofu_sim; do
+        for top in prov/tofu/src tofu_sim analysis; do
             compgen -G "$TOFU_TOP_SRCDIR/$top/${name}.*" >/dev/null && continue 2
         done
         echo "$file:$line: $name"
@@ -68,19 +69,25 @@ expect "a member far from its class is found" "high/b.cc: Low of low" "$(strayed
 read -ra modules <<<"$(order_of 'order of modules')"
 expect "modules and folders" "$(printf '%s\n' "${modules[@]}" | sort)" "$(ls "$TOFU_TOP_SRCDIR/prov/tofu/src")"
 expect "includes against the order" "" "$(includes_against "$TOFU_TOP_SRCDIR/prov/tofu/src" "${modules[@]}")"
-# What puts a process together knows all that is put together, a trace has descriptors, the clock writes one.
+# What puts a process together knows all that is put together, and the clock writes a trace.
 read -ra simulator <<<"$(order_of 'order of the simulator')"
+read -ra analysis <<<"$(order_of 'order of the analysis')"
 expect "modules of the simulator and folders" "$(printf '%s\n' "${simulator[@]}" | sort)" \
     "$(cd "$TOFU_TOP_SRCDIR/tofu_sim" && for folder in */*.cc; do echo "${folder%%/*}"; done | sort -u)"
 expect "includes against the order of the simulator" "" "$(includes_against "$TOFU_TOP_SRCDIR/tofu_sim" "${simulator[@]}" |
-    grep -vE '^job/(process|environment)\.|^trace/.*: tni/descriptor\.h$|^clock/clock\.cc: trace/recorder\.h$')"
+    grep -vE '^job/(process|environment)\.|^clock/clock\.cc: trace/recorder\.h$')"
+expect "includes against the order of the analysis" "" "$(includes_against "$TOFU_TOP_SRCDIR/analysis" "${analysis[@]}")"
+expect "includes of the analysis outside of tools/" "" "$(cd "$TOFU_TOP_SRCDIR" && {
+    grep -rnE "^#include \"($(IFS='|' && echo "${analysis[*]}"))/" --include='*.h' --include='*.cc' tofu_sim | grep -v '^tofu_sim/tools/'
+    grep -rnE '^#include "tools/' --include='*.h' --include='*.cc' analysis
+})"
 # fi_cq_read down to the VCQ is one compilation, with the endpoint.
 expect "members outside the module of their class" "" \
     "$(strayed_members "$TOFU_TOP_SRCDIR/prov/tofu/src" | grep -v '^api/cq_read.cc')"
 expect "names of files that are not there" "" "$(names_of_nothing "${modules[@]}")"
 # Provider, simulator and schedules: the first two include the last, which includes nothing of the tree but itself.
 expect "includes of another library" "" "$(cd "$TOFU_TOP_SRCDIR" && {
-    grep -rnE '^#include "(tofu_sim|tools|replay|topology|clock|tni)/' --include='*.h' --include='*.cc' prov/tofu/src
+    grep -rnE '^#include "(tofu_sim|analysis|tools|replay|traces|pictures|topology|clock|tni)/' --include='*.h' --include='*.cc' prov/tofu/src
     grep -rnE "^#include \"(prov|$(printf '%s\n' "${modules[@]}" | grep -vx api | paste -sd'|'))/" --include='*.h' --include='*.cc' tofu_sim
     grep -rnE '^#include "' schedule | grep -v '"schedule/'
 })"

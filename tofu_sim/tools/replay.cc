@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim replay: recorded or made-up traffic on a network of any shape, by SimGrid.
-#include "tools/replay_report.h"
+#include "replay/report.h"
 
 #include "clock/factor.h"
 #include "job/layout.h"
@@ -10,8 +10,8 @@
 #include "replay/recorded.h"
 #include "tools/command.h"
 #include "tools/libraries.h"
-#include "tools/replay_progress.h"
-#include "tools/trace_files.h"
+#include "replay/progress.h"
+#include "traces/files.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -8,9 +8,9 @@
 #include "tni/mrq.h"
 #include "tools/command.h"
 #include "tools/job_files.h"
-#include "tools/link_loads.h"
+#include "traces/link_loads.h"
 #include "tools/output.h"
-#include "tools/pictures.h"
+#include "pictures/pictures.h"
 #include "topology/ids.h"
 #include "topology/topology.h"
 

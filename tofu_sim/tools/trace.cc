@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
 #include "tools/command.h"
-#include "tools/exports.h"
+#include "traces/exports.h"
 #include "tools/output.h"
-#include "tools/pictures.h"
-#include "tools/summary.h"
-#include "tools/trace_files.h"
-#include "trace/part.h"
+#include "pictures/pictures.h"
+#include "traces/summary.h"
+#include "traces/files.h"
+#include "traces/part.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: what a recorder writes is what a reader finds, whatever becomes of the writer; traces that can't be read say why.
-// Called by: make check. Calls: trace/recorder, trace/run.
+// Called by: make check. Calls: trace/recorder, traces/run.
 #include "sim/trace/written.h"
 #include "trace/recorder.h"
-#include "trace/run.h"
+#include "traces/run.h"
 
 #include <utofu.h>
 
