@@ -40,7 +40,7 @@ TEST(AtomicBatches, OneNoticeAndTwoPlacesServeASum)
     for (unsigned i = 0; i < 512; ++i)
         operand[i] = i + 1;
     sum(who, operand, nullptr, nullptr, false, 64);
-    EXPECT_EQ(who.vcq.window().free(), tofu::vcq::Window::size - 1 - 2);
+    EXPECT_EQ(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1 - 2);
     unsigned notices = 0;
     for (Net::step_all(0); who.vcq.poll() != 0; ++notices) {
     }
@@ -116,7 +116,7 @@ TEST(AtomicBatches, OneRefusedForGoodLeavesNothingBehind)
         EXPECT_EQ(who.ends[&fetch], std::vector<int>{FI_EIO});
         EXPECT_EQ(who.ends[&later], std::vector<int>{0});
         EXPECT_TRUE(who.vcq.idle()) << "seed " << seed;
-        EXPECT_EQ(who.vcq.window().free(), tofu::vcq::Window::size - 1);
+        EXPECT_EQ(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1);
         if (net.broken == 0) {
             EXPECT_EQ(net.memory[8 * 16], 2); // by the two
         }
@@ -139,7 +139,8 @@ TEST(AtomicBatches, AQueueThatTakesNothingMoreIsIdleAllTheSame)
         EXPECT_TRUE(who.vcq.idle());
     }
     EXPECT_EQ(who.ends[&context], std::vector<int>(20, FI_EIO));
-    EXPECT_EQ(who.vcq.window().free(), tofu::vcq::Window::size - 1 - 20); // a late failure meets no other owner
+    EXPECT_EQ(who.vcq.completions().free(),
+              tofu::vcq::CompletionTable::size - 1 - 20); // a late failure meets no other owner
 }
 
 TEST(AtomicBatches, HalfPostedOnesEndWithTheRunner)

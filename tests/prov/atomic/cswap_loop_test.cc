@@ -171,8 +171,8 @@ TEST(AtomicRounds, LeavesPlacesToTheOtherEngines)
     Initiator who;
     std::vector<std::uint64_t> result(2000);
     who.runner->submit(make(who, {FI_ATOMIC_READ, FI_UINT64, 0, 2000, nullptr, nullptr, result.data()}), false);
-    EXPECT_GE(who.vcq.window().free(), tofu::AtomicOps::window_reserve);
-    EXPECT_LT(who.vcq.window().free(), tofu::AtomicOps::window_reserve + 2);
+    EXPECT_GE(who.vcq.completions().free(), tofu::AtomicOps::window_reserve);
+    EXPECT_LT(who.vcq.completions().free(), tofu::AtomicOps::window_reserve + 2);
     ASSERT_TRUE(run({&who}));
 }
 

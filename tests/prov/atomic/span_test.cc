@@ -48,7 +48,7 @@ TEST(AtomicSpans, OneCswapAWordAndAGetForMany)
     for (unsigned i = 0; i < n; ++i)
         put(i, i);
     sum(who, operand, &result);
-    EXPECT_GE(who.vcq.window().free(), tofu::vcq::Window::size - 1 - 3) << "one place each";
+    EXPECT_GE(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1 - 3) << "one place each";
     ASSERT_TRUE(run({&who}));
     EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
     EXPECT_EQ(net.posts, n + 3);
@@ -151,7 +151,7 @@ TEST(AtomicSpans, AFailureIsOneFailure)
         EXPECT_EQ(who.ends[&later], std::vector<int>{0});
         EXPECT_EQ(at(150), 1);
         EXPECT_TRUE(who.vcq.idle()) << "seed " << seed;
-        EXPECT_EQ(who.vcq.window().free(), tofu::vcq::Window::size - 1);
+        EXPECT_EQ(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1);
     }
 }
 

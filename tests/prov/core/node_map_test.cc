@@ -388,40 +388,40 @@ TEST(NodeMemory, IsUsedAllTheSameWhereTheKernelRefuses)
 
 const tofu::vcq::Backend& backend()
 {
-    // A job of this test's own: other programs of the user take places at the same time.
+    // A job of this test's own: other programs of the user take slots at the same time.
     static tofu::vcq::Functions functions = fake::functions();
     functions.job = [] { return "node-units"; };
     static const tofu::vcq::Backend one{functions, {}, 6};
     return one;
 }
 
-/// The places of a process that is bound to this processor, as two digits each.
-int places_on(int processor)
+/// The TNI slots of a process that is bound to this processor, as two digits each.
+int slots_on(int processor)
 {
-    using namespace tofu::vcq::places;
+    using namespace tofu::vcq::tni_allocator;
     const cpu_set_t one = cpus(processor, processor);
     if (sched_setaffinity(0, sizeof one, &one) != 0)
         return -1;
     int all = 0;
-    Place held[3];
-    for (Place& place : held) {
-        place = take(backend(), Traffic::in);
-        all = all * 100 + static_cast<int>(place.number);
+    TniSlot held[3];
+    for (TniSlot& slot : held) {
+        slot = acquire(backend(), Traffic::in);
+        all = all * 100 + static_cast<int>(slot.number);
     }
-    for (const Place& place : held)
-        give(place);
+    for (const TniSlot& slot : held)
+        release(slot);
     return all;
 }
 
 TEST(NodePlaces, AreTheSameWhicheverProcessComesFirst)
 {
     const Node node(two_nodes);
-    // Numbers of places go beyond what an exit status holds.
+    // Numbers of slots go beyond what an exit status holds.
     auto* const found =
         static_cast<int*>(mmap(nullptr, 2 * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (const int processor : {1, 0, 1})
         ASSERT_EQ(in_child([=] {
-                      found[processor] = places_on(processor);
+                      found[processor] = slots_on(processor);
                       return 0;
                   }),
                   0);
@@ -429,7 +429,7 @@ TEST(NodePlaces, AreTheSameWhicheverProcessComesFirst)
     munmap(found, 2 * sizeof(int));
     if (first < 0 || second < 0)
         GTEST_SKIP() << "two processors are needed";
-    // Each five further: on another of six TNIs, and never a place of the other one.
+    // Each five further: on another of six TNIs, and never a slot of the other one.
     EXPECT_EQ(first, 510);
     EXPECT_EQ(second, 10611);
 }

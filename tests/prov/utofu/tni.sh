@@ -7,7 +7,7 @@
 set -u
 tofu_sim=${TOFU_SIM_COMMAND:?set by make check}
 subject=${TOFU_TOP_BUILDDIR:?set by make check}/tests/tni_subject
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-t
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-t
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
 export TOFU_SIM_JOB=$job TOFU_SIM_PPN=4
 scratch=$(mktemp -d)

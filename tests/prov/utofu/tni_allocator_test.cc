@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Places of VCQs (utofu/tni_allocator.h) where there is no file to lock: the launcher's number decides. And where its name in
-// /dev/shm, which everybody may write to, is not a file of this user: nothing of that is followed, used or removed.
-// Run by make check; each test in a process of its own, with a /dev/shm of its own.
+// TNI slots of VCQs (utofu/tni_allocator.h) where there is no file to lock: the launcher's number decides. And where
+// its name in /dev/shm, which everybody may write to, is not a file of this user: nothing of that is followed, used or
+// removed. Run by make check; each test in a process of its own, with a /dev/shm of its own.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace tofu::vcq::places;
+using namespace tofu::vcq::tni_allocator;
 
 int warnings = 0; // of this process
 std::string warned_of;
@@ -114,7 +114,7 @@ int refused()
     if (lstat(path().c_str(), &before) != 0)
         return 1;
     for (unsigned i = 0; i < 3; i++) {
-        const Place in = take(backend(), Traffic::in), out = take(backend(), Traffic::out);
+        const TniSlot in = acquire(backend(), Traffic::in), out = acquire(backend(), Traffic::out);
         if (in.holder || out.holder)
             return 2;
         if (in.number != 3 + i || out.number != 3 + i || tni_of(in) != (3 + i) % 6 || tni_of(out) != 5 - (3 + i) % 6)
@@ -132,11 +132,11 @@ int refused()
 TEST(Places, AFileOfThisUserIsUsedAndGoesWithTheLast)
 {
     const int result = apart([] {
-        const Place a = take(backend(), Traffic::in), b = take(backend(), Traffic::in);
+        const TniSlot a = acquire(backend(), Traffic::in), b = acquire(backend(), Traffic::in);
         if (!a.holder || !b.holder || a.number != 0 || b.number != 1 || access(path().c_str(), F_OK) != 0)
             return 1;
         give(a);
-        const Place c = take(backend(), Traffic::in);
+        const TniSlot c = acquire(backend(), Traffic::in);
         if (!c.holder || c.number != 0)
             return 2;
         give(b);
@@ -200,8 +200,8 @@ TEST(Places, TheLaunchersNumberByAnyOfItsNames)
             if (mkdir(path().c_str(), 0700) != 0)
                 return 10;
             setenv(name, "5", 1);
-            const Place place = take(backend(), Traffic::in);
-            return !place.holder && place.number == 5 ? 0 : 1;
+            const TniSlot slot = acquire(backend(), Traffic::in);
+            return !slot.holder && slot.number == 5 ? 0 : 1;
         });
         SKIP_IF_DENIED(result);
         EXPECT_EQ(result, 0) << name;
@@ -216,8 +216,8 @@ TEST(Places, WhatIsNoNumberIsNotTheLaunchers)
                 return 10;
             setenv("PMIX_LOCAL_RANK", text, 1);
             setenv("SLURM_LOCALID", "2", 1); // the next that is one
-            const Place place = take(backend(), Traffic::in);
-            return !place.holder && place.number == 2 ? 0 : 1;
+            const TniSlot slot = acquire(backend(), Traffic::in);
+            return !slot.holder && slot.number == 2 ? 0 : 1;
         });
         SKIP_IF_DENIED(result);
         EXPECT_EQ(result, 0) << '"' << text << '"';

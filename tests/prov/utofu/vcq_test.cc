@@ -239,44 +239,43 @@ TEST_F(VcqTest, FlagsFollowHow)
     EXPECT_TRUE(vcq.idle());
 }
 
-constexpr unsigned places = Window::size - 1;
+constexpr unsigned tags = CompletionTable::size - 1;
 
 TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
 {
-    Told who[places];
+    Told who[tags];
     for (Told& w : who)
         ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, {When::delivered, false, false, &w}), Post::done);
-    EXPECT_EQ(vcq.window().free(), 0u);
-    for (unsigned i = places; i-- > 0;)
-        script.mrq.push_back(
-            {UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % places].edata,
-                                   1000 + (i * 101) % places)});
+    EXPECT_EQ(vcq.completions().free(), 0u);
+    for (unsigned i = tags; i-- > 0;)
+        script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % tags].edata,
+                                                    1000 + (i * 101) % tags)});
     while (vcq.poll() != 0) {
     }
-    for (unsigned i = 0; i < places; i++) {
+    for (unsigned i = 0; i < tags; i++) {
         ASSERT_EQ(who[i].notices.size(), 1u);
         EXPECT_EQ(who[i].notices[0].value, 1000u + i);
     }
-    EXPECT_EQ(vcq.window().free(), places);
+    EXPECT_EQ(vcq.completions().free(), tags);
 }
 
-TEST_F(VcqTest, AFullWindowIsBusyAndHasNoEffect)
+TEST_F(VcqTest, AFullCompletionTableIsBusyAndHasNoEffect)
 {
     Told who;
-    for (unsigned i = 0; i < places; i++)
+    for (unsigned i = 0; i < tags; i++)
         ASSERT_EQ(put(who), Post::done);
     EXPECT_EQ(put(who), Post::busy);
-    EXPECT_EQ(script.posted.size(), places);
+    EXPECT_EQ(script.posted.size(), tags);
     EXPECT_EQ(put(who, When::never), Post::done); // needs no place
     script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 17)});
     vcq.poll();
     EXPECT_EQ(put(who), Post::done);
     EXPECT_EQ(script.posted.back().edata, 17u);
-    for (std::uint64_t e = 1; e <= places; e++)
+    for (std::uint64_t e = 1; e <= tags; e++)
         script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, e)});
     while (vcq.poll() != 0) {
     }
-    EXPECT_EQ(who.notices.size(), places + 1);
+    EXPECT_EQ(who.notices.size(), tags + 1);
 }
 
 TEST_F(VcqTest, BusyAndErrorGiveThePlaceBack)
@@ -307,7 +306,7 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
     poll_thoroughly();
     EXPECT_EQ(who.notices.size(), 1u);
-    EXPECT_EQ(vcq.window().free(), places);
+    EXPECT_EQ(vcq.completions().free(), tags);
 }
 
 /// Within a time in which nothing of these tests can be under way any more.
@@ -330,9 +329,9 @@ TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
     Told lost;
     ASSERT_EQ(put(lost), Post::done);
     ASSERT_TRUE(polled_until(vcq, [&] { return !lost.notices.empty(); }));
-    EXPECT_EQ(lost.notices[0].code, tofu::never_told);
+    EXPECT_EQ(lost.notices[0].code, tofu::never_notified);
     EXPECT_TRUE(vcq.idle());
-    EXPECT_EQ(vcq.window().free(), places - 1); // its notice may still come, and is not another's
+    EXPECT_EQ(vcq.completions().free(), tags - 1); // its notice may still come, and is not another's
     Told next;
     ASSERT_EQ(put(next), Post::done);
     ASSERT_NE(script.posted[0].edata, script.posted[1].edata);
@@ -343,17 +342,17 @@ TEST_F(LostTest, WhatNeverEndsIsTakenAsFailed)
     EXPECT_EQ(next.notices[0].code, UTOFU_SUCCESS);
     EXPECT_EQ(lost.notices.size(), 1u);
     vcq.poll();
-    EXPECT_EQ(vcq.window().free(), places);
+    EXPECT_EQ(vcq.completions().free(), tags);
 }
 
 TEST_F(LostTest, PlacesOfTheLostAreUsedAgainWhenThereIsNoOther)
 {
-    std::vector<Told> lost(places);
+    std::vector<Told> lost(tags);
     for (Told& who : lost)
         ASSERT_EQ(put(who), Post::done);
     ASSERT_TRUE(polled_until(vcq, [&] { return lost.back().notices.size() == 1; }));
     EXPECT_TRUE(vcq.idle());
-    ASSERT_TRUE(polled_until(vcq, [&] { return vcq.window().free() == places; }));
+    ASSERT_TRUE(polled_until(vcq, [&] { return vcq.completions().free() == tags; }));
     for (const Told& who : lost)
         EXPECT_EQ(who.notices.size(), 1u);
 }
@@ -454,7 +453,7 @@ TEST_F(VcqTest, ClosingFencesEachPeerThatPostsWentToWithoutNotice)
 {
     script.answers = true;
     Told told;
-    constexpr unsigned peers = 2000; // more than the window and the cache have places
+    constexpr unsigned peers = 2000; // more than the completion table and the cache have entries
     const std::uint64_t word = 0;
     for (unsigned round = 0; round < 2; round++)
         for (utofu_vcq_id_t peer = 1000; peer < 1000 + peers; peer++)

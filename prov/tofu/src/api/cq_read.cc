@@ -23,7 +23,7 @@ namespace tofu {
     const vcq::Vcq& vcq = tx_.vcq();
     if (vcq.has_work() || !tx_.pending().empty()) [[unlikely]]
         return {Sight::work};
-    if (!vcq.window().all_free())
+    if (!vcq.completions().all_free())
         return {Sight::notices};
     return engines_.messages ? engines_.messages->sight() : Sight{Sight::nothing};
 }

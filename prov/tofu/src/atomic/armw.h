@@ -168,7 +168,7 @@ template <bool listed>
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()}));
     }
-    const std::uint8_t place = tx.vcq().window().next();
+    const std::uint8_t place = tx.vcq().completions().next();
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     // Where order was promised, the first communication to another VCQ of the peer has to wait.

@@ -69,7 +69,8 @@ bool BatchRunner::open(AtomicOp& op) noexcept
     batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
     // If it fetches, one notice too many is announced as long as something is left to post.
-    batch->place = op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::Window::endless);
+    batch->place =
+        op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::CompletionTable::endless);
     if (batch->place == 0) {
         pool_.renew(batch);
         return false;
@@ -116,7 +117,7 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         return failed(op);
     }
     batch.posted = true;
-    if (op.fetches && !ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
+    if (op.fetches && !ops_.vcq.completions().shorten(batch.place) && batch.arrived == batch.announced)
         end(batch); // all its notices have come
     return true;
 }
@@ -153,7 +154,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        ops_.vcq.window().extend(batch.place, static_cast<unsigned>(i));
+        ops_.vcq.completions().extend(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // No CSWAP, which would fetch: this is an ARMW with one operand.
         const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
@@ -202,12 +203,12 @@ void BatchRunner::leave(Batch& batch) noexcept
     AtomicOp& op = *batch.op;
     batch.posted = true;
     if (op.fetches) {
-        if (!ops_.vcq.window().shorten(batch.place) && batch.arrived == batch.announced)
+        if (!ops_.vcq.completions().shorten(batch.place) && batch.arrived == batch.announced)
             end(batch); // else the last notice ends it
         return;
     }
     // A late failure must not reach another owner of the place.
-    ops_.vcq.window().abandon(batch.place, &batch.lost);
+    ops_.vcq.completions().abandon(batch.place, &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     (void)settle(op, UTOFU_SUCCESS); // not the last one: the caller holds a reference
@@ -239,7 +240,7 @@ void BatchRunner::on_lost(vcq::CompletionHandler* self, const Notice& notice) no
 void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    ops_.vcq.window().close(batch.place, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
+    ops_.vcq.completions().close(batch.place, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     ops_.end_one(op, UTOFU_SUCCESS);

@@ -54,7 +54,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     ops.end_one(*op, UTOFU_SUCCESS);
 }
 
-/// Copies the unread part of the operand and compare lists. Slow path: others wait, or the window was full.
+/// Copies the unread part of the operand and compare lists. Slow path: others wait, or the completion table was full.
 void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 {
     const std::size_t left = op.total - op.started;

@@ -348,7 +348,7 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
 }
 
 // --- SpanRunner: one Get brings the guesses for all words, where loops would guess word by word. It need not be
-// atomic, since each word has its own CSWAP. The CSWAPs are a batch: they share one place of the window, and the n-th
+// atomic, since each word has its own CSWAP. The CSWAPs are a batch: they share one completion tag, and the n-th
 // notice is that of the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the
 // value that its CSWAP found.
 
@@ -449,7 +449,7 @@ void SpanRunner::post(Span& s) noexcept
     s.code = code;
     for (; s.words > s.posted; --s.words)
         if (open)
-            (void)ops_.vcq.window().shorten(s.place);
+            (void)ops_.vcq.completions().shorten(s.place);
     if (s.arrived == s.words)
         all_arrived(s);
 }

@@ -146,7 +146,7 @@ struct Batch : vcq::CompletionHandler {
     };
     AtomicOp* op;
     Lost lost;
-    std::uint8_t place;          ///< in the window: of all ARMWs if it fetches, else of failures
+    std::uint8_t place;          ///< completion tag: of all ARMWs if it fetches, else of failures
     bool posted = false;         ///< the whole operation is posted
     bool broken = false;         ///< a post was refused for good; the earlier ones still have to end
     std::uint32_t announced = 0; ///< ARMWs posted, except a last one with a notice of its own
@@ -166,7 +166,7 @@ struct Span : vcq::CompletionHandler, Deferred {
     Target at;                ///< of the first word, aligned to 8
     std::uint8_t offset;      ///< of the first element in it
     Bounce scratch;           ///< the words as they were last found; the Get writes here
-    std::uint8_t place = 0;   ///< in the window, of its CSWAPs; 0 before these
+    std::uint8_t place = 0;   ///< completion tag of its CSWAPs; 0 before these
     std::uint32_t posted = 0; ///< CSWAPs posted
     std::uint32_t tried = 0;  ///< at the end: words checked for whether they have lost
     std::uint64_t desired[most];
@@ -185,7 +185,7 @@ struct WordSlot : Turns<WordOp>, RemoteWord {
 class AtomicOps {
   public:
     static constexpr std::size_t max_ops = 512;
-    /// Places of the completion window that are left to the context's other engines.
+    /// Completion tags that are left to the context's other engines.
     static constexpr unsigned window_reserve = 48;
 
     AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept;
@@ -212,8 +212,11 @@ class AtomicOps {
     Agenda agenda;        ///< parts that go on in later rounds; closed at the end
     BouncePool scratch;   ///< blocks that Gets write to: words, wide elements, spans
 
-    /// Has the window room for one communication, and `more` besides?
-    [[nodiscard]] bool has_room(unsigned more = 0) const noexcept { return vcq.window().free() > window_reserve + more; }
+    /// Whether the completion table has room for one communication, and `more` besides?
+    [[nodiscard]] bool has_room(unsigned more = 0) const noexcept
+    {
+        return vcq.completions().free() > window_reserve + more;
+    }
     /// Handles a refused post of a part. 0: the part goes on in a later round; else the code that it ends with, because
     /// there are no later rounds or the post was refused for good.
     [[nodiscard]] int put_off(Deferred& item, vcq::Post posted) noexcept
@@ -302,7 +305,7 @@ class WordRunner {
     std::unique_ptr<WordSlot[]> slots_;
 };
 
-/// Posts the elements of an operation as a batch of ARMWs, which share one place of the window.
+/// Posts the elements of an operation as a batch of ARMWs, which share one completion tag.
 class BatchRunner {
   public:
     static constexpr std::size_t max_batches = 64;

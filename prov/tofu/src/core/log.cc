@@ -10,7 +10,7 @@
 
 namespace tofu {
 
-void complain(const char* format, ...) noexcept
+void warn_user(const char* format, ...) noexcept
 {
     char text[512];
     va_list arguments;
@@ -57,7 +57,7 @@ constexpr Entry table[] = {
     {UTOFU_ERR_MRQ_RMT_STADD, FI_EKEYREJECTED, "MRQ: remote key or address is not registered"},
     {UTOFU_ERR_MRQ_LCL_LENGTH, FI_EFAULT, "MRQ: local address range exceeds its registration"},
     {UTOFU_ERR_MRQ_RMT_LENGTH, FI_EKEYREJECTED, "MRQ: remote address range exceeds its region"},
-    {never_told, FI_ETIMEDOUT,
+    {never_notified, FI_ETIMEDOUT,
      "no notice within the time limit: the operation may still take effect, and a read may still write into its "
      "buffer"},
     {UTOFU_ERR_INVALID_ARG, FI_EINVAL, "invalid argument"},

@@ -16,7 +16,7 @@ extern fi_provider provider;
 
 /// Writes one line about a setting of the user that cannot be met: to the log if that shows warnings, else to stderr,
 /// since libfabric logs nothing unless FI_LOG_LEVEL is set. `format` as for printf, without a newline.
-void complain(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
+void warn_user(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 } // namespace tofu
 
@@ -32,7 +32,7 @@ int fi_error_of(int utofu_code) noexcept;
 
 /// A code that uTofu does not have: no notice has reported the end of a communication (vcq::Vcq::watch). The
 /// communication may still be carried out, so it is not repeated.
-inline constexpr int never_told = -1000000;
+inline constexpr int never_notified = -1000000;
 
 /// Does this error of a peer's TNI say that the region of a key is gone?
 inline bool says_stale(int utofu_code) noexcept
@@ -42,7 +42,10 @@ inline bool says_stale(int utofu_code) noexcept
 }
 
 /// Does the error cast doubt on the target, so that its key has to be looked up anew?
-inline bool doubts_target(int utofu_code) noexcept { return utofu_code == never_told || says_stale(utofu_code); }
+inline bool doubts_target(int utofu_code) noexcept
+{
+    return utofu_code == never_notified || says_stale(utofu_code);
+}
 
 /// The meaning of the code and what to look at, one line without a full stop; never null.
 const char* utofu_text(int utofu_code) noexcept;

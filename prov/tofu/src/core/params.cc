@@ -173,13 +173,13 @@ int check_params() noexcept
         if (text == nullptr || is_legal(variable, text, number))
             continue;
         if (variable.kind == Kind::cpus)
-            complain("%s=%.80s: invalid: use processors from 0 to %zu, such as 0,48-51", variable.full, text,
-                     variable.most);
+            warn_user("%s=%.80s: invalid: use processors from 0 to %zu, such as 0,48-51", variable.full, text,
+                      variable.most);
         else if (variable.kind == Kind::toggle)
-            complain("%s=%.80s: invalid: use one of auto, on, yes, 1, off, no, 0", variable.full, text);
+            warn_user("%s=%.80s: invalid: use one of auto, on, yes, 1, off, no, 0", variable.full, text);
         else
-            complain("%s=%.80s: invalid: use a %s from %zu to %zu", variable.full, text,
-                     variable.kind == Kind::number ? "number" : "power of two", variable.least, variable.most);
+            warn_user("%s=%.80s: invalid: use a %s from %zu to %zu", variable.full, text,
+                      variable.kind == Kind::number ? "number" : "power of two", variable.least, variable.most);
         return -FI_EINVAL;
     }
     return 0;

@@ -210,7 +210,7 @@ void AnonTx::on_absence(Channel& ch, int code) noexcept
     }
     if (v.first_try == 0)
         v.first_try = port_.now;
-    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_told) || port_.now - v.first_try >= absent_limit_ms) {
+    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || port_.now - v.first_try >= absent_limit_ms) {
         ch.owner->fail(ch, fi_error_of(code), code);
     } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
         ch.state = ChannelState::pausing;

@@ -21,7 +21,8 @@ constexpr unsigned asked_at_once = 8; // rings asked back per call of ask_back()
 bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 {
     // A different nonce: another process has the VCQ ID. No such area: the endpoint was closed.
-    return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD || notice.code == never_told ||
+    return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
+           notice.code == never_notified ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
 
@@ -374,7 +375,7 @@ void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
     ch.next_seq = ch.consumed + 1;
     ch.state = ChannelState::open;
     port_.self.vcq.statistics().count(Stat::ring_granted);
-    TOFU_PROBE(claim, ch.peer.home, grant.first);
+    TOFU_PROBE(ring_grant, ch.peer.home, grant.first);
     anon_tx_.dismiss(ch);
 }
 

@@ -319,7 +319,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_a
     if (in_place ? !memory_.find_in_region(desc, buffer, length, !read, local)
                  : read && !read_buffer_ && !make_read_buffer()) [[unlikely]]
         return not_quick;
-    const std::uint8_t place = vcq_.window().next();
+    const std::uint8_t place = vcq_.completions().next();
     if (place == 0) [[unlikely]]
         return quick_refused(vcq::Post::busy);
     QuickOp& op = tx_.quick()[place];
@@ -356,7 +356,7 @@ RmaEngine::~RmaEngine()
 
 bool RmaEngine::make_read_buffer() noexcept
 {
-    OwnMemory made(vcq::Window::size * max_quick_read);
+    OwnMemory made(vcq::CompletionTable::size * max_quick_read);
     if (!made || vcq_.reg(made.get(), made.size(), false, read_stadd_) != 0)
         return false;
     read_buffer_ = std::move(made);

@@ -239,7 +239,7 @@ class RmaEngine final : public Engine {
     LocalMemory& memory_;
     std::size_t longest_; ///< longer transfers may take another rail (tx/rails.h), or several communications
 
-    // Quick reads land here, each at its place of the window; allocated and registered at first use.
+    // Quick reads land here, each at its completion tag; allocated and registered at first use.
     OwnMemory read_buffer_;
     utofu_stadd_t read_stadd_ = 0;
 };

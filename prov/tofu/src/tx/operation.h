@@ -165,14 +165,14 @@ struct alignas(least_line) QuickOp : vcq::CompletionHandler {
 };
 static_assert(sizeof(QuickOp) == least_line);
 
-/// All of a context, one for each place of the window.
+/// All of a context, one for each completion tag.
 class QuickOps {
   public:
     /// False: no memory.
     [[nodiscard]] bool open(TxContext& context) noexcept
     {
-        ops_.reset(new (std::nothrow) QuickOp[vcq::Window::size]);
-        for (unsigned i = 0; ops_ && i < vcq::Window::size; i++)
+        ops_.reset(new (std::nothrow) QuickOp[vcq::CompletionTable::size]);
+        for (unsigned i = 0; ops_ && i < vcq::CompletionTable::size; i++)
             ops_[i].context = &context;
         return ops_ != nullptr;
     }

@@ -106,7 +106,7 @@ struct Turns {
 //  1. Nothing waits. A call goes at once; it pays one test.
 //  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
 //  3. Operations wait for other peers, or in other streams. A call goes at once, after a test of one more bit.
-//  4. An operation waits for something that all peers share: room in the TOQ or in the window. All operations of the
+//  4. An operation waits for something that all peers share: room in the TOQ or a completion tag. All operations of the
 //     stream wait, or else those that need less room would take it all.
 //  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
 //     further ones the next time. No peer's line starves another's.

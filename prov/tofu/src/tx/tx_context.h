@@ -152,7 +152,7 @@ class TxContext {
     /// The operations that were accepted and can't go on yet.
     [[nodiscard]] Pending& pending() noexcept { return pending_; }
     [[nodiscard]] const Pending& pending() const noexcept { return pending_; }
-    /// The single communications of rma and atomic, by places of vcq()'s window.
+    /// The single communications of rma and atomic, by places of the completion table.
     [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }

@@ -152,7 +152,7 @@ int Backend::load()
                               query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
                 library.reset(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
-            complain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
+            warn_user("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
                       "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
             return -FI_ENODATA;
         }
@@ -162,7 +162,7 @@ int Backend::load()
         static constexpr const char* text = "no Tofu interface on this machine: run on a compute node that has one, or "
                                             "set FI_TOFU_BACKEND=sim for the simulator";
         if (provider_asked_for())
-            complain("%s", text);
+            warn_user("%s", text);
         else
             TOFU_INFO(FI_LOG_CORE, "%s\n", text);
         return -FI_ENODATA;
@@ -170,36 +170,36 @@ int Backend::load()
     if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
         library = find_simulator(path_, sizeof(path_));
         if (!library) {
-            complain("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
-                     "install it or set its path in FI_TOFU_BACKEND");
+            warn_user("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
+                      "install it or set its path in FI_TOFU_BACKEND");
             return -FI_ENODATA;
         }
         if (automatic)
-            complain("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
-                     "suppresses this line",
-                     path_);
+            warn_user("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
+                      "suppresses this line",
+                      path_);
     }
     if (!library) {
         if (std::strchr(wanted, '/') == nullptr) {
-            complain("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
+            warn_user("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
             return -FI_EINVAL;
         }
         std::snprintf(path_, sizeof(path_), "%s", wanted);
         library = open(wanted);
         if (!library) {
-            complain("FI_TOFU_BACKEND: %s: set the path of a uTofu library", dlerror());
+            warn_user("FI_TOFU_BACKEND: %s: set the path of a uTofu library", dlerror());
             return -FI_ENODATA;
         }
     }
     if (const char* missing = fill(library, functions_)) {
-        complain("%s lacks %s: use a uTofu library of version 1", path_, missing);
+        warn_user("%s lacks %s: use a uTofu library of version 1", path_, missing);
         return -FI_ENOSYS;
     }
     if (query_tnis(functions_, tnis_, tni_count_, caps_) != 0) {
         if (!automatic || provider_asked_for())
-            complain("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
-                     "FI_TOFU_BACKEND=sim for the simulator",
-                     path_);
+            warn_user("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
+                      "FI_TOFU_BACKEND=sim for the simulator",
+                      path_);
         return -FI_ENODATA;
     }
     if (functions_.seen != nullptr && functions_.seen(nullptr, 0) == 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See tni_allocator.h. There is one file for each user. It is empty: its bytes, which are only locked, are the places
+// See tni_allocator.h. There is one file for each user. It is empty: its bytes, which are only locked, are the slots
 // of all nodes and jobs, of which the simulator has several on one machine.
 #include "utofu/tni_allocator.h"
 
@@ -22,10 +22,10 @@
 #include "core/params.h"
 #include "core/system.h"
 
-namespace tofu::vcq::places {
+namespace tofu::vcq::tni_allocator {
 namespace {
 
-constexpr unsigned most = 1024;    ///< places of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
+constexpr unsigned most = 1024;    ///< slots of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
 constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
 constexpr unsigned cqs_of_tni = 64;  ///< at most
 
@@ -43,7 +43,7 @@ unsigned local_rank() noexcept
     return 0;
 }
 
-/// The kinds of bytes: places of VCQs of a kind (the values of Traffic), CQs, or the TNIs of one process.
+/// The kinds of bytes: slots of VCQs of a kind (the values of Traffic), CQs, or the TNIs of one process.
 enum class Bytes : unsigned { in, out, cqs, shares };
 
 /// The first byte of a kind for the node within its job.
@@ -65,7 +65,7 @@ off_t first_byte(const Backend& backend, Bytes bytes) noexcept
 struct Cq {
     utofu_tni_id_t tni = 0;
     utofu_cq_id_t number = 0;
-    unsigned place = most; ///< among those of the node; `most` if unknown
+    unsigned index = most; ///< among those of the node; `most` if unknown
 };
 Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
@@ -75,11 +75,11 @@ Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
     const auto query = backend.functions().query_vcq_info;
     if (query != nullptr && query(vcq, coords, &cq.tni, &cq.number, &extra) == UTOFU_SUCCESS &&
         cq.number < cqs_of_tni && cq.tni < most / cqs_of_tni)
-        cq.place = cq.tni * cqs_of_tni + cq.number;
+        cq.index = cq.tni * cqs_of_tni + cq.number;
     return cq;
 }
 
-// The places of this process, under the mutex.
+// The slots of this process, under the mutex.
 constinit std::mutex mutex;
 pid_t owner = 0;
 constinit NodeFile file;
@@ -97,7 +97,7 @@ void drop() noexcept
     vcqs_of_cq = {};
 }
 
-/// A child of fork shares the file description, and with it the parent's places, so it opens the file anew.
+/// A child of fork shares the file description, and with it the parent's slots, so it opens the file anew.
 void renew_after_fork() noexcept
 {
     if (owner == getpid())
@@ -134,7 +134,7 @@ node::Seat own_seat() noexcept
     return known ? map->seat_of(bound) : node::Seat{};
 }
 
-/// The order in which places are tried: first those of the seat, which no other seat has, one TNI after the other; then
+/// The order in which slots are tried: first those of the seat, which no other seat has, one TNI after the other; then
 /// all, from the lowest on.
 class Order {
   public:
@@ -157,7 +157,7 @@ class Order {
     unsigned lowest_ = 0;
 };
 
-/// Has this process or another a higher place of the same TNI? Seats leave lower ones free.
+/// Has this process or another a higher slot of the same TNI? Seats leave lower ones free.
 bool has_more(unsigned kind, off_t first, unsigned n, unsigned span) noexcept
 {
     for (unsigned m = n + span; m < most; m += span)
@@ -168,7 +168,7 @@ bool has_more(unsigned kind, off_t first, unsigned n, unsigned span) noexcept
 
 } // namespace
 
-Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
+TniSlot acquire(const Backend& backend, Traffic traffic, bool spare) noexcept
 {
     const node::Seat seat = own_seat(); // before the mutex: the first call reads the topology
     std::lock_guard guard(mutex);
@@ -181,9 +181,9 @@ Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
     for (unsigned attempt = 0; attempt < tries && open(); attempt++) {
         if (processes != 0 && !take_share(backend, tnis / span, seat.number)) {
             drop();
-            complain("tofu: FI_TOFU_PPN=%u: all %u TNIs are in use by other processes: start at most that many "
-                     "processes per node",
-                     processes, tnis);
+            warn_user("tofu: FI_TOFU_PPN=%u: all %u TNIs are in use by other processes: start at most that many "
+                      "processes per node",
+                      processes, tnis);
             return {traffic, 0, 0, 0, 0};
         }
         Order order(spare || share ? node::Seat{} : seat, span);
@@ -215,14 +215,14 @@ Place take(const Backend& backend, Traffic traffic, bool spare) noexcept
     return {traffic, number, 0, rank * span, span};
 }
 
-void give(const Place& place) noexcept
+void release(const TniSlot& slot) noexcept
 {
-    if (place.holder != getpid()) // it is free, or held by the parent of this process
+    if (slot.holder != getpid()) // it is free, or held by the parent of this process
         return;
     std::lock_guard guard(mutex);
-    const auto kind = static_cast<unsigned>(place.traffic);
-    held[kind].reset(place.number);
-    (void)file.lock(F_UNLCK, first_of[kind] + place.number, 1);
+    const auto kind = static_cast<unsigned>(slot.traffic);
+    held[kind].reset(slot.number);
+    (void)file.lock(F_UNLCK, first_of[kind] + slot.number, 1);
     if (--users != 0)
         return;
     // The last process of all removes the file: no other has a byte.
@@ -231,29 +231,30 @@ void give(const Place& place) noexcept
     drop();
 }
 
-bool claim(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept
+bool claim_cq(const Backend& backend, utofu_vcq_id_t vcq, bool spare) noexcept
 {
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
-    if (cq.place == most || !file.is_open() || owner != getpid())
+    if (cq.index == most || !file.is_open() || owner != getpid())
         return true; // unknown
-    if (vcqs_of_cq[cq.place] == 0 && !file.lock(F_WRLCK, first_byte(backend, Bytes::cqs) + cq.place, 1)) {
+    if (vcqs_of_cq[cq.index] == 0 && !file.lock(F_WRLCK, first_byte(backend, Bytes::cqs) + cq.index, 1)) {
         if (!spare)
-            complain("tofu: control queue %u of TNI %u belongs to another process (uTofu User's Guide 4.1.2): set "
-                     "FI_TOFU_PPN to the number of processes per node, or use a launcher that assigns control queues",
-                     cq.number, cq.tni);
+            warn_user("tofu: control queue %u of TNI %u belongs to another process (uTofu User's Guide 4.1.2): set "
+                      "FI_TOFU_PPN to the number of processes per node, or use a launcher that assigns control queues",
+                      cq.number, cq.tni);
         return false;
     }
-    vcqs_of_cq[cq.place]++;
+    vcqs_of_cq[cq.index]++;
     return true;
 }
 
-void release(const Backend& backend, utofu_vcq_id_t vcq) noexcept
+void release_cq(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 {
     const Cq cq = cq_of(backend, vcq);
     std::lock_guard guard(mutex);
-    if (cq.place != most && file.is_open() && owner == getpid() && vcqs_of_cq[cq.place] != 0 && --vcqs_of_cq[cq.place] == 0)
-        (void)file.lock(F_UNLCK, first_byte(backend, Bytes::cqs) + cq.place, 1);
+    if (cq.index != most && file.is_open() && owner == getpid() && vcqs_of_cq[cq.index] != 0 &&
+        --vcqs_of_cq[cq.index] == 0)
+        (void)file.lock(F_UNLCK, first_byte(backend, Bytes::cqs) + cq.index, 1);
 }
 
 bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
@@ -263,4 +264,4 @@ bool is_own(const Backend& backend, utofu_tni_id_t tni) noexcept
     return !file.is_open() || file.lock(F_WRLCK, first, cqs_of_tni, F_OFD_GETLK);
 }
 
-} // namespace tofu::vcq::places
+} // namespace tofu::vcq::tni_allocator

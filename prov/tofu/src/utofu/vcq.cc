@@ -26,20 +26,20 @@ struct Made {
 void unmake(const Backend& backend, const Made& made) noexcept
 {
     backend.functions().free_vcq(made.handle);
-    places::release(backend, made.id);
+    tni_allocator::release_cq(backend, made.id);
 }
 
-/// Creates a VCQ on the first TNI of the place that has one with a CQ of no other process. If a TNI returns a CQ that
+/// Creates a VCQ on the first TNI of the slot that has one with a CQ of no other process. If a TNI returns a CQ that
 /// another process has, the CQs of this node are not assigned to processes, and TNIs with other processes are avoided
 /// from then on. A spare VCQ is made on the first TNI or not at all.
-int create(const Backend& backend, const places::Place& place, unsigned long flags, Made& made,
+int create(const Backend& backend, const tni_allocator::TniSlot& slot, unsigned long flags, Made& made,
            bool spare = false) noexcept
 {
     const Functions& f = backend.functions();
     int code = UTOFU_ERR_FULL;
-    for (std::size_t i = 0, met = 0; i < (spare ? 1 : place.span); i++) {
-        const utofu_tni_id_t tni = backend.tnis()[places::tni_of(place, i)];
-        if (met != 0 && !places::is_own(backend, tni))
+    for (std::size_t i = 0, met = 0; i < (spare ? 1 : slot.span); i++) {
+        const utofu_tni_id_t tni = backend.tnis()[tni_allocator::tni_of(slot, i)];
+        if (met != 0 && !tni_allocator::is_own(backend, tni))
             continue;
         if (const int why = f.create_vcq(tni, flags, &made.handle); why != UTOFU_SUCCESS) {
             code = met != 0 ? code : why;
@@ -49,7 +49,7 @@ int create(const Backend& backend, const places::Place& place, unsigned long fla
             f.free_vcq(made.handle);
             break;
         }
-        if (places::claim(backend, made.id, spare))
+        if (tni_allocator::claim_cq(backend, made.id, spare))
             break;
         f.free_vcq(made.handle);
         code = UTOFU_ERR_USED;
@@ -60,12 +60,12 @@ int create(const Backend& backend, const places::Place& place, unsigned long fla
 
 /// Creates a VCQ on a CQ of its own, unless the process would then have no CQ to share: a process may have a single CQ
 /// (48 on a node of Fugaku), and uTofu does not report how many. So this function makes one more VCQ for a moment.
-int create_alone(const Backend& backend, const places::Place& place, Made& made) noexcept
+int create_alone(const Backend& backend, const tni_allocator::TniSlot& slot, Made& made) noexcept
 {
-    if (const int code = create(backend, place, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
+    if (const int code = create(backend, slot, UTOFU_VCQ_FLAG_EXCLUSIVE, made); code != UTOFU_SUCCESS)
         return code;
     Made another;
-    const int code = create(backend, place, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
+    const int code = create(backend, slot, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
     unmake(backend, code == UTOFU_SUCCESS ? another : made);
     return code;
 }
@@ -78,11 +78,12 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
         return -FI_EINVAL;
     // The first VCQ of a domain is its home, which peers send to.
     const bool spare = spread == spread_of_spare;
-    const places::Place place = places::take(backend, spread == 0 ? places::Traffic::in : places::Traffic::out, spare);
-    if (place.span == 0)
+    const tni_allocator::TniSlot slot =
+        tni_allocator::acquire(backend, spread == 0 ? tni_allocator::Traffic::in : tni_allocator::Traffic::out, spare);
+    if (slot.span == 0)
         return -FI_EBUSY;
-    if (spare && !places::is_first_of_tni(place)) {
-        places::give(place);
+    if (spare && !tni_allocator::is_first_of_tni(slot)) {
+        tni_allocator::release(slot);
         return -FI_EBUSY;
     }
     Made made;
@@ -90,14 +91,14 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     // A VCQ that is alone on its CQ needs no lock of the library besides its owner's (guide 3.3.4.1). Such CQs are few:
     // only the first VCQs of a domain get one.
     if (thread_safe && spread < exclusive_most)
-        code = create_alone(backend, place, made);
+        code = create_alone(backend, slot, made);
     if (code != UTOFU_SUCCESS && code != UTOFU_ERR_USED)
-        code = create(backend, place, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made, spare);
+        code = create(backend, slot, thread_safe ? UTOFU_VCQ_FLAG_THREAD_SAFE : 0, made, spare);
     if (code != UTOFU_SUCCESS) {
-        places::give(place);
+        tni_allocator::release(slot);
         return -fi_error_of(code);
     }
-    place_ = place;
+    slot_ = slot;
     backend_ = &backend;
     functions_ = &backend.functions();
     handle_ = made.handle;
@@ -113,7 +114,7 @@ void Handle::free() noexcept
     unmake(*backend_, {handle_, id_});
     if (book_ != nullptr)
         book_->remove(statistics_);
-    places::give(place_);
+    tni_allocator::release(slot_);
     handle_ = 0;
     id_ = 0;
 }
@@ -153,54 +154,55 @@ int Handle::query_stadd(utofu_vcq_id_t vcq, unsigned stag, utofu_stadd_t& stadd)
     return made(stadd, &Functions::query_stadd, vcq, stag);
 }
 
-void Window::reset() noexcept
+void CompletionTable::reset() noexcept
 {
     first_free_ = 0;
     free_count_ = 0;
     for (unsigned n = size; --n != 0;)
-        give_back(static_cast<std::uint8_t>(n));
+        release(static_cast<std::uint8_t>(n));
 }
 
-bool Window::all_given_up() const noexcept
+bool CompletionTable::all_given_up() const noexcept
 {
-    return std::all_of(std::begin(places_), std::end(places_),
-                       [](const Place& place) { return place.handler == nullptr || place.handler == &nobody; });
+    return std::all_of(std::begin(entries_), std::end(entries_), [](const Entry& entry) {
+        return entry.handler == nullptr || entry.handler == &given_up_handler;
+    });
 }
 
-bool Window::grow_older() noexcept
+bool CompletionTable::grow_older() noexcept
 {
     const bool used_up = free_count_ == 0;
     bool some = false;
     for (unsigned n = 1; n < size; n++) {
-        Place& place = places_[n];
-        const bool given_up = place.handler == &nobody;
-        if (place.handler == nullptr || (place.expected == endless && !given_up))
+        Entry& entry = entries_[n];
+        const bool given_up = entry.handler == &given_up_handler;
+        if (entry.handler == nullptr || (entry.expected == endless && !given_up))
             continue;
-        if (place.age < lost_age)
-            place.age++;
-        if (place.age < lost_age)
+        if (entry.age < lost_age)
+            entry.age++;
+        if (entry.age < lost_age)
             continue;
         if (!given_up)
             some = true;
         else if (used_up)
-            give_back(static_cast<std::uint8_t>(n));
+            release(static_cast<std::uint8_t>(n));
     }
     return some;
 }
 
-bool Window::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
+bool CompletionTable::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
 {
     bool some = false;
     for (unsigned n = 1; n < size; n++) {
-        Place& place = places_[n];
-        CompletionHandler* const handler = place.handler;
-        if (handler == nullptr || handler == &nobody || place.age < least_age)
+        Entry& entry = entries_[n];
+        CompletionHandler* const handler = entry.handler;
+        if (handler == nullptr || handler == &given_up_handler || entry.age < least_age)
             continue;
         some = true;
-        const unsigned missing = place.expected == endless ? 1 : place.expected;
-        place.handler = &nobody;
+        const unsigned missing = entry.expected == endless ? 1 : entry.expected;
+        entry.handler = &given_up_handler;
         if (for_good)
-            give_back(static_cast<std::uint8_t>(n));
+            release(static_cast<std::uint8_t>(n));
         for (unsigned i = 0; i < missing; i++)
             handler->notify(handler, Notice{code, 0});
     }
@@ -260,7 +262,7 @@ Post Posts::no_room() noexcept
 Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
 {
     if (when == When::delivered)
-        window_.give_back(static_cast<std::uint8_t>(edata));
+        completions_.release(static_cast<std::uint8_t>(edata));
     else if (when == When::sent)
         sent_pending_--;
     if (code == UTOFU_ERR_BUSY) {
@@ -287,9 +289,9 @@ Post Posts::post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
 
 std::uint8_t Posts::open_batch(CompletionHandler* handler, unsigned notices) noexcept
 {
-    const std::uint8_t number = closing_ ? std::uint8_t{0} : window_.take(handler);
+    const std::uint8_t number = closing_ ? std::uint8_t{0} : completions_.acquire(handler);
     if (number != 0)
-        window_.expect(number, notices);
+        completions_.expect(number, notices);
     return number;
 }
 
@@ -310,7 +312,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     closing_ = false;
     sent_pending_ = 0;
     wanted_ = 0;
-    window_.reset();
+    completions_.reset();
     return 0;
 }
 
@@ -321,13 +323,13 @@ bool Vcq::await(Done&& done) noexcept
 {
     const auto start = Clock::now();
     auto last = start;
-    unsigned late = most_notices / Window::size;
+    unsigned late = most_notices / CompletionTable::size;
     for (std::uint32_t before = 0; !done();) {
-        bool some = poll(Window::size) != 0;
-        std::uint32_t under_way = Window::size - window_.free() + sent_pending_;
+        bool some = poll(CompletionTable::size) != 0;
+        std::uint32_t under_way = CompletionTable::size - completions_.free() + sent_pending_;
         for (Vcq* other = beside(); other != nullptr; other = other->beside()) {
-            some |= other->poll(Window::size) != 0;
-            under_way += Window::size - other->window_.free();
+            some |= other->poll(CompletionTable::size) != 0;
+            under_way += CompletionTable::size - other->completions_.free();
         }
         const auto now = Clock::now();
         if (under_way != before)
@@ -339,11 +341,11 @@ bool Vcq::await(Done&& done) noexcept
     return true;
 }
 
-/// Window::give_up(). Memory that a communication may still reach stays registered.
+/// CompletionTable::give_up(). Memory that a communication may still reach stays registered.
 bool Vcq::give_up(int code, bool for_good, std::uint16_t least_age) noexcept
 {
     keeps_registrations_ = true;
-    const bool some = window_.give_up(code, for_good, least_age);
+    const bool some = completions_.give_up(code, for_good, least_age);
     keeps_registrations_ = false;
     return some;
 }
@@ -354,13 +356,14 @@ void Vcq::watch() noexcept
     const auto now = Clock::now();
     if (keeps_registrations_ || now < watch_at_)
         return;
-    watch_at_ = now + lost_after / (Window::lost_age - 1);
-    if (!window_.grow_older())
+    watch_at_ = now + lost_after / (CompletionTable::lost_age - 1);
+    if (!completions_.grow_older())
         return;
     // A thread that has not polled for so long may find the notices in the queue.
-    for (unsigned taken = Window::size, i = 0; taken >= Window::size && i < most_notices / Window::size; i++)
-        taken = poll(Window::size);
-    if (give_up(never_told, false, Window::lost_age))
+    for (unsigned taken = CompletionTable::size, i = 0;
+         taken >= CompletionTable::size && i < most_notices / CompletionTable::size; i++)
+        taken = poll(CompletionTable::size);
+    if (give_up(never_notified, false, CompletionTable::lost_age))
         TOFU_WARN(FI_LOG_EP_DATA,
                   "vcq 0x%llx: operations timed out after %lld ms and were failed: check that the peer is alive and "
                   "its memory is still registered\n",
@@ -430,7 +433,7 @@ unsigned Vcq::poll_others(unsigned budget) noexcept
     unsigned taken = poll_tcq(budget);
     if (wanted_ >= beside_step)
         for (Vcq* other = beside(); other != nullptr; other = other->beside())
-            if (!other->window_.all_free())
+            if (!other->completions_.all_free())
                 taken += other->poll(budget);
     return taken;
 }
@@ -438,7 +441,7 @@ unsigned Vcq::poll_others(unsigned budget) noexcept
 unsigned Vcq::poll_tcq(unsigned budget) noexcept
 {
     wanted_ &= ~tcq_wanted;
-    if (polls_ == 0 && !window_.all_free())
+    if (polls_ == 0 && !completions_.all_free())
         watch();
     for (unsigned taken = 0; taken < budget; taken++) {
         void* cbdata = nullptr;
@@ -478,12 +481,12 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     }
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
-    if (number == 0 || number >= Window::size) {
+    if (number == 0 || number >= CompletionTable::size) {
         sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(number), 0);
         return;
     }
     // The post never left the node, so its MRQ notice will not come (guide 2.2.12).
-    if (CompletionHandler* const handler = window_.arrived(static_cast<std::uint8_t>(number)); handler != nullptr)
+    if (CompletionHandler* const handler = completions_.arrived(static_cast<std::uint8_t>(number)); handler != nullptr)
         handler->notify(handler, Notice{code, 0});
 }
 

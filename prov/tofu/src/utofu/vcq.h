@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A VCQ, in four layers: creation and registrations (Handle), the completion handlers of posts (Window), the remote
-// VCQs that a fence has to reach (UnsignaledPeers), posts (Posts: Handle), and polls until the end (Vcq: Posts). All
-// engines post by it, under the lock of the VCQ's owner. Only this module calls utofu_*.
+// A VCQ, in four layers: creation and registrations (Handle), the completion handlers of posts (CompletionTable), the
+// remote VCQs that a fence has to reach (UnsignaledPeers), posts (Posts: Handle), and polls until the end (Vcq: Posts).
+// All engines post by it, under the lock of the VCQ's owner. Only this module calls utofu_*.
 #pragma once
 
 #include <atomic>
@@ -71,11 +71,11 @@ class Handle {
     utofu_vcq_id_t id_ = 0;
     const Backend* backend_ = nullptr;
     StatisticsBook* book_ = nullptr;
-    places::Place place_{}; ///< on the node
+    tni_allocator::TniSlot slot_{}; ///< on the node
 };
 
-// --- Window: finds the completion handler of a notice. A signaled post takes a place, whose number travels as EDATA
-// and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
+// --- CompletionTable: finds the completion handler of a notice. A signaled post takes a completion tag, which travels
+// as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
 /// The end of a communication, for its completion handler.
 struct Notice {
@@ -90,123 +90,123 @@ struct CompletionHandler {
     Function notify;
 };
 
-/// The places, numbered 1 to size - 1. They are matched one by one, since notices keep their order only per remote VCQ
+/// The tags, numbered 1 to size - 1. They are matched one by one, since notices keep their order only per remote VCQ
 /// (guide 2.2.10).
-class Window {
+class CompletionTable {
   public:
     static constexpr unsigned size = 255;
     /// Number of notices of a batch that lasts until it is closed.
     static constexpr unsigned endless = 0xffff;
 
-    /// True if all places are free.
+    /// True if all tags are free.
     void reset() noexcept;
-    /// The place that take() gives next, or 0: none is free. It lets the owner keep its state by place
+    /// The tag that acquire() gives next, or 0: none is free. It lets the owner keep its state by tag
     /// (tx/operation.h), without an allocation.
     [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
     [[nodiscard]] unsigned free() const noexcept { return free_count_; }
     [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
-    [[nodiscard]] bool nobody_waits() const noexcept { return all_free() || all_given_up(); }
+    [[nodiscard]] bool no_waiters() const noexcept { return all_free() || all_given_up(); }
 
-    /// Takes a place for one notice. 0: none is free.
-    [[nodiscard, gnu::always_inline]] std::uint8_t take(CompletionHandler* handler) noexcept
+    /// Takes a tag for one notice. 0: none is free.
+    [[nodiscard, gnu::always_inline]] std::uint8_t acquire(CompletionHandler* handler) noexcept
     {
         const std::uint8_t number = first_free_;
         if (number == 0) [[unlikely]]
             return 0;
-        Place& place = places_[number];
-        first_free_ = place.next_free;
+        Entry& entry = entries_[number];
+        first_free_ = entry.next_free;
         free_count_--;
-        place.handler = handler;
+        entry.handler = handler;
         return number;
     }
-    void give_back(std::uint8_t number) noexcept
+    void release(std::uint8_t number) noexcept
     {
-        Place& place = places_[number];
-        place.handler = nullptr;
-        place.expected = 1;
-        place.age = 0;
-        place.next_free = first_free_;
+        Entry& entry = entries_[number];
+        entry.handler = nullptr;
+        entry.expected = 1;
+        entry.age = 0;
+        entry.next_free = first_free_;
         first_free_ = number;
         free_count_++;
     }
     /// Returns the completion handler of a notice. Null: the completion handler has been notified already.
     [[nodiscard, gnu::always_inline]] CompletionHandler* arrived(std::uint8_t number) noexcept
     {
-        Place& place = places_[number];
-        CompletionHandler* const handler = place.handler;
+        Entry& entry = entries_[number];
+        CompletionHandler* const handler = entry.handler;
         if (handler == nullptr) [[unlikely]]
             return nullptr;
-        if (place.expected == 1) [[likely]]
-            give_back(number);
+        if (entry.expected == 1) [[likely]]
+            release(number);
         else
             (void)shorten(number);
         return handler;
     }
 
-    // --- batches: posts to one peer that share one place. Notices of posts to the same remote VCQ come in the order of
+    // --- batches: posts to one peer that share one tag. Notices of posts to the same remote VCQ come in the order of
     // the posts (guide 2.2.10), so the completion handler can count them.
-    /// Reserves the place for `notices` notices.
+    /// Reserves the tag for `notices` notices.
     void expect(std::uint8_t number, unsigned notices) noexcept
     {
-        places_[number].expected = static_cast<std::uint16_t>(notices);
+        entries_[number].expected = static_cast<std::uint16_t>(notices);
     }
     /// Announces `more` further notices.
     void extend(std::uint8_t number, unsigned more) noexcept
     {
-        expect(number, places_[number].expected + more);
-        places_[number].age = 0;
+        expect(number, entries_[number].expected + more);
+        entries_[number].age = 0;
     }
     /// One announced notice has come, or will not come. False: it was the last one, and the batch is closed.
     [[nodiscard]] bool shorten(std::uint8_t number) noexcept
     {
-        Place& place = places_[number];
-        if (place.expected == endless)
+        Entry& entry = entries_[number];
+        if (entry.expected == endless)
             return true;
-        place.age = 0;
-        if (--place.expected != 0)
+        entry.age = 0;
+        if (--entry.expected != 0)
             return true;
-        give_back(number);
+        release(number);
         return false;
     }
-    /// Frees the place, if it still belongs to `handler`: no notice will come for it any more.
+    /// Frees the tag, if it still belongs to `handler`: no notice will come for it any more.
     void close(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (places_[number].handler == handler)
-            give_back(number);
+        if (entries_[number].handler == handler)
+            release(number);
     }
-    /// Ends an endless batch for which failures may still arrive at any time. Its place is not freed, so that they
-    /// reach no other completion handler, and nobody_waits() does not count it.
+    /// Ends an endless batch for which failures may still arrive at any time. Its tag is not freed, so that they
+    /// reach no other completion handler, and no_waiters() does not count it.
     void abandon(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (places_[number].handler == handler)
-            places_[number].handler = &nobody;
+        if (entries_[number].handler == handler)
+            entries_[number].handler = &given_up_handler;
     }
 
     // --- communications that do not end
     static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
-    /// Has any place reached that age? If no place is free, given up places of that age are used again.
+    /// Has any tag reached that age? If no tag is free, given up tags of that age are used again.
     [[nodiscard]] bool grow_older() noexcept;
     /// Gives up the completion handlers of an age whose notices are missing, and notifies them. False: there was none.
-    /// `for good`: their places are free again; else not, so that a late notice is not taken for that of another
+    /// `for good`: their tags are free again; else not, so that a late notice is not taken for that of another
     /// completion handler.
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
 
   private:
-    /// The completion handler of places that were given up. They are not free, so that late notices reach no other
+    /// The completion handler of tags that were given up. They are not free, so that late notices reach no other
     /// completion handler.
     static void ignore(CompletionHandler*, const Notice&) noexcept {}
-    static constinit inline CompletionHandler nobody{ignore};
-    struct Place {
-        CompletionHandler* handler = nullptr; ///< null: the place is free
+    static constinit inline CompletionHandler given_up_handler{ignore};
+    struct Entry {
+        CompletionHandler* handler = nullptr; ///< null: the tag is free
         std::uint8_t next_free = 0;
-        std::uint16_t expected = 1; ///< notices until the place is free again; 1 except for batches
+        std::uint16_t expected = 1; ///< notices until the tag is free again; 1 except for batches
         std::uint16_t age = 0;
     };
     [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
 
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0; ///< 0: none
-    Place places_[size];
+    Entry entries_[size];
 };
 
 // --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence whose effect no
@@ -277,7 +277,7 @@ class UnsignaledPeers {
 /// The result of a post. A refusal (busy) has no effect; retry it after a poll.
 enum class Post : int {
     done, ///< under way; the notice that was asked for will come
-    busy, ///< the TOQ is full, or the completion window has no free place
+    busy, ///< the TOQ is full, or no tag is free
     error ///< refused for good; Vcq::last_error() has the uTofu code, which is not UTOFU_SUCCESS
 };
 
@@ -352,12 +352,13 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 }
 
 /// The values by which the notices of a post are recognised:
-///  - EDATA, which comes back by the MRQ here and at the peer: the number of a place in the window, or 0 or `write` for
+///  - EDATA, which comes back by the MRQ here and at the peer: the number of a tag, or 0 or `write` for
 ///    an unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
 ///  - cbdata, which comes back by the TCQ: a completion handler, or one of these numbers, or `armw` or `event`. No
 ///    completion handler lies in the first bytes of memory, so these cannot be confused.
 struct Mark {
-    static constexpr std::uintptr_t write = Window::size, armw = Window::size + 1, event = Window::size + 2;
+    static constexpr std::uintptr_t write = CompletionTable::size, armw = CompletionTable::size + 1,
+                                    event = CompletionTable::size + 2;
     static constexpr std::uintptr_t end = event + 1;
 
     static constexpr std::uintptr_t of(Unsignaled kind) noexcept
@@ -370,7 +371,7 @@ struct Mark {
         }
         return 0;
     }
-    /// The kind of an unsignaled post, by the cbdata that names no place.
+    /// The kind of an unsignaled post, by the cbdata that names no tag.
     static constexpr Unsignaled kind_of(std::uintptr_t number) noexcept
     {
         return number == event   ? Unsignaled::event
@@ -444,7 +445,7 @@ class Posts : public Handle {
     /// Has anything been posted to the peer unsignaled since the last fence?
     [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
 
-    /// Takes a place of the window for a batch of `notices` notices. 0: none is free.
+    /// Takes a tag for a batch of `notices` notices. 0: none is free.
     [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, unsigned notices) noexcept;
     /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
     /// library may hold them back to start them together, with `more` until the next post or start_batch().
@@ -495,10 +496,10 @@ class Posts : public Handle {
     }
 
     /// The posts whose notices are still to come.
-    [[nodiscard]] Window& window() noexcept { return window_; }
-    [[nodiscard]] const Window& window() const noexcept { return window_; }
+    [[nodiscard]] CompletionTable& completions() noexcept { return completions_; }
+    [[nodiscard]] const CompletionTable& completions() const noexcept { return completions_; }
     /// True if no signaled post is under way.
-    [[nodiscard]] bool idle() const noexcept { return sent_pending_ == 0 && window_.nobody_waits(); }
+    [[nodiscard]] bool idle() const noexcept { return sent_pending_ == 0 && completions_.no_waiters(); }
     [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
     // --- What waits for a round of progress of the VCQ's owner says so. Only a hint, which spares polls the look at
@@ -518,7 +519,7 @@ class Posts : public Handle {
     static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
     std::uint32_t busy_ = 1; ///< see set_busy()
     UnsignaledPeers unsignaled_;
-    Window window_;
+    CompletionTable completions_;
 
   private:
     struct Ticket {
@@ -564,11 +565,11 @@ class Posts : public Handle {
 
 // --- inline part
 
-/// Turns `how` into the arguments of the uTofu call. False: no place is free, or there is no memory.
+/// Turns `how` into the arguments of the uTofu call. False: no tag is free, or there is no memory.
 inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
-    // The place is taken before the post, whose notice may be there before the call returns.
-    const std::uint8_t number = window_.take(how.handler);
+    // The tag is taken before the post, whose notice may be there before the call returns.
+    const std::uint8_t number = completions_.acquire(how.handler);
     ticket = {number, how.flags, Mark::cbdata_of(number)};
     return number != 0;
 }
@@ -682,7 +683,7 @@ class Vcq final : public Posts {
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
     [[gnu::cold]] void watch() noexcept;
     /// True if a completion handler expects an entry of the MRQ, or peers may write some.
-    [[nodiscard]] bool mrq_is_due() const noexcept { return !window_.all_free() || sink_.remote != nullptr; }
+    [[nodiscard]] bool mrq_is_due() const noexcept { return !completions_.all_free() || sink_.remote != nullptr; }
     [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
     unsigned poll_tcq(unsigned budget) noexcept;
     [[nodiscard]] bool all_idle() const noexcept;
@@ -711,14 +712,15 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
         on_remote_mrq(code, notice);
         return;
     }
-    if (notice.edata == 0 || notice.edata >= Window::size) [[unlikely]] {
+    if (notice.edata == 0 || notice.edata >= CompletionTable::size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
             sink_.unsignaled_error(sink_.owner, code,
                                    Mark::kind_of(type, notice.edata),
                                    notice.vcq_id);
         return;
     }
-    if (CompletionHandler* const handler = window_.arrived(static_cast<std::uint8_t>(notice.edata)); handler != nullptr) [[likely]]
+    if (CompletionHandler* const handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));
+        handler != nullptr) [[likely]]
         handler->notify(handler, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
 }
 

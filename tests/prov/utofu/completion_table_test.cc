@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The completion window by itself (utofu/vcq.h): tags, batches, and what never ends. Run by make check.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "utofu/vcq.h"
+
+namespace {
+
+using namespace tofu::vcq;
+
+constexpr unsigned tags = CompletionTable::size - 1;
+constexpr int lost = -7;
+
+struct Told : CompletionHandler {
+    std::vector<int> codes;
+    Told()
+    {
+        notify = [](CompletionHandler* self, const Notice& notice) noexcept {
+            static_cast<Told*>(self)->codes.push_back(notice.code);
+        };
+    }
+};
+
+struct CompletionTableTest : testing::Test {
+    CompletionTableTest() { table.reset(); }
+    std::uint8_t take()
+    {
+        const std::uint8_t next = table.next();
+        const std::uint8_t number = table.acquire(&who);
+        EXPECT_EQ(number, next);
+        return number;
+    }
+    void take_all()
+    {
+        while (table.acquire(&other) != 0)
+            continue;
+        EXPECT_EQ(table.free(), 0u);
+    }
+    void grow_old()
+    {
+        for (unsigned i = 1; i < CompletionTable::lost_age; i++)
+            EXPECT_FALSE(table.grow_older());
+    }
+    CompletionTable table;
+    Told who, other;
+};
+
+TEST_F(CompletionTableTest, EachTagIsAcquiredOnceAndFreeAfterItsNotice)
+{
+    std::set<unsigned> taken;
+    for (unsigned i = 0; i < tags; i++)
+        taken.insert(take());
+    EXPECT_EQ(taken.size(), tags);
+    EXPECT_EQ(*taken.begin(), 1u);
+    EXPECT_EQ(*taken.rbegin(), tags);
+    EXPECT_EQ(table.acquire(&who), 0);
+    EXPECT_EQ(table.arrived(17), &who);
+    EXPECT_EQ(table.arrived(17), nullptr); // told already
+    EXPECT_EQ(take(), 17);
+}
+
+TEST_F(CompletionTableTest, ABatchHoldsItsTagUntilItsLastNotice)
+{
+    const std::uint8_t batch = take();
+    table.expect(batch, 2);
+    table.extend(batch, 1);
+    EXPECT_EQ(table.arrived(batch), &who);
+    EXPECT_TRUE(table.shorten(batch)); // one will not come
+    EXPECT_FALSE(table.all_free());
+    EXPECT_EQ(table.arrived(batch), &who);
+    EXPECT_TRUE(table.all_free());
+    const std::uint8_t single = take();
+    EXPECT_FALSE(table.shorten(single)); // the tag is for one again
+}
+
+TEST_F(CompletionTableTest, AnEndlessBatchIsClosedByItsHandlerAlone)
+{
+    const std::uint8_t batch = take();
+    table.expect(batch, CompletionTable::endless);
+    for (unsigned i = 0; i < 70000; i++)
+        ASSERT_EQ(table.arrived(batch), &who);
+    table.close(batch, &other);
+    EXPECT_FALSE(table.all_free());
+    for (unsigned i = 0; i < 2 * CompletionTable::lost_age; i++)
+        EXPECT_FALSE(table.grow_older());
+    table.close(batch, &who);
+    EXPECT_TRUE(table.all_free());
+}
+
+TEST_F(CompletionTableTest, AHandlerIsNotifiedOfEachMissingNotice)
+{
+    const std::uint8_t batch = take();
+    table.expect(batch, 3);
+    grow_old();
+    (void)table.arrived(batch); // young again
+    grow_old();
+    const std::uint8_t young = table.acquire(&other);
+    EXPECT_TRUE(table.grow_older());
+    EXPECT_TRUE(table.give_up(lost, false, CompletionTable::lost_age));
+    EXPECT_EQ(who.codes, (std::vector<int>{lost, lost}));
+    EXPECT_TRUE(other.codes.empty());
+    EXPECT_FALSE(table.give_up(lost, false, CompletionTable::lost_age));
+    EXPECT_FALSE(table.no_waiters());
+    EXPECT_EQ(table.arrived(young), &other);
+    EXPECT_TRUE(table.no_waiters());
+    EXPECT_EQ(table.free(), tags - 1);
+}
+
+TEST_F(CompletionTableTest, AGivenUpTagIsKeptForItsLateNotice)
+{
+    const std::uint8_t tag = take();
+    grow_old();
+    EXPECT_TRUE(table.grow_older());
+    EXPECT_TRUE(table.give_up(lost, false, CompletionTable::lost_age));
+    CompletionHandler* const given_up = table.arrived(tag);
+    ASSERT_NE(given_up, nullptr);
+    given_up->notify(given_up, Notice{0, 0});
+    EXPECT_EQ(who.codes, std::vector<int>{lost});
+    EXPECT_TRUE(table.all_free());
+}
+
+TEST_F(CompletionTableTest, AGivenUpTagIsReusedIfThereIsNoOther)
+{
+    const std::uint8_t tag = take();
+    grow_old();
+    EXPECT_TRUE(table.grow_older());
+    EXPECT_TRUE(table.give_up(lost, false, CompletionTable::lost_age));
+    (void)table.grow_older();
+    EXPECT_EQ(table.free(), tags - 1); // there are others
+    take_all();
+    (void)table.grow_older();
+    EXPECT_EQ(take(), tag);
+}
+
+TEST_F(CompletionTableTest, AnAbandonedTagIsNotReusedUntilItIsOld)
+{
+    const std::uint8_t batch = take();
+    table.expect(batch, CompletionTable::endless);
+    table.abandon(batch, &other);
+    EXPECT_FALSE(table.no_waiters());
+    table.abandon(batch, &who);
+    EXPECT_TRUE(table.no_waiters());
+    take_all();
+    grow_old();
+    EXPECT_EQ(table.free(), 0u);
+    (void)table.grow_older();
+    EXPECT_EQ(take(), batch);
+    EXPECT_TRUE(who.codes.empty());
+}
+
+TEST_F(CompletionTableTest, GivenUpForGoodAllTagsAreFree)
+{
+    table.expect(take(), 2);
+    table.expect(take(), CompletionTable::endless);
+    EXPECT_TRUE(table.give_up(lost, true));
+    EXPECT_EQ(who.codes, (std::vector<int>{lost, lost, lost}));
+    EXPECT_TRUE(table.all_free());
+}
+
+} // namespace
