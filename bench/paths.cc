@@ -84,7 +84,7 @@ class Paths {
             [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
-        crowd();
+        many_peers();
         barriers("fi_barrier over gates", "fi_cq_read, entry of a barrier over gates", "on");
         barriers("fi_barrier by Puts", "fi_cq_read, entry of a barrier by Puts", "off");
     }
@@ -183,7 +183,7 @@ class Paths {
 
     /// What a collective of MPI does: a message to each of several peers in turn, from each in turn, and one that was
     /// there before its receive.
-    void crowd()
+    void many_peers()
     {
         constexpr unsigned peers = 4;
         fi_addr_t to[peers], from[peers];

@@ -2,7 +2,7 @@
 // Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
 // bench/mpi/run, people, through mpirun. Calls: MPI.
 //
-// usage: mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|crowd|windows]...
+// usage: mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|oversubscribed|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.
 // TRANSPORT is what the lines call what was measured.
 #include <algorithm>
@@ -218,7 +218,7 @@ void short_collectives()
 }
 
 // What more ranks than processors do to each other: collectives by size, and pairs that send windows at a time.
-void crowd()
+void oversubscribed()
 {
     char* const in = memory.data();
     char* const out = in + memory_bytes / 2;
@@ -302,7 +302,7 @@ int main(int argc, char** argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks < 2) {
         std::fprintf(stderr,
-                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|crowd|windows]...\n");
+                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|oversubscribed|windows]...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     transport = argv[1];
@@ -319,8 +319,8 @@ int main(int argc, char** argv)
             collectives();
         else if (part == "short")
             short_collectives();
-        else if (part == "crowd")
-            crowd();
+        else if (part == "oversubscribed")
+            oversubscribed();
         else if (part == "windows")
             windows();
     }

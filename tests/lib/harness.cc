@@ -133,7 +133,7 @@ std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&
 std::vector<Exit> run_processes(unsigned size, const std::function<void(const Rank&)>& body)
 {
     static unsigned runs = 0;
-    // tests/bounded finds by its prefix what a test leaves behind.
+    // tests/run_limited finds by its prefix what a test leaves behind.
     const char* const prefix = std::getenv("TOFU_TEST_JOB_PREFIX");
     job_name = (prefix != nullptr ? prefix : "test-" + std::to_string(::getpid())) + "-" +
                std::to_string(runs++);

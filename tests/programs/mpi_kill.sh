@@ -6,7 +6,7 @@
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 . "$top/tools/mpi"
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-k
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-k
 files=/dev/shm/tofu-sim-$(id -u)/$job
 program=$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_conformance
 scratch=$(mktemp -d)

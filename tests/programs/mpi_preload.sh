@@ -11,7 +11,7 @@ top=${TOFU_TOP_SRCDIR:?set by make check}
 library=$TOFU_TOP_BUILDDIR/mpi/.libs/libtofu-mpi.so
 oracle=$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_oracle
 [ -e "$library" ] || { echo "$library is missing"; exit 99; }
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 jobs=0

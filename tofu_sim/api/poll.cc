@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.7.4 and 3.7.5: confirming completion. The hot path.
+// Role: guide 3.7.4 and 3.7.5: confirming completion.
 #include "api/exports.h"
 #include "clock/clock.h"
-#include "job/crowd.h"
+#include "job/oversubscription.h"
 #include "job/process.h"
 #include "tni/engine.h"
 
@@ -44,7 +44,7 @@ constexpr uint32_t polls_before_way = 64;
         return result; // they have the turn when it is theirs
     }
     Process& self = Process::self();
-    (void)give_way(self.job().crowd(), self.segment().header(), 0);
+    (void)yield_processor(self.job().oversubscription(), self.segment().header(), 0);
     return result;
 }
 

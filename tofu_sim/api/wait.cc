@@ -4,7 +4,7 @@
 
 #include "barrier/process_vbgs.h"
 #include "clock/clock.h"
-#include "job/crowd.h"
+#include "job/oversubscription.h"
 #include "job/doorbell.h"
 #include "job/flows.h"
 #include "job/instruments.h"
@@ -105,7 +105,7 @@ int tofu_sim_give_way(unsigned times)
         (void)call.wait(looked_around);
         return 1;
     }
-    return self.joined() && give_way(self.job().crowd(), self.segment().header(), times, waits_at_gates) ? 1 : 0;
+    return self.joined() && yield_processor(self.job().oversubscription(), self.segment().header(), times, waits_at_gates) ? 1 : 0;
 }
 
 int tofu_sim_wake(void)

@@ -6,7 +6,7 @@
 #include "job/job.h"
 
 #include "job/base_directory.h"
-#include "job/crowd.h"
+#include "job/oversubscription.h"
 #include "job/liveness.h"
 #include "job/patience.h"
 #include "job/real_time.h"
@@ -66,13 +66,13 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
 // How often processes have joined or left the job of a directory; 0 where it has no file yet.
 uint32_t changes_in(int directory) noexcept
 {
-    Crowd crowd{};
+    Oversubscription load{};
     const int fd = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    const bool there = fd >= 0 && ::pread(fd, &crowd, sizeof crowd, job_crowd_offset) == ssize_t{sizeof crowd};
+    const bool there = fd >= 0 && ::pread(fd, &load, sizeof load, oversubscription_offset) == ssize_t{sizeof load};
     if (fd >= 0) {
         ::close(fd);
     }
-    return there ? crowd.changes.raw : 0;
+    return there ? load.changes.raw : 0;
 }
 
 // Waits as long as others get on, and `seconds` more.
@@ -366,7 +366,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     }
     ProcessSlot& s = slot(process_);
     if (s.used.exchange(0) != 0) { // while it is filled it has no owner
-        leave_crowd(crowd());      // for the killed process
+        remove_process(oversubscription());      // for the killed process
     }
     incarnation_ = s.incarnation.load_relaxed() + 1;
     s.incarnation.store_relaxed(incarnation_);
@@ -380,7 +380,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     s.holds_lock = locked ? 1 : 0;
     std::snprintf(s.name, sizeof s.name, "%s", program_invocation_short_name);
     s.used.store_release(1);
-    enter_crowd(crowd());
+    add_process(oversubscription());
     joined_ = true;
     return UTOFU_SUCCESS;
 }
@@ -408,7 +408,7 @@ void Job::leave() noexcept
     const int directory = kept >= 0 ? kept : directory_.is_file(opened) ? opened : -1;
     const bool locked = directory >= 0 && lock_for(directory, 5);
     slot(process_).used.store_release(0);
-    leave_crowd(crowd());
+    remove_process(oversubscription());
     unlock_slot(file_.get(), process_);
     // No process cleans up after the last one, and a killed process takes a moment to vanish: tens of milliseconds if
     // many compete for the processor.
@@ -435,7 +435,7 @@ void Job::give_up() noexcept
     if (joined_) {
         joined_ = false;
         slot(process_).used.store_release(0);
-        leave_crowd(crowd());
+        remove_process(oversubscription());
     }
     unlock_slot(file_.get(), process_);
     if (job_life(file_.get()) == Life::gone) {

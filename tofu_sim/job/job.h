@@ -55,7 +55,7 @@ class Job {
     // Of the process of that slot and incarnation (its low `bits`).
     [[nodiscard]] Life life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept;
 
-    [[nodiscard]] Crowd& crowd() const noexcept { return *reinterpret_cast<Crowd*>(file_data_ + job_crowd_offset); }
+    [[nodiscard]] Oversubscription& oversubscription() const noexcept { return *reinterpret_cast<Oversubscription*>(file_data_ + oversubscription_offset); }
     // Our own node's entry, mapped and backed.
     [[nodiscard]] NodeEntry& own_node() const noexcept;
 

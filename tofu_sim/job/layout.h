@@ -82,16 +82,16 @@ struct JobHeader {
 static_assert(sizeof(JobHeader) == 64);
 
 // Behind the header: how many processes the job has, and how many processors they may run on at a time, all together,
-// by their masks and by the quotas of their cgroups (job/crowd).
+// by their masks and by the quotas of their cgroups (job/oversubscription).
 // Written under the job's lock, read without.
-struct Crowd {
+struct Oversubscription {
     SharedWord<uint32_t> processes;
     SharedWord<uint32_t> processors;
     SharedWord<uint32_t> changes; // number of joins and leaves
     uint32_t quota; // processors' time, the least of all processes; 0: none has a quota
     uint64_t mask[16]; // of the processors, as the kernel numbers them
 };
-inline constexpr size_t job_crowd_offset = 64;
+inline constexpr size_t oversubscription_offset = 64;
 
 // Are the numbers of a header of this version such as its first process writes?
 [[nodiscard]] constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept;
@@ -132,7 +132,7 @@ struct NodeEntry {
 };
 
 inline constexpr size_t job_slots_offset = layout_unit;
-static_assert(job_crowd_offset >= sizeof(JobHeader) && job_crowd_offset + sizeof(Crowd) <= job_slots_offset);
+static_assert(oversubscription_offset >= sizeof(JobHeader) && oversubscription_offset + sizeof(Oversubscription) <= job_slots_offset);
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
 // The state of the barrier gates (barrier/state.h), by node and TNI. It stays when an owner dies, so that what

@@ -47,7 +47,7 @@ std::uint64_t reads_until(Session& s, void* context)
 
 /// Runs `body` in two processes that share a processor, with an endpoint for tagged messages each.
 template <class Body>
-void expect_crowd(Body body)
+void expect_oversubscribed(Body body)
 {
     expect_processes(2, [body](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(share_one_processor());
@@ -68,9 +68,9 @@ void post_turn(Session& s, bool sends, fi_addr_t peer, std::span<char> buffer, s
 }
 
 // Each message is a rendezvous, and takes three turns on the processor. Before, a reader looked 4096 times each turn.
-TEST(Crowd, AReaderInVainGivesItsProcessorToThePeer)
+TEST(ManyEndpoints, AReaderInVainGivesItsProcessorToThePeer)
 {
-    expect_crowd([](Session& s, const Rank& rank) {
+    expect_oversubscribed([](Session& s, const Rank& rank) {
         static std::array<char, 64 * 1024> buffer;
         constexpr unsigned rounds = 200;
         std::uint64_t in_vain = 0;
@@ -91,9 +91,9 @@ std::uint64_t sleeps()
 }
 
 // A program may poll other things beside an empty queue, and a sleep would delay each look at them.
-TEST(Crowd, ReadsOfAnEmptyQueueDoNotBlock)
+TEST(ManyEndpoints, ReadsOfAnEmptyQueueDoNotBlock)
 {
-    expect_crowd([](Session& s, const Rank& rank) {
+    expect_oversubscribed([](Session& s, const Rank& rank) {
         constexpr std::uint64_t most_naps = 40;
         const std::uint64_t before = sleeps();
         fi_cq_data_entry entry{};
@@ -104,8 +104,8 @@ TEST(Crowd, ReadsOfAnEmptyQueueDoNotBlock)
     });
 }
 
-/// A rendezvous each way, after whose turns both have looked in vain often enough to know the crowd.
-void know_the_crowd(Session& s, unsigned self)
+/// A rendezvous each way, after whose turns both have looked in vain often enough to detect it.
+void detect_oversubscription(Session& s, unsigned self)
 {
     static std::array<char, 64 * 1024> buffer;
     for (unsigned round = 0; round < 20; round++) {
@@ -117,10 +117,10 @@ void know_the_crowd(Session& s, unsigned self)
 constexpr std::size_t copied = 16384;
 
 // The peer waits at a barrier meanwhile and calls nothing of the provider's.
-TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
+TEST(ManyEndpoints, AMessageThatIsCopiedWaitsForNoProcessor)
 {
-    expect_crowd([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+    expect_oversubscribed([](Session& s, const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
         static std::array<char, copied> buffer;
         constexpr unsigned messages = 16;
         if (rank.number == 0) {
@@ -142,10 +142,10 @@ TEST(Crowd, AMessageThatIsCopiedWaitsForNoProcessor)
 }
 
 // One more than there are blocks, one byte more than a block has, and one whose sender wants to know that it was taken.
-TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
+TEST(ManyEndpoints, AMessageThatIsNotCopiedWaitsForItsReceiver)
 {
-    expect_crowd([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+    expect_oversubscribed([](Session& s, const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
         static std::array<char, copied + 1> buffer;
         constexpr unsigned blocks = 16;
         const auto send = [&](std::size_t size, std::uint64_t tag, std::uint64_t flags) {
@@ -183,10 +183,10 @@ TEST(Crowd, AMessageThatIsNotCopiedWaitsForItsReceiver)
 }
 
 // Copies wait for receives that may come late: what is sent behind them needs none of their blocks.
-TEST(Crowd, CopiesLeaveOtherMessagesTheirBlocks)
+TEST(ManyEndpoints, CopiesLeaveOtherMessagesTheirBlocks)
 {
-    expect_crowd([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(know_the_crowd(s, rank.number));
+    expect_oversubscribed([](Session& s, const Rank& rank) {
+        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
         constexpr unsigned messages = 100;
         constexpr std::size_t sizes[] = {5000, 8192, 9000, copied};
         static std::array<char, copied> buffer;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a peer that writes what it likes into an endpoint's message area, beside the protocol.
-// Called by tests/prov/{message,ring} within run_processes. Calls: utofu, crowd.
+// Called by tests/prov/{message,ring} within run_processes. Calls: utofu, many_endpoints.
 #pragma once
 
 #include <cstring>
 
 #include <utofu.h>
 
-#include "crowd.h"
+#include "many_endpoints.h"
 #include "msg/wire.h"
 
 namespace tofu::test {

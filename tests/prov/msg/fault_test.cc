@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "prov/lib/crowd.h"
+#include "prov/lib/many_endpoints.h"
 
 namespace tofu::test {
 namespace {
@@ -97,7 +97,7 @@ void lose_a_rank(std::size_t size, unsigned delay_us)
 {
     SCOPED_TRACE(testing::Message() << size << " bytes, killed after " << delay_us << " us");
     const auto exits = sim::test::run_processes(4, [=](const sim::test::Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         std::vector<Transfer> transfers;
         for (unsigned peer = 0; peer < 4; peer++)
             for (unsigned i = 0; i < 2 * window; i++)
@@ -157,7 +157,7 @@ TEST(Fault, AStormOfLongMessagesIsHeldBack)
 {
     sim::test::expect_processes(5, [](const sim::test::Rank& rank) {
         setenv("FI_TOFU_UNEXPECTED_BYTES", "1048576", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         // More than one sender alone can have taken: some 750 kept in its place, 64 in its ring, 1032 that wait with it.
         constexpr unsigned count = 2500;
         constexpr std::size_t sizes[] = {16, 200, 3000, 4000, 8000};

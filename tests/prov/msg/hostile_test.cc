@@ -124,7 +124,7 @@ std::size_t attack(unsigned seed)
     const auto exits = sim::test::run_processes(3, [seed](const sim::test::Rank& rank) {
         setenv("FI_TOFU_RINGS", "64", 1);
         setenv("FI_TOFU_UNEXPECTED_BYTES", "1048576", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number == 0) {
             be_the_victim(s, 1);
         } else if (rank.number == 1) {
@@ -183,7 +183,7 @@ TEST(Hostile, RandomBytesAllOverTheAreaAreSurvived)
     const auto exits = sim::test::run_processes(2, [](const sim::test::Rank& rank) {
         setenv("FI_TOFU_RINGS", "8", 1);
         setenv("FI_TOFU_UNEXPECTED_BYTES", "1048576", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number == 0) {
             for (unsigned i = 0; i < 200; i++) { // outgoing channels, too
                 const std::uint64_t word = i;

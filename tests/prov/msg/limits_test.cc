@@ -68,7 +68,7 @@ TEST(Limits, RingsOfEverySizeCarryEveryProtocol)
         expect_processes(2, [&](const Rank& rank) {
             setenv("FI_TOFU_RINGS", pair.rings[rank.number], 1);
             setenv("FI_TOFU_RING_SLOTS", pair.slots[rank.number], 1);
-            Session s(rank, crowd_options());
+            Session s(rank, many_options());
             for (const char* slots : pair.slots)
                 exchange(s, static_cast<unsigned>(std::atoi(slots)));
         });
@@ -151,7 +151,7 @@ TEST(Limits, RingsRegisteredLateCarryMessagesToo)
     expect_processes(1 + senders, [](const Rank& rank) {
         setenv("FI_TOFU_RINGS", "4", 1);
         setenv("FI_TOFU_RING_SLOTS", "4096", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number != 0) {
             for (unsigned i = 0; i < messages; i++) {
                 const auto out = pattern(100, i);
@@ -181,7 +181,7 @@ TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
         const auto exits = run_processes(1, [&](const Rank& rank) {
             setenv("FI_TOFU_RINGS", values[0], 1);
             setenv("FI_TOFU_RING_SLOTS", values[1], 1);
-            Session s(rank, crowd_options()); // ends the process
+            Session s(rank, many_options()); // ends the process
         });
         EXPECT_FALSE(exits[0].success()) << values[0] << " " << values[1];
         EXPECT_TRUE(exits[0].errors.find("give a ") != std::string::npos) << exits[0].errors;
@@ -193,7 +193,7 @@ TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
 void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
 {
     const auto exits = run_processes(2, [=](const Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         const auto near = pattern(4000, 1), far = pattern(100000, 2);
         if (rank.number == 0) {
             RawPeer self(s, 0), other(s, 1);
@@ -268,7 +268,7 @@ constexpr std::uint64_t awaited = 7; ///< tag
 TEST(Limits, AMessageBehindManyThatNobodyAwaitsIsReceived)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         constexpr std::uint64_t count = 120000;
         if (rank.number == 1) {
             for (std::uint64_t i = 0; i <= count; i++)
@@ -295,7 +295,7 @@ TEST(Limits, AMessageBehindManyThatNobodyAwaitsIsReceived)
 TEST(Limits, MoreReceivesThanTheQueueIsSaidToHoldArePosted)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         constexpr std::uint64_t count = 70000;
         ASSERT_GT(count, s.info->rx_attr->size);
         std::vector<std::uint64_t> in(count, ~std::uint64_t{0});
@@ -328,7 +328,7 @@ TEST(Limits, WithoutMemoryNothingIsLost)
     GTEST_SKIP() << "sanitizers end a process that has no memory";
 #endif
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         constexpr std::uint64_t count = 1000;
         constexpr std::size_t size = 192;
         std::uint8_t bytes[size] = {};
@@ -382,7 +382,7 @@ TEST(Limits, WithoutMemoryNothingIsLost)
 TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         const auto bytes = pattern(100000, 3);
         if (rank.number == 1) {
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), bytes.size(), nullptr, 0, 1, &s); }), 0);
@@ -429,7 +429,7 @@ TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
 TEST(Limits, ARendezvousOfAnEndpointThatWasClosedIsNotRead)
 {
     expect_processes(2, [](const Rank& rank) {
-        Options options = crowd_options();
+        Options options = many_options();
         options.leaves_together = false;
         const auto bytes = pattern(100000, 4);
         if (rank.number == 1) {

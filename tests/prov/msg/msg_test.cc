@@ -7,7 +7,7 @@
 
 #include <sys/wait.h>
 
-#include "prov/lib/crowd.h"
+#include "prov/lib/many_endpoints.h"
 
 namespace tofu::test {
 namespace {

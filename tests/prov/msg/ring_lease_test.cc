@@ -8,7 +8,7 @@
 
 #include <sys/wait.h>
 
-#include "prov/lib/crowd.h"
+#include "prov/lib/many_endpoints.h"
 #include "prov/lib/raw.h"
 
 namespace tofu::test {
@@ -24,20 +24,20 @@ struct Note {
 
 constexpr std::size_t note_sizes[] = {8, 300, 3000, 20000};
 
-/// Every endpoint of the crowd sends `each` notes to `to`, all of them in turn.
-void send_notes(Crowd& crowd, fi_addr_t to, std::uint32_t first, std::uint32_t each)
+/// Each of the endpoints sends `each` notes to `to`, all of them in turn.
+void send_notes(ManyEndpoints& many, fi_addr_t to, std::uint32_t first, std::uint32_t each)
 {
     std::vector<std::uint8_t> buffer(note_sizes[3]);
     for (std::uint32_t number = 0; number < each; number++)
-        for (std::uint32_t e = 0; e < crowd.endpoints.size(); e++) {
+        for (std::uint32_t e = 0; e < many.endpoints.size(); e++) {
             const Note note{first + e, number};
             const std::size_t size = note_sizes[(number + e) % 4];
             std::memcpy(buffer.data(), &note, sizeof note);
-            const ssize_t ret = crowd.session.post([&] {
-                return fi_send(crowd.endpoints[e], buffer.data(), size, nullptr, to, &buffer);
+            const ssize_t ret = many.session.post([&] {
+                return fi_send(many.endpoints[e], buffer.data(), size, nullptr, to, &buffer);
             });
             ASSERT_EQ(ret, 0) << fi_strerror(static_cast<int>(-ret)) << " endpoint " << e;
-            crowd.session.expect(&buffer, FI_SEND);
+            many.session.expect(&buffer, FI_SEND);
         }
 }
 
@@ -58,27 +58,27 @@ void take_notes(Session& s, std::uint32_t senders, std::uint32_t each, std::uint
 }
 
 /// Rank 0 has few rings; all endpoints of the others send to it.
-void crowd_at_one(const Rank& rank, unsigned per_process, unsigned each, const char* rings)
+void many_to_one(const Rank& rank, unsigned per_process, unsigned each, const char* rings)
 {
     setenv("FI_TOFU_RINGS", rank.number == 0 ? rings : "1", 1);
     setenv("TOFU_SIM_PPN", "1", 1);
-    Session s(rank, crowd_options());
+    Session s(rank, many_options());
     if (rank.number == 0) {
         take_notes(s, (rank.size - 1) * per_process, each);
         return;
     }
-    Crowd crowd(s, per_process);
-    send_notes(crowd, 0, (rank.number - 1) * per_process, each);
+    ManyEndpoints many(s, per_process);
+    send_notes(many, 0, (rank.number - 1) * per_process, each);
 }
 
 TEST(RingLeases, MoreSendersThanRingsAllGetThrough)
 {
-    expect_processes(4, [](const Rank& rank) { crowd_at_one(rank, 10, 12, "4"); });
+    expect_processes(4, [](const Rank& rank) { many_to_one(rank, 10, 12, "4"); });
 }
 
 TEST(RingLeases, SixHundredSendersWithTheDefaultRings)
 {
-    expect_processes(4, [](const Rank& rank) { crowd_at_one(rank, 200, 2, "512"); });
+    expect_processes(4, [](const Rank& rank) { many_to_one(rank, 200, 2, "512"); });
 }
 
 TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
@@ -88,13 +88,13 @@ TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
         constexpr unsigned rounds = 2;
         setenv("FI_TOFU_RINGS", "2", 1);
         setenv("TOFU_SIM_PPN", "1", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number != 0) {
-            Crowd crowd(s, per_process);
-            crowd.publish();
+            ManyEndpoints many(s, per_process);
+            many.publish();
             std::vector<std::uint64_t> in(per_process * rounds, ~0ull);
             for (unsigned i = 0; i < in.size(); i++)
-                ASSERT_EQ(fi_recv(crowd.endpoints[i / rounds], &in[i], 8, nullptr, FI_ADDR_UNSPEC, &in[i]), 0);
+                ASSERT_EQ(fi_recv(many.endpoints[i / rounds], &in[i], 8, nullptr, FI_ADDR_UNSPEC, &in[i]), 0);
             for (unsigned i = 0; i < in.size(); i++) {
                 fi_cq_data_entry entry{};
                 ASSERT_TRUE(s.next(entry));
@@ -104,7 +104,7 @@ TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
                 EXPECT_EQ(in[i], i % rounds * 10000 + (rank.number - 1) * per_process + i / rounds);
             return;
         }
-        const std::vector<fi_addr_t> peers = insert_crowds(s, per_process);
+        const std::vector<fi_addr_t> peers = insert_many(s, per_process);
         ASSERT_EQ(peers.size(), 6 * per_process);
         for (std::uint64_t round = 0; round < rounds; round++)
             for (std::uint64_t p = 0; p < peers.size(); p++) {
@@ -123,13 +123,13 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
         setenv("FI_TOFU_RINGS", "1", 1);
         setenv("TOFU_SIM_PPN", "1", 1);
         setenv("UTOFU_NUM_MRQ_ENTRIES", "2048", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number == 0) {
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
             take_notes(s, senders, 1);
             return;
         }
-        Crowd crowd(s, senders);
+        ManyEndpoints many(s, senders);
         RawPeer raw(s, 0); // all that anonymous senders could have is taken
         std::uint64_t open = 0;
         raw.get(proto::gate_offset, &open, sizeof open);
@@ -141,17 +141,17 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
         while (std::chrono::steady_clock::now() < end)
             for (std::uint32_t e = through; e < senders; e++) {
                 const Note note{through, 0};
-                const ssize_t ret = fi_inject(crowd.endpoints[e], &note, sizeof note, 0);
+                const ssize_t ret = fi_inject(many.endpoints[e], &note, sizeof note, 0);
                 ASSERT_TRUE(ret == 0 || ret == -FI_EAGAIN) << fi_strerror(static_cast<int>(-ret));
                 if (ret == 0)
-                    std::swap(crowd.endpoints[e], crowd.endpoints[through++]);
+                    std::swap(many.endpoints[e], many.endpoints[through++]);
             }
         EXPECT_LT(through, senders);
         raw.put(proto::gate_offset, &open, sizeof open);
         rank.set(1000, 1);
         for (; through < senders; through++) {
             const Note note{through, 0};
-            ASSERT_EQ(s.post([&] { return fi_inject(crowd.endpoints[through], &note, sizeof note, 0); }), 0);
+            ASSERT_EQ(s.post([&] { return fi_inject(many.endpoints[through], &note, sizeof note, 0); }), 0);
         }
     });
 }
@@ -161,7 +161,7 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 {
     expect_processes(3, [](const Rank& rank) {
         setenv("FI_TOFU_RINGS", "1", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         constexpr std::uint32_t notes = 400;
         if (rank.number == 1) {
             RawPeer raw(s, 0);
@@ -178,8 +178,8 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
             rank.set(1000, 1);
         } else if (rank.number == 2) {
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1001) == 1; }));
-            Crowd crowd(s, 1);
-            send_notes(crowd, 0, 0, notes);
+            ManyEndpoints many(s, 1);
+            send_notes(many, 0, 0, notes);
         } else {
             std::uint64_t word = 0;
             ASSERT_EQ(fi_recv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
@@ -198,7 +198,7 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
         constexpr std::uint32_t many = 5000;
         constexpr unsigned stopped = 100;
         setenv("FI_TOFU_RINGS", "1", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number == 0) {
             s.barrier();
             take_notes(s, 4, many / 4);
@@ -228,11 +228,11 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
                     sizeof late);
         } else {
             s.barrier();
-            Crowd crowd(s, 4);
+            ManyEndpoints many(s, 4);
             for (std::uint32_t number = 0; number < many / 4; number++)
                 for (std::uint32_t e = 0; e < 4; e++) {
                     const Note note{e, number};
-                    ASSERT_EQ(s.post([&] { return fi_inject(crowd.endpoints[e], &note, sizeof note, 0); }), 0);
+                    ASSERT_EQ(s.post([&] { return fi_inject(many.endpoints[e], &note, sizeof note, 0); }), 0);
                 }
         }
     });
@@ -244,14 +244,14 @@ void kill_owners(unsigned delay_us)
     const auto exits = sim::test::run_processes(4, [delay_us](const Rank& rank) {
         constexpr unsigned per_process = 6;
         setenv("FI_TOFU_RINGS", rank.number == 0 ? "4" : "1", 1);
-        Session s(rank, crowd_options());
+        Session s(rank, many_options());
         if (rank.number == 3) {
-            Crowd crowd(s, per_process);
+            ManyEndpoints many(s, per_process);
             rank.set(1000, 1);
             die_after(delay_us);
             std::uint64_t dead = ~0ull;
             for (unsigned i = 0;; i++) // rank 0 takes them or not, until the end
-                if (fi_inject(crowd.endpoints[i % per_process], &dead, 8, 0) != 0)
+                if (fi_inject(many.endpoints[i % per_process], &dead, 8, 0) != 0)
                     fi_cq_read(s.cq, nullptr, 0);
         }
         while (rank.get(1000) != 1)
@@ -272,8 +272,8 @@ void kill_owners(unsigned delay_us)
                 left--;
             }
         } else {
-            Crowd crowd(s, per_process);
-            send_notes(crowd, 0, (rank.number - 1) * per_process, 8);
+            ManyEndpoints many(s, per_process);
+            send_notes(many, 0, (rank.number - 1) * per_process, 8);
         }
         leave_without(s, 3);
     });

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "prov/lib/crowd.h"
+#include "prov/lib/many_endpoints.h"
 
 namespace tofu::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: barrier circuits of real processes: results, rounds that overlap, errors, death (guide 2.3, 3.4, 3.8).
 // Called by: tests/barrier_processes. Calls: libtofucom.so through tests/lib/harness.
-#include "../job/crowd.h"
+#include "../job/oversubscribed.h"
 #include "member.h"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ expect "more ranks than cores change nothing" "$first" "$(cat out)"
 # Three nodes send to one at once. Who comes later stands still in front of it; the same from a trace.
 mkfifo input output
 mkdir trace
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-c
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-c
 TOFU_SIM_TRACE=trace "$tofu_sim" run -n 4 --timeout 60 --clock --cpu 0 --job "$job" "$subject" 65536 4 <input >output 2>err &
 launcher=$!
 exec 5>input 6<output

@@ -11,7 +11,7 @@ browser=$(command -v chromium || command -v chromium-browser)
 
 # A job that runs.
 mkfifo input output
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-p
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-p
 "$tofu_sim" run -n 13 --timeout 60 --job "$job" --shape 1x2x1 sh -c \
     'case $TOFU_SIM_RANK in 0) exec '"$build/tests/show_subject"' reach;; 12) exec '"$build/tests/show_subject"' be-reached;; esac' \
     <input >output 2>/dev/null &

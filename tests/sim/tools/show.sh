@@ -10,7 +10,7 @@ if [ -z "${TOFU_SHOW_ALONE:-}" ] && unshare --mount true 2>/dev/null; then
 fi
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 subject=$build/tests/show_subject
-job=${TOFU_TEST_JOB_PREFIX:?set by tests/bounded}-a
+job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-a
 base=/dev/shm/tofu-sim-$(id -u)
 shown()
 {

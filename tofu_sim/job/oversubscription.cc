@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields.
-#include "job/crowd.h"
+#include "job/oversubscription.h"
 
 #include "job/doorbell.h"
 #include "job/quota.h"
@@ -83,38 +83,38 @@ class Naps {
 
 } // namespace
 
-void enter_crowd(Crowd& crowd) noexcept
+void add_process(Oversubscription& load) noexcept
 {
     cpu_set_t own;
-    static_assert(sizeof own == sizeof crowd.mask);
+    static_assert(sizeof own == sizeof load.mask);
     if (::sched_getaffinity(0, sizeof own, &own) != 0) {
         std::memset(&own, 0xff, sizeof own); // more processors than the mask has bits
     }
-    uint64_t words[sizeof crowd.mask / sizeof crowd.mask[0]];
+    uint64_t words[sizeof load.mask / sizeof load.mask[0]];
     std::memcpy(words, &own, sizeof words);
     uint32_t processors = 0;
     for (uint64_t& word : words) {
-        word |= crowd.mask[&word - words];
+        word |= load.mask[&word - words];
         processors += static_cast<uint32_t>(std::popcount(word));
     }
-    std::memcpy(crowd.mask, words, sizeof words);
-    if (const uint32_t quota = quota_processors(); quota != 0 && (crowd.quota == 0 || quota < crowd.quota)) {
-        crowd.quota = quota;
+    std::memcpy(load.mask, words, sizeof words);
+    if (const uint32_t quota = quota_processors(); quota != 0 && (load.quota == 0 || quota < load.quota)) {
+        load.quota = quota;
     }
-    crowd.processors.store_relaxed(crowd.quota != 0 ? std::min(processors, crowd.quota) : processors);
-    (void)crowd.processes.fetch_add(1);
-    (void)crowd.changes.fetch_add(1);
+    load.processors.store_relaxed(load.quota != 0 ? std::min(processors, load.quota) : processors);
+    (void)load.processes.fetch_add(1);
+    (void)load.changes.fetch_add(1);
 }
 
-void leave_crowd(Crowd& crowd) noexcept
+void remove_process(Oversubscription& load) noexcept
 {
-    (void)crowd.processes.fetch_add(~uint32_t{0}); // also by a process that could not get the lock
-    (void)crowd.changes.fetch_add(1);
+    (void)load.processes.fetch_add(~uint32_t{0}); // also by a process that could not get the lock
+    (void)load.changes.fetch_add(1);
 }
 
-bool give_way(const Crowd& crowd, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept) noexcept
+bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept) noexcept
 {
-    if (!is_crowded(crowd)) {
+    if (!is_oversubscribed(load)) {
         return false;
     }
     thread_local int64_t left_at = 0;

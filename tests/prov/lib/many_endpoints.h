@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: many endpoints of one process beside a session's own, and the addresses of other processes' crowds.
+// Role: many endpoints of one process beside a session's own, and the addresses of those of other processes.
 // Called by tests/prov/{message,ring} within run_processes. Calls: libfabric, session.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tofu::test {
 
-inline Options crowd_options()
+inline Options many_options()
 {
     Options options;
     options.caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE;
@@ -47,9 +47,9 @@ inline EndpointAddress address_of_rank(const Session& s, unsigned r)
 }
 
 /// `count` endpoints in the session's domain, with its queue and its addresses.
-class Crowd {
+class ManyEndpoints {
   public:
-    Crowd(Session& session, unsigned count) : session(session)
+    ManyEndpoints(Session& session, unsigned count) : session(session)
     {
         for (unsigned i = 0; i < count; i++) {
             fid_ep* ep = nullptr;
@@ -60,12 +60,12 @@ class Crowd {
             endpoints.push_back(ep);
         }
     }
-    ~Crowd()
+    ~ManyEndpoints()
     {
         for (fid_ep* ep : endpoints)
             EXPECT_EQ(fi_close(&ep->fid), 0);
     }
-    /// Tells insert_crowds() of another process. Collective; words 800 ... of the board.
+    /// Tells insert_many() of another process. Collective; words 800 ... of the board.
     void publish()
     {
         const EndpointAddress first = address_of(endpoints.front());
@@ -79,8 +79,8 @@ class Crowd {
     std::vector<fid_ep*> endpoints;
 };
 
-/// All endpoints of the crowds of ranks 1 ..., which have `each`. Collective.
-inline std::vector<fi_addr_t> insert_crowds(Session& s, unsigned each)
+/// All endpoints of ranks 1 ..., which have `each`. Collective.
+inline std::vector<fi_addr_t> insert_many(Session& s, unsigned each)
 {
     s.barrier();
     std::vector<fi_addr_t> all;

@@ -3,12 +3,12 @@
 # Many more ranks than processors: everyone talks to everyone, by small and by large messages.
 # Called by: make check, with 64 ranks. Calls: tools/mpi, fabtests/mpi/mpi_conformance.
 #
-# TOFU_CROWD_RANKS=256: so many ranks, and what is short alone. Their start takes two minutes on two processors, so that
-# is for soaks: make check TESTS=tests/programs/mpi_crowd.sh TOFU_CROWD_RANKS=256
+# TOFU_OVERSUBSCRIBED_RANKS=256: so many ranks, and what is short alone. Their start takes two minutes on two processors, so that
+# is for soaks: make check TESTS=tests/programs/mpi_oversubscribed.sh TOFU_OVERSUBSCRIBED_RANKS=256
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 . "$top/tools/mpi"
-ranks=${TOFU_CROWD_RANKS:-64}
+ranks=${TOFU_OVERSUBSCRIBED_RANKS:-64}
 tests="coll_short p2p_wildcards coll_basic coll_vectors coll_large"
 seconds=200
 if [ "$ranks" -gt 64 ]; then

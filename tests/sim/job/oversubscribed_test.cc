@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: a thread whose polls find nothing yields, and naps (job/crowd).
+// Role: more processes than processors: a thread whose polls find nothing yields, and naps (job/oversubscription).
 // Called by: make check. Calls: the public interface and the extras.
-#include "crowd.h"
+#include "oversubscribed.h"
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -38,7 +38,7 @@ struct Board {
 };
 
 /// The senders and receivers: `processes` of `each` endpoints; the first process has `first` ones.
-struct Crowd {
+struct Peers {
     unsigned processes, each, first;
     bool to_first;   ///< all send to the first endpoint, or
     bool from_first; ///< it sends to all; else all send to all
@@ -58,27 +58,27 @@ struct Crowd {
 
 class Process {
   public:
-    Process(const Crowd& crowd, unsigned number, Board& board) : crowd_(crowd), number_(number), board_(board)
+    Process(const Peers& peers, unsigned number, Board& board) : peers_(peers), number_(number), board_(board)
     {
-        for (unsigned i = 0; i < crowd.of(number); i++) {
+        for (unsigned i = 0; i < peers.of(number); i++) {
             std::size_t length = sizeof(board.names[0]);
-            check(fi_getname(&objects_.add_endpoint()->fid, board.names[crowd.begin(number) + i], &length), "fi_getname");
+            check(fi_getname(&objects_.add_endpoint()->fid, board.names[peers.begin(number) + i], &length), "fi_getname");
         }
         barrier();
-        for (unsigned i = 0; i < crowd.all(); i++)
+        for (unsigned i = 0; i < peers.all(); i++)
             check(fi_av_insert(objects_.av, board.names[i], 1, nullptr, 0, nullptr) - 1, "fi_av_insert");
         expected_ = received() * long(objects_.ep.size());
         for (fid_ep* ep : objects_.ep)
             for (long n = received(); n > 0; n--)
-                check(fi_recv(ep, in_.data(), crowd.size, nullptr, FI_ADDR_UNSPEC, nullptr), "fi_recv");
+                check(fi_recv(ep, in_.data(), peers.size, nullptr, FI_ADDR_UNSPEC, nullptr), "fi_recv");
     }
     void run()
     {
         barrier();
         const auto begin = Clock::now();
-        const bool sends = crowd_.from_first ? number_ == 0 : !crowd_.to_first || number_ != 0;
-        for (unsigned round = 0; sends && round < crowd_.rounds; round++)
-            for (unsigned to = crowd_.from_first ? crowd_.first : 0; to < (crowd_.to_first ? 1 : crowd_.all()); to++)
+        const bool sends = peers_.from_first ? number_ == 0 : !peers_.to_first || number_ != 0;
+        for (unsigned round = 0; sends && round < peers_.rounds; round++)
+            for (unsigned to = peers_.from_first ? peers_.first : 0; to < (peers_.to_first ? 1 : peers_.all()); to++)
                 for (fid_ep* ep : objects_.ep)
                     send(ep, to);
         for (long polls = 0; came_ < expected_; polls++) {
@@ -87,21 +87,21 @@ class Process {
         }
         barrier();
         if (number_ == 0)
-            board_.us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / double(crowd_.messages());
+            board_.us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / double(peers_.messages());
         barrier();
     }
 
   private:
     [[nodiscard]] long received() const
     {
-        if (crowd_.to_first)
-            return number_ == 0 ? crowd_.messages() : 0;
-        return crowd_.from_first ? (number_ == 0 ? 0 : crowd_.rounds) : long(crowd_.all()) * crowd_.rounds;
+        if (peers_.to_first)
+            return number_ == 0 ? peers_.messages() : 0;
+        return peers_.from_first ? (number_ == 0 ? 0 : peers_.rounds) : long(peers_.all()) * peers_.rounds;
     }
     void send(fid_ep* ep, unsigned to)
     {
         long ret;
-        for (long polls = 0; (ret = fi_send(ep, out_.data(), crowd_.size, nullptr, to, nullptr)) == -FI_EAGAIN &&
+        for (long polls = 0; (ret = fi_send(ep, out_.data(), peers_.size, nullptr, to, nullptr)) == -FI_EAGAIN &&
                              polls < Objects::patience;
              polls++)
             progress();
@@ -112,11 +112,11 @@ class Process {
     void barrier()
     {
         board_.arrived++;
-        for (const unsigned all = ++barriers_ * crowd_.processes; board_.arrived < all;)
+        for (const unsigned all = ++barriers_ * peers_.processes; board_.arrived < all;)
             progress();
     }
 
-    const Crowd& crowd_;
+    const Peers& peers_;
     unsigned number_;
     Board& board_;
     Objects objects_{{.queue_size = 16384}};
@@ -127,21 +127,21 @@ class Process {
 };
 
 /// Microseconds a message, or the program's end.
-double measure(const Crowd& crowd)
+double measure(const Peers& peers)
 {
     void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared == MAP_FAILED ? -FI_ENOMEM : 0, "mmap");
     Board& board = *new (shared) Board{};
     std::vector<pid_t> children;
-    for (unsigned number = 0; number < crowd.processes; number++) {
+    for (unsigned number = 0; number < peers.processes; number++) {
         const pid_t child = fork();
         check(child, "fork");
         if (child == 0) {
             alarm(longest);
             setenv("TOFU_SIM_PPN", "1", 1);
             setenv("TOFU_SIM_SHAPE", "2x1x1", 1);
-            setenv("FI_TOFU_RINGS", crowd.to_first && number != 0 ? "1" : crowd.rings, 1);
-            Process(crowd, number, board).run();
+            setenv("FI_TOFU_RINGS", peers.to_first && number != 0 ? "1" : peers.rings, 1);
+            Process(peers, number, board).run();
             std::exit(0);
         }
         children.push_back(child);
@@ -168,7 +168,7 @@ int main(int argc, char** argv)
     const bool quick = argc > 1 && std::string(argv[1]) == "--quick";
     const struct {
         const char* name;
-        Crowd crowd;
+        Peers peers;
     } series[] = {
         {"252 senders to one, one message each", {19, 14, 1, true, false, 1, 8, "512"}},
         {"4,104 senders to one, one message each", {19, 228, 1, true, false, 1, 8, "512"}},
@@ -179,13 +179,13 @@ int main(int argc, char** argv)
         {"one to 960, in turn", {9, 120, 1, false, true, 8, 8, "2"}},
         {"one to 1,920, in turn", {9, 240, 1, false, true, 8, 8, "2"}},
     };
-    for (const auto& [name, crowd] : series) {
-        if (quick && crowd.all() > 300)
+    for (const auto& [name, peers] : series) {
+        if (quick && peers.all() > 300)
             continue;
         std::string samples;
         for (int round = 0; round < (quick ? 1 : 5); round++)
-            samples += (round != 0 ? "," : "") + std::to_string(measure(crowd));
-        std::printf("Many peers\t%s\t%zu\t%u\tus\ttofu\t%s\n", name, crowd.size, crowd.processes, samples.c_str());
+            samples += (round != 0 ? "," : "") + std::to_string(measure(peers));
+        std::printf("Many peers\t%s\t%zu\t%u\tus\ttofu\t%s\n", name, peers.size, peers.processes, samples.c_str());
         std::fflush(stdout);
     }
     return 0;

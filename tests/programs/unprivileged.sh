@@ -9,7 +9,7 @@ build=${TOFU_TOP_BUILDDIR:?set by make check}
 [ -x "$build/tests/sim_processes" ] || { echo "left out: no GoogleTest, or no simulator"; exit 77; }
 
 # Another user may not enter the build tree.
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/tofu-lowly.XXXXXX") || exit 1
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/tofu-unprivileged.XXXXXX") || exit 1
 jobs="/dev/shm/tofu-sim-$(id -u nobody)/${TOFU_TEST_JOB_PREFIX:-test-$$}"
 trap 'rm -rf "$scratch" "$jobs"*' EXIT
 trap 'exit 1' INT TERM
@@ -24,12 +24,12 @@ install -m 755 "$build/tofu_sim/.libs/libtofucom.so" "$build/prov/tofu/.libs/lib
 cd "$scratch" || exit 1
 export LD_LIBRARY_PATH=$scratch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export FI_PROVIDER_PATH=$scratch FI_TOFU_BACKEND=$scratch/libtofucom.so
-lowly=()
+unprivileged=()
 
 # What a program says is shown where it fails.
 run() # WHAT PROGRAM FILTER
 {
-    "${lowly[@]}" "./$2" --gtest_filter="$3" --gtest_brief=1 >said 2>&1
+    "${unprivileged[@]}" "./$2" --gtest_filter="$3" --gtest_brief=1 >said 2>&1
     local status=$?
     [ $status = 0 ] || grep -v '^Running main' said | head -n 60
     expect "$1: $2, $(grep -oE '^\[  PASSED  \] [0-9]+' said | tail -n 1 | grep -oE '[0-9]+$') tests" 0 $status
@@ -41,8 +41,8 @@ transfers='Rma.*:RmaClose.*:RmaProgress.*:Fence.*-Rma.TheTargetCounts*'
 
 if [ "$(id -u)" = 0 ]; then
     nobody=$(id -u nobody)
-    lowly=(setpriv --reuid "$nobody" --regid "$(id -g nobody)" --clear-groups --bounding-set=-all --inh-caps=-all)
-    if "${lowly[@]}" ./sim_processes --gtest_list_tests >said 2>&1; then
+    unprivileged=(setpriv --reuid "$nobody" --regid "$(id -g nobody)" --clear-groups --bounding-set=-all --inh-caps=-all)
+    if "${unprivileged[@]}" ./sim_processes --gtest_list_tests >said 2>&1; then
         run "an ordinary user" sim_processes '*'
         run "an ordinary user" barrier_processes '*'
         run "an ordinary user" memory_processes 'Memory*-MemoryLife.Scattered*:*TheMarkComesLast*'
@@ -53,7 +53,7 @@ if [ "$(id -u)" = 0 ]; then
         cat said
         echo "left out: root may not become an ordinary user here"
     fi
-    lowly=()
+    unprivileged=()
 else
     echo "left out: only root can become another user; the whole suite runs as an ordinary one here"
 fi
