@@ -20,8 +20,8 @@ extern "C" {
 const char* tofu_sim_version(void);
 
 /**
- * Name of the job that this process belongs to (TOFU_SIM_JOB, see tofu_sim(7)); joins it if this has not happened.
- * NULL where that fails, which is told on stderr. A string of the simulator's, valid as long as the process lives.
+ * Name of the job of this process (TOFU_SIM_JOB, see tofu_sim(7)). The call joins the job if this has not happened.
+ * NULL if that fails; a line on stderr says why. The simulator owns the string, which is valid until the process ends.
  *
  * Any thread. Processes reach each other's memory only within one job.
  */
@@ -31,39 +31,40 @@ const char* tofu_sim_job(void);
  * Sleeps until something may have arrived for this process: a notice in one of the VCQs, or a put,
  * get or ARMW of another process.
  *
- * Level-triggered, in two steps, so that nothing is missed without costing the senders anything: a
- * call that finds the calling thread not yet announced announces it and returns 1 at once; the
- * caller looks around (poll_tcq, poll_mrq, memory it polls) and, having found nothing, calls again;
- * that call sleeps. So a loop of "look around; if nothing, tofu_sim_wait()" is right. It may also
- * return 1 for no reason; it does so each millisecond while a barrier or reduction is under way, whose end wakes nobody.
+ * The wait is level-triggered and has two steps, so that no arrival is missed and senders have no cost. The first call
+ * of a thread announces it and returns 1 at once. The caller then polls (TCQ, MRQ, memory) and calls again if it has
+ * found nothing. That call sleeps. So a loop of "poll; if nothing, tofu_sim_wait()" is correct. The function may also
+ * return 1 without an arrival. It does so each millisecond while a barrier or reduction is under way, since the end of
+ * these wakes no thread.
  *
  * @param vcqs        VCQs whose own notices (local MRQ, TCQ) end the wait at once; may be NULL if n is 0
  * @param n           number of them
- * @param timeout_ms  longest sleep in milliseconds; 0: only look; negative: no limit
- * @return 1: look around; 0: the time is over; UTOFU_ERR_INVALID_VCQ_HDL, UTOFU_ERR_INVALID_POINTER
+ * @param timeout_ms  longest sleep in milliseconds; 0: no sleep; negative: no limit
+ * @return 1: poll; 0: timeout; UTOFU_ERR_INVALID_VCQ_HDL, UTOFU_ERR_INVALID_POINTER
  *
- * Any thread, several at once. Makes system calls; not for a path where polling succeeds.
+ * Any thread, several at once. Makes system calls: not for a path where polls succeed.
  */
 int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms);
 
 /**
- * Ends the sleep of every thread of this process in tofu_sim_wait(), as an arrival would. A thread that has
- * announced itself and looks around meanwhile does not go to sleep. UTOFU_SUCCESS.
+ * Ends the sleep of every thread of this process in tofu_sim_wait(), as an arrival would. A thread that is
+ * announced and polls meanwhile does not sleep afterwards. UTOFU_SUCCESS.
  *
- * Any thread; one load where nobody sleeps.
+ * Any thread; one load if no thread sleeps.
  */
 int tofu_sim_wake(void);
 
 /**
- * Says that the polls of the calling thread have found nothing for a while. Where the job has more processes than
- * processors they may run on, the thread yields. After many calls in a row, if it has done nothing else between them, it
- * naps as by tofu_sim_wait(), some 100 microseconds at most. There is no nap while a barrier or reduction is under way, and
- * after naps that no arrival has ended they become rare: the thread waits for something else. Elsewhere nothing happens.
+ * Reports that the polls of the calling thread have found nothing for a while. If the job has more processes than
+ * processors, the thread yields. After many consecutive calls without other work it sleeps as by tofu_sim_wait(), some
+ * 100 microseconds at most. It does not sleep while a barrier or reduction is under way. After sleeps that no arrival
+ * has ended, sleeps become rare, since the thread waits for another event. Without oversubscription the call has no
+ * effect.
  *
- * @param times  which call in a row it is, since something was found last
- * @return 1: gave way; 0: each process can have a processor of its own
+ * @param times  number of consecutive calls since the last success
+ * @return 1: the thread has yielded; 0: each process can have a processor of its own
  *
- * Any thread. Two loads where nothing happens. Polls of a receive queue that find nothing do it by themselves.
+ * Any thread. Two loads without oversubscription. Unsuccessful polls of a receive queue call it by themselves.
  */
 int tofu_sim_give_way(unsigned times);
 
@@ -81,24 +82,24 @@ struct tofu_sim_tni_statistics {
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics);
 
 /**
- * Says to the virtual clock (TOFU_SIM_CLOCK, see tofu_sim(7)) that the program has just found these bytes of its memory
- * written by a put, get or ARMW for which it waits without a notice: the clock moves to when they arrived, where that is
- * known. From the first call on, memory counts as seen by these calls alone; without them, all that has arrived counts as
- * seen at the next call of uTofu.
+ * Notifies the virtual clock (TOFU_SIM_CLOCK, see tofu_sim(7)) that the program has just found these bytes of its memory
+ * written by a put, get or ARMW without a notice. The clock advances to the time of their arrival, if it is known. From
+ * the first call on, only these calls count memory as seen. Without them, all arrived bytes count as seen at the next
+ * call of uTofu.
  *
- * Returns 1; 0 where there is no clock, and calling it is of no use.
+ * Returns 1; 0 without a virtual clock, and further calls are not needed.
  *
  * Any thread, one that has called uTofu before.
  */
 int tofu_sim_seen(const void* address, size_t length);
 
-/** What time it is by the virtual clock of this process, in picoseconds; 0 where there is none. Any thread. */
+/** The virtual clock of this process in picoseconds; 0 without such a clock. Any thread. */
 uint64_t tofu_sim_time(void);
 
 /**
- * Are all pages of [address, address + length) memory that this library has moved (docs/memory-model.md)? The kernel
- * shows these as a shared mapping of a file; they are private memory of the program all the same: nobody but the
- * program changes which pages these are, as long as it leaves the mapping alone. 1: all of them are; 0.
+ * Whether all pages of [address, address + length) are memory that this library has moved (docs/memory-model.md). The
+ * kernel shows such memory as a shared mapping of a file, but it is private memory of the program: no other process
+ * replaces its pages as long as the program keeps the mapping. 1: all of them are; 0: not all.
  *
  * Any thread. Makes system calls.
  */

@@ -61,7 +61,7 @@ enum utofu_return_code {
     UTOFU_ERR_NOT_COMPLETED = -2, /**< still going on */
     UTOFU_ERR_NOT_PROCESSED = -3, /**< was not carried out */
     UTOFU_ERR_BUSY = -4,          /**< try again later, nothing was done */
-    UTOFU_ERR_USED = -5,          /**< somebody has it: try another one */
+    UTOFU_ERR_USED = -5,          /**< in use: try another one */
     UTOFU_ERR_FULL = -6,          /**< none left */
     UTOFU_ERR_NOT_AVAILABLE = -7, /**< none of this kind can be had */
     UTOFU_ERR_NOT_SUPPORTED = -8, /**< this system does not do that */
@@ -349,7 +349,7 @@ enum utofu_armw_op {
     UTOFU_ARMW_OP_OR = 5
 };
 
-/** utofu_mrq_notice::notice_type [3.7.8.1]. LCL: the origin is told; RMT: the target is. */
+/** utofu_mrq_notice::notice_type [3.7.8.1]. LCL: for the origin; RMT: for the target. */
 enum utofu_mrq_notice_type {
     UTOFU_MRQ_TYPE_LCL_PUT = 0,
     UTOFU_MRQ_TYPE_RMT_PUT = 1,
@@ -604,7 +604,7 @@ int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbda
 
 /**
  * Takes the next notice, local or remote, from the VCQ's MRQ [3.7.4.2]. Never blocks. An MRQ that
- * is not polled overflows, which is an error that can't be mended.
+ * is not polled overflows, which is a fatal error.
  * @param flags   none defined: 0
  * @param notice  out, unless NOT_FOUND is returned; the caller's
  * @return NOT_FOUND: nothing new; MRQ_*: the communication that notice describes failed.

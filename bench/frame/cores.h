@@ -37,7 +37,7 @@ class Cores {
     /// False: the topology is not known, not this machine's (HWLOC_XMLFILE), or has none of the processors that this
     /// process may use: processes are not pinned.
     [[nodiscard]] bool can_pin() const;
-    /// The calling process gets the processor of a side; false, and nothing is done, where that can't be.
+    /// The calling process gets the processor of a side; false, and no change, if that is impossible.
     bool pin(const Placement& placement, int side) const;
 
   private:

@@ -57,7 +57,7 @@ inline bool more_is_better(std::string_view unit)
 }
 
 void write_series(std::FILE* file, const Series& series);
-/// Appends the series of a file; false with a line on stderr where it can't be read. Lines that are
+/// Appends the series of a file; false with a line on stderr if it cannot be read. Lines that are
 /// no series are ignored, so that a program's other output may stand between them.
 bool read_series(const char* path, std::vector<Series>& all);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What fi_msg(3) and fi_tagged(3) say of receiving: which message goes where, what happens when it is too long, when
-// nobody waits for it, when the receive is taken back. Called by the two main files.
+// it is unexpected, when the receive is taken back. Called by the two main files.
 #include <algorithm>
 #include <cstring>
 
@@ -218,7 +218,7 @@ void Both<Tagged>::cancel(World& w)
     }
     for (unsigned i : {0u, 3u, 5u})
         CHECK(w, m.in(i * 64)[0] == 0x22);
-    // "If the operation can't be found, or completed": no second entry
+    // fi_cancel(3): an operation that is not found, or that has completed, has no second entry
     (void)fi_cancel(&m.station.ep()->fid, &contexts[1]);
     w.barrier();
     CHECK(w, m.quiet());

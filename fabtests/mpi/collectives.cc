@@ -104,7 +104,7 @@ void coll_basic(const World& world)
         MPITEST_CHECK(good);
     }
     // No rank leaves a barrier before the last one has entered: each rank in turn is late, after having
-    // told everyone else by a message that is sent before.
+    // notified all others by a message before.
     for (int late = 0; late < n; late++) {
         int told = 0;
         MPI_Request receive = MPI_REQUEST_NULL;

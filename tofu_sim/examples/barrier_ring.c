@@ -83,7 +83,7 @@ int main(void)
     if (group.rank == 0) {
         printf("%d barriers and sums of %d processes\n", rounds, group.size);
     }
-    group_barrier(&group); /* nobody frees a gate that others still use */
+    group_barrier(&group); /* no process frees a gate that others still use */
     must(utofu_free_vbg(my, gates), "utofu_free_vbg");
     group_end(&group);
     return 0;

@@ -17,8 +17,8 @@ struct record {
     uint64_t meeting;
 };
 
-/* Two records in turn: who writes the one of meeting m + 2 knows that all have left meeting m. The last word
- * counts those who want to go. */
+/* Two records in turn: a process that writes the one of barrier m + 2 knows that all have left barrier m. The last word
+ * counts the processes that are ready to leave. */
 static struct {
     struct record record[2];
     uint64_t leaving;
@@ -84,7 +84,7 @@ struct utofu_mrq_notice wait_mrq(utofu_vcq_hdl_t vcq)
         be_patient(polls);
     }
     must(rc, "utofu_poll_mrq");
-    /* Nobody waits for TCQ notices here, but what is not read takes room (guide 3.7). */
+    /* TCQ notices are not needed here, but unread ones take room (guide 3.7). */
     while ((rc = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_SUCCESS) {
     }
     require(rc == UTOFU_ERR_NOT_FOUND, "an instruction failed");
@@ -109,7 +109,7 @@ void group_begin(struct group* group, int least)
     must(utofu_reg_mem_with_stag(group->vcq, &board, 256, board_stag, 0, &stadd), "utofu_reg_mem_with_stag");
     must(utofu_reg_mem_with_stag(group->vcq, &scratch, 256, scratch_stag, 0, &stadd),
          "utofu_reg_mem_with_stag");
-    /* Everybody is alone on a node, so the others have the same CQ of the TNI. */
+    /* Each process is alone on a node, so the others have the same CQ of the TNI. */
     utofu_vcq_id_t id;
     uint8_t coords[6];
     utofu_tni_id_t tni;

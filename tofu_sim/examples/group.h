@@ -22,9 +22,9 @@ struct group {
     utofu_vcq_id_t peers[GROUP_MAX];
 };
 
-/* Joins; ends the program with a message if it can't, or if there are fewer than `least` processes. */
+/* Joins; ends the program with a message if it cannot, or if there are fewer than `least` processes. */
 void group_begin(struct group* group, int least);
-/* Gives `words` (at most GROUP_WORDS) to all and gets theirs: all[rank][…]. Nobody returns before all have come. */
+/* Gives `words` (at most GROUP_WORDS) to all and gets theirs: all[rank][…]. No process returns before all have called. */
 void group_exchange(struct group* group, const uint64_t* mine, int words,
                     uint64_t all[GROUP_MAX][GROUP_WORDS]);
 void group_barrier(struct group* group);

@@ -8,7 +8,7 @@
 //
 // A ringer clears `sleepers`, adds to `doorbell` and wakes. If it is killed after the first step, the sleeper finds the
 // word cleared; after the second: the count changed; in both cases when it looks again by itself. A thread that
-// announces itself and finds the word cleared adds to the count, so that another, for whom it was cleared, does not
+// announces itself and finds the word cleared adds to the count, so that another, for which it was cleared, does not
 // miss that.
 #pragma once
 

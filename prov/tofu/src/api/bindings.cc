@@ -180,7 +180,7 @@ int Bindings::add_shared(SharedReceive& shared) noexcept
     return 0;
 }
 
-int Bindings::list(Pollable& endpoint, bool told) noexcept
+int Bindings::list(Pollable& endpoint, bool notifies) noexcept
 {
     int error = 0;
     listed_ = true;
@@ -188,7 +188,7 @@ int Bindings::list(Pollable& endpoint, bool told) noexcept
         if (error == 0)
             error = set.add(endpoint);
     });
-    if (error == 0 && eq_ != nullptr && told)
+    if (error == 0 && eq_ != nullptr && notifies)
         error = eq_->add(endpoint, tx_.domain());
     if (error != 0)
         unlist(endpoint);

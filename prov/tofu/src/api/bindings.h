@@ -28,8 +28,8 @@ class Bindings {
     [[nodiscard]] int add_addresses(Peers& av) noexcept;
     /// Checks before fi_enable that everything needed is bound and fits together. 0, or the refusal.
     [[nodiscard]] int check() noexcept;
-    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `told`. 0 or -FI_ENOMEM.
-    [[nodiscard]] int list(Pollable& endpoint, bool told) noexcept;
+    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `notifies`. 0 or -FI_ENOMEM.
+    [[nodiscard]] int list(Pollable& endpoint, bool notifies) noexcept;
     void unlist(Pollable& endpoint) noexcept;
     void drop_all() noexcept;
     /// Null: none.

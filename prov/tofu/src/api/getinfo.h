@@ -15,7 +15,7 @@ namespace tofu {
 
 // --- hints, against what core/limits.h promises
 
-/// The two ways of registering memory (fi_mr(3)): who chooses the keys.
+/// The two ways of registering memory (fi_mr(3)), by the origin of keys.
 enum class KeyStyle { provider, user };
 
 /// Fills in the halves of MSG, TAGGED, RMA and ATOMIC that the caller left open (fi_getinfo(3), "Capabilities").
