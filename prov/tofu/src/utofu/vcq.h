@@ -74,7 +74,7 @@ class Handle {
     tni_allocator::TniSlot slot_{}; ///< on the node
 };
 
-// --- CompletionTable: finds the completion handler of a notice. A signaled post takes a completion tag, which travels
+// --- CompletionTable: finds the completion handler of a notice. A signaled post takes a tag, which travels
 // as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
 /// The end of a communication, for its completion handler.
