@@ -195,13 +195,13 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
 {
     expect_processes(3, [](const Rank& rank) {
-        constexpr std::uint32_t many = 5000;
+        constexpr std::uint32_t notes = 5000;
         constexpr unsigned stopped = 100;
         setenv("FI_TOFU_RINGS", "1", 1);
         Session s(rank, many_options());
         if (rank.number == 0) {
             s.barrier();
-            take_notes(s, 4, many / 4);
+            take_notes(s, 4, notes / 4);
             rank.set(1000, 1);
             std::uint64_t word = 0;
             ASSERT_EQ(fi_recv(s.ep, &word, 8, nullptr, FI_ADDR_UNSPEC, &word), 0);
@@ -229,7 +229,7 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
         } else {
             s.barrier();
             ManyEndpoints many(s, 4);
-            for (std::uint32_t number = 0; number < many / 4; number++)
+            for (std::uint32_t number = 0; number < notes / 4; number++)
                 for (std::uint32_t e = 0; e < 4; e++) {
                     const Note note{e, number};
                     ASSERT_EQ(s.post([&] { return fi_inject(many.endpoints[e], &note, sizeof note, 0); }), 0);
