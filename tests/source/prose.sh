@@ -185,4 +185,6 @@ expect "sentences of man/ above $most_words words" "" "$(all_pages | long_senten
 expect "lines of man/ above $most_columns columns" "" "$(long_lines man/*.[1-8])"
 expect "sentences of docs/ and README.md above $most_words words" "" "$(all_documents | grep -v $'\t|' | long_sentences)"
 expect "lines of docs/ and README.md above $most_columns columns" "" "$(long_lines_of_documents README.md docs/*.md)"
+mapfile -t makefiles < <(find . -name build -prune -o \( -name Makefile.include -o -name Makefile.am -o -name units.am \) -print)
+expect "lines of Makefiles above $most_columns columns" "" "$(long_lines "${makefiles[@]}")"
 exit $((failures != 0))
