@@ -119,8 +119,8 @@ int refused()
             return 2;
         if (in.number != 3 + i || out.number != 3 + i || tni_of(in) != (3 + i) % 6 || tni_of(out) != 5 - (3 + i) % 6)
             return 3;
-        give(in);
-        give(out);
+        release(in);
+        release(out);
     }
     if (lstat(path().c_str(), &after) != 0 || after.st_ino != before.st_ino)
         return 4;
@@ -135,7 +135,7 @@ TEST(Places, AFileOfThisUserIsUsedAndGoesWithTheLast)
         const TniSlot a = acquire(backend(), Traffic::in), b = acquire(backend(), Traffic::in);
         if (!a.holder || !b.holder || a.number != 0 || b.number != 1 || access(path().c_str(), F_OK) != 0)
             return 1;
-        give(a);
+        release(a);
         const TniSlot c = acquire(backend(), Traffic::in);
         if (!c.holder || c.number != 0)
             return 2;
