@@ -129,7 +129,7 @@ int refused()
     return lowest_descriptor() == descriptor ? 0 : 5;
 }
 
-TEST(Places, AFileOfThisUserIsUsedAndGoesWithTheLast)
+TEST(TniAllocator, AFileOfThisUserIsUsedAndGoesWithTheLast)
 {
     const int result = apart([] {
         const TniSlot a = acquire(backend(), Traffic::in), b = acquire(backend(), Traffic::in);
@@ -139,15 +139,15 @@ TEST(Places, AFileOfThisUserIsUsedAndGoesWithTheLast)
         const TniSlot c = acquire(backend(), Traffic::in);
         if (!c.holder || c.number != 0)
             return 2;
-        give(b);
-        give(c);
+        release(b);
+        release(c);
         return access(path().c_str(), F_OK) != 0 ? 0 : 3;
     });
     SKIP_IF_DENIED(result);
     EXPECT_EQ(result, 0);
 }
 
-TEST(Places, ASymbolicLinkIsNotFollowed)
+TEST(TniAllocator, ASymbolicLinkIsNotFollowed)
 {
     for (bool dangling : {false, true}) {
         const int result = apart([dangling] {
@@ -164,7 +164,7 @@ TEST(Places, ASymbolicLinkIsNotFollowed)
     }
 }
 
-TEST(Places, WhatIsNoFileIsNotUsed)
+TEST(TniAllocator, WhatIsNoFileIsNotUsed)
 {
     for (mode_t kind : {S_IFIFO, S_IFDIR}) {
         const int result = apart([kind] {
@@ -177,7 +177,7 @@ TEST(Places, WhatIsNoFileIsNotUsed)
     }
 }
 
-TEST(Places, AFileOfAnotherUserIsNotUsed)
+TEST(TniAllocator, AFileOfAnotherUserIsNotUsed)
 {
     if (geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";
@@ -193,7 +193,7 @@ TEST(Places, AFileOfAnotherUserIsNotUsed)
     EXPECT_EQ(result, 0);
 }
 
-TEST(Places, TheLaunchersNumberByAnyOfItsNames)
+TEST(TniAllocator, TheLaunchersNumberByAnyOfItsNames)
 {
     for (const char* name : ranks) {
         const int result = apart([name] {
@@ -208,7 +208,7 @@ TEST(Places, TheLaunchersNumberByAnyOfItsNames)
     }
 }
 
-TEST(Places, WhatIsNoNumberIsNotTheLaunchers)
+TEST(TniAllocator, WhatIsNoNumberIsNotTheLaunchers)
 {
     for (const char* text : {"", "x", "5x", "-1", "99999999999999999999", "1024"}) {
         const int result = apart([text] {
