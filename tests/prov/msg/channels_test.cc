@@ -17,9 +17,9 @@ struct ChannelsTest : testing::Test {
         ch.context = context;
         ASSERT_TRUE(channels.reserve());
         channels.add(ch);
-        ASSERT_TRUE(channels.enter(target(peer, place, context), ch));
+        ASSERT_TRUE(channels.enter(destination(peer, place, context), ch));
     }
-    static Target target(const Peer& peer, std::uint64_t place, unsigned context = 0)
+    static Destination destination(const Peer& peer, std::uint64_t place, unsigned context = 0)
     {
         return {place * 4 + context, peer, place, context};
     }
@@ -32,10 +32,10 @@ TEST_F(ChannelsTest, AnAddressLeadsToTheChannelEnteredForIt)
 {
     add(a, near, 2000, 3);
     add(b, far, 7);
-    EXPECT_EQ(channels.find(target(near, 2000, 3)), &a);
-    EXPECT_EQ(channels.find(target(far, 7)), &b);
-    EXPECT_EQ(channels.find(target(near, 2000, 2)), nullptr) << "another context";
-    EXPECT_EQ(channels.find(target(near, 3000, 3)), nullptr) << "another place";
+    EXPECT_EQ(channels.find(destination(near, 2000, 3)), &a);
+    EXPECT_EQ(channels.find(destination(far, 7)), &b);
+    EXPECT_EQ(channels.find(destination(near, 2000, 2)), nullptr) << "another context";
+    EXPECT_EQ(channels.find(destination(near, 3000, 3)), nullptr) << "another place";
     EXPECT_EQ(channels.to(near, 8), &a);
     EXPECT_EQ(channels.to(near, 5), nullptr);
 }
@@ -52,7 +52,7 @@ TEST_F(ChannelsTest, ThoseOfLateAreKnownUntilTheirAddressesMeanSomebodyElse)
     EXPECT_EQ(channels.recent(1 * 4), nullptr);
     EXPECT_EQ(channels.recent(2 * 4), &b);
     near.nonce++;
-    EXPECT_EQ(channels.find(target(near, 1)), nullptr);
+    EXPECT_EQ(channels.find(destination(near, 1)), nullptr);
 }
 
 TEST_F(ChannelsTest, AddressesThatShareAnEntryTakeItInTurn)
@@ -61,7 +61,7 @@ TEST_F(ChannelsTest, AddressesThatShareAnEntryTakeItInTurn)
     add(b, far, 1 + 1024);
     EXPECT_EQ(channels.recent(1 * 4), nullptr);
     EXPECT_EQ(channels.recent(1025 * 4), &b);
-    ASSERT_EQ(channels.find(target(near, 1)), &a);
+    ASSERT_EQ(channels.find(destination(near, 1)), &a);
     EXPECT_EQ(channels.recent(1 * 4), &a);
     EXPECT_EQ(channels.recent(1025 * 4), nullptr);
 }
@@ -70,11 +70,11 @@ TEST_F(ChannelsTest, WhatIsUnlinkedIsFoundByNoneOfItsAddresses)
 {
     add(a, near, 1);
     a.aliased = true;
-    ASSERT_TRUE(channels.enter(target(near, 5000), a));
+    ASSERT_TRUE(channels.enter(destination(near, 5000), a));
     add(b, far, 2);
     channels.unlink(a);
-    EXPECT_EQ(channels.find(target(near, 1)), nullptr);
-    EXPECT_EQ(channels.find(target(near, 5000)), nullptr);
+    EXPECT_EQ(channels.find(destination(near, 1)), nullptr);
+    EXPECT_EQ(channels.find(destination(near, 5000)), nullptr);
     EXPECT_FALSE(a.aliased);
     EXPECT_EQ(channels.recent(1 * 4), nullptr);
     EXPECT_EQ(channels.recent(5000 * 4), nullptr);

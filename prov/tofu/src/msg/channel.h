@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What both directions of an endpoint's rings know. The two ends of a ring: Channel, by which we send to a peer, and
 // Ring, in which a peer sends to us. What they share: our identity (Local), the protocol above (Protocol), the area and
-// the VCQ (Port). The channels of an endpoint by address (Target, ChannelTable, Channels).
+// the VCQ (Port). The channels of an endpoint by address (Destination, ChannelTable, Channels).
 #pragma once
 
 #include <algorithm>
@@ -257,7 +257,7 @@ struct Port {
 // --- Channels: the channels of an endpoint, and the lookup of a channel by address
 
 /// What the address vector says of an address: where a channel has to lead.
-struct Target {
+struct Destination {
     std::uint64_t address; ///< the address itself; all bits set: none
     const Peer& peer;
     std::uint64_t place;   ///< in the address vector
@@ -342,13 +342,14 @@ class Channels {
             return nullptr;
         return found.channel;
     }
-    /// The channel entered for this target, or null.
-    [[nodiscard]] Channel* find(const Target& target) noexcept
+    /// The channel entered for this destination, or null.
+    [[nodiscard]] Channel* find(const Destination& destination) noexcept
     {
-        Channel* const found = by_address_.find(target.place, target.context);
-        if (found == nullptr || !found->is_to(target.peer, target.peer.index + target.context)) [[unlikely]]
+        Channel* const found = by_address_.find(destination.place, destination.context);
+        if (found == nullptr ||
+            !found->is_to(destination.peer, destination.peer.index + destination.context)) [[unlikely]]
             return nullptr;
-        note(target, *found);
+        note(destination, *found);
         return found;
     }
     /// The channel to this endpoint, whatever address it was entered for, or null.
@@ -361,12 +362,12 @@ class Channels {
     /// Makes room for one more channel. False: no memory.
     [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
     void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
-    /// Lets the target lead to the channel from now on. False: no memory.
-    [[nodiscard]] bool enter(const Target& target, Channel& channel) noexcept
+    /// Lets the destination lead to the channel from now on. False: no memory.
+    [[nodiscard]] bool enter(const Destination& destination, Channel& channel) noexcept
     {
-        if (!by_address_.enter(target.place, target.context, channel))
+        if (!by_address_.enter(destination.place, destination.context, channel))
             return false;
-        note(target, channel);
+        note(destination, channel);
         return true;
     }
     /// Removes the channel from all lookups.
@@ -393,9 +394,9 @@ class Channels {
         const Peer* peer = &nobody;
         Channel* channel = nullptr;
     };
-    void note(const Target& target, Channel& channel) noexcept
+    void note(const Destination& destination, Channel& channel) noexcept
     {
-        recent_.note({target.address, target.peer.generation, &target.peer, &channel});
+        recent_.note({destination.address, destination.peer.generation, &destination.peer, &channel});
     }
 
     Recent<Found> recent_;

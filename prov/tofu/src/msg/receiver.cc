@@ -265,7 +265,7 @@ Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
 
 Receiver::~Receiver()
 {
-    for (const Fence& fence : fences_)
+    for (const PendingFence& fence : fences_)
         fence.in->let_go();
 }
 
@@ -375,9 +375,9 @@ bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
         return put_completion(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
-    Fence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
-    if (Fence* const old = std::find_if(fences_.begin(), end, [&](const Fence& f) { return f.in->same_sender(in); });
-        old != end) {
+    PendingFence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
+    const auto of_sender = [&](const PendingFence& fence) { return fence.in->same_sender(in); };
+    if (PendingFence* const old = std::find_if(fences_.begin(), end, of_sender); old != end) {
         old->ack = packet.ack;
     } else {
         if (!fences_.push({&in, packet.ack}))
@@ -391,7 +391,7 @@ bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
 void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
-    for (const Fence& fence : fences_)
+    for (const PendingFence& fence : fences_)
         if (delivery_.holds(*fence.in) ||
             !put_completion(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;

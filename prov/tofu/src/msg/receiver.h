@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving half of the message protocol. The way of a message to its receive: it is matched or kept, copied or
 // fetched, acknowledged, reported (Delivery). Packets, which come out of rings (msg/rx_ring.h), and what each asks for
-// (Fence, Receiver); nothing in a packet is trusted. msg/rendezvous.h has the payloads that are fetched. Under the
-// endpoint's lock.
+// (PendingFence, Receiver); nothing in a packet is trusted. msg/rendezvous.h has the payloads that are fetched. Under
+// the endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ class Delivery final : private SrxPeer {
 // --- Receiver: takes packets out of rings and acts on them
 
 /// A fence of a sender; it is answered when no message of that sender waits for a receive.
-struct Fence {
+struct PendingFence {
     Ring* in = nullptr;
     Ack ack{};
 };
@@ -128,7 +128,7 @@ class Receiver final : public Inbound {
 
     TxContext& tx_;
     RxContext& rx_;
-    Array<Fence> fences_;
+    Array<PendingFence> fences_;
     EagerGets eager_gets_;
     Delivery delivery_;
 };

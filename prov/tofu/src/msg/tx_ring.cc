@@ -11,22 +11,22 @@ namespace tofu::proto {
 
 // --- by address
 
-int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
+int Outbound::channel_to(const Destination& destination, Channel*& channel) noexcept
 {
-    channel = channels.find(target);
-    return channel != nullptr ? 0 : make_channel(target, channel);
+    channel = channels.find(destination);
+    return channel != nullptr ? 0 : make_channel(destination, channel);
 }
 
-[[gnu::noinline]] int Outbound::make_channel(const Target& target, Channel*& channel) noexcept
+[[gnu::noinline]] int Outbound::make_channel(const Destination& destination, Channel*& channel) noexcept
 {
-    const Peer& peer = target.peer;
-    if (target.context > peer.further)
+    const Peer& peer = destination.peer;
+    if (destination.context > peer.further)
         return -FI_EINVAL; // the peer has no such context; the number may belong to another endpoint
-    const unsigned index = peer.index + target.context;
+    const unsigned index = peer.index + destination.context;
     // An endpoint that stands in the address vector more than once has one channel, so its packets have one order.
     Channel* made = channels.to(peer, index);
     if (made != nullptr) {
-        made->aliased |= made->place != target.place || made->context != target.context;
+        made->aliased |= made->place != destination.place || made->context != destination.context;
     } else if (!channels.reserve()) {
         return -FI_ENOMEM;
     } else if ((made = port_.protocol.make_channel()) != nullptr) {
@@ -43,12 +43,12 @@ int Outbound::channel_to(const Target& target, Channel*& channel) noexcept
         return -FI_EAGAIN;
     }
     if (!made->aliased) {
-        made->place = target.place;
-        made->context = target.context;
+        made->place = destination.place;
+        made->context = destination.context;
     }
     made->peer = peer;
     made->peer.index = static_cast<std::uint16_t>(index);
-    if (!channels.enter(target, *made))
+    if (!channels.enter(destination, *made))
         return -FI_ENOMEM; // the next call finds the channel
     channel = made;
     return 0;

@@ -40,7 +40,7 @@ class Outbound {
     // --- channels
     /// Finds or makes the channel of an address. 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels
     /// are in use).
-    [[nodiscard]] int channel_to(const Target& target, Channel*& channel) noexcept;
+    [[nodiscard]] int channel_to(const Destination& destination, Channel*& channel) noexcept;
     /// Takes the next step towards sending a packet. 0: there is a ring or an anonymous slot; -FI_EAGAIN; or the error
     /// of a failed channel.
     [[nodiscard]] int approach(Channel& ch) noexcept;
@@ -80,7 +80,7 @@ class Outbound {
     void leave() noexcept;
 
   private:
-    [[nodiscard]] int make_channel(const Target& target, Channel*& channel) noexcept;
+    [[nodiscard]] int make_channel(const Destination& destination, Channel*& channel) noexcept;
     [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
                                 vcq::CompletionHandler* delivered) noexcept
     {
