@@ -183,7 +183,7 @@ TEST_F(Messages, APeerThatDiesEndsWhatWaitsForIt)
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     ASSERT_EQ(send("x", 1, FI_DELIVERY_COMPLETE), 0);
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1}); // another process has its VCQ
-    messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
+    messages->sender().on_unsignaled_error(UTOFU_ERR_MRQ_PEER, {}, peer_home);
     vcq.poll();
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
@@ -198,7 +198,7 @@ TEST_F(Messages, AnErrorThatSpeaksOfAnotherProcessEndsNothing)
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     Packet p;
     ASSERT_TRUE(found(1, p));
-    messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
+    messages->sender().on_unsignaled_error(UTOFU_ERR_MRQ_PEER, {}, peer_home);
     run();
     EXPECT_EQ(entry(), "nothing");
     fin(p.ack, 0);
@@ -221,7 +221,7 @@ TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
     fin(answered_one.ack, 0);
     fin(refused_one.ack, FI_ENOMEM);
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1}); // another process has its VCQ
-    messages->sender().lost(UTOFU_ERR_MRQ_PEER, {}, peer_home);
+    messages->sender().on_unsignaled_error(UTOFU_ERR_MRQ_PEER, {}, peer_home);
     vcq.poll();
     std::multiset<std::string> ends{entry(), entry(), entry()};
     EXPECT_EQ(ends, (std::multiset<std::string>{"sent", "error " + std::to_string(FI_EREMOTEIO),

@@ -35,7 +35,7 @@ struct Scripted final : Engine {
         return also_matched ? matched : taken;
     }
     void close() noexcept override {}
-    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
+    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
 };
 
 struct Done : vcq::CompletionHandler {

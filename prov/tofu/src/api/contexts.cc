@@ -258,7 +258,7 @@ void SharedTransmit::on_unsignaled_error(void* self, int code, vcq::Unsignaled k
     if (kind == vcq::Unsignaled::event)
         return;
     for (TxContext* context : static_cast<SharedTransmit*>(self)->contexts_)
-        context->engines().lost(code, kind, peer);
+        context->engines().on_unsignaled_error(code, kind, peer);
 }
 
 // --- receive

@@ -117,7 +117,7 @@ class AtomicEngine final : public Engine {
     [[nodiscard]] bool needs_polls() const noexcept override { return runner_.ops.outstanding() != 0; }
     /// Closes the runner first: else operations that end now would begin those that wait.
     void close() noexcept override { runner_.close(); }
-    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
+    void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t) noexcept override
     {
         if (kind == vcq::Unsignaled::armw && posted_unsignaled_)
             report_failure(tx_.reports(), FI_ATOMIC | FI_WRITE, nullptr, utofu_code);

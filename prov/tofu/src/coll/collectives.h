@@ -63,7 +63,8 @@ class Collectives final : public tofu::Engine {
     [[nodiscard]] bool all_has_left() const noexcept override;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
     void close() noexcept override {}
-    void lost(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {} // all its Puts have completion handlers
+    /// All its Puts have completion handlers.
+    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
 
   private:
     void work() noexcept;

@@ -67,7 +67,7 @@ class Sender final : public Engine {
     /// call again.
     [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
     /// An unsignaled post failed, whichever engine posted it: the peer may be gone.
-    void lost(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
+    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
     {
         rings_.peer_failed(peer);
     }

@@ -211,7 +211,7 @@ class RmaEngine final : public Engine {
     }
     void close() noexcept override { runner_.close(); }
     /// With a shared VCQ the failed write may be another context's.
-    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t vcq) noexcept override
+    void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t vcq) noexcept override
     {
         access_.ended(vcq, utofu_code);
         if (kind == vcq::Unsignaled::write && (!tx_.config().shares_vcq || runner_.posted_unsignaled()))

@@ -140,7 +140,7 @@ void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kin
 {
     auto& tx = *static_cast<OwnTxContext*>(self);
     if (kind != vcq::Unsignaled::event)
-        tx.engines_.lost(code, kind, peer);
+        tx.engines_.on_unsignaled_error(code, kind, peer);
     else if (tx.peer_memory_ != nullptr && left_no_event(code))
         tx.peer_memory_->event_failed(peer);
 }

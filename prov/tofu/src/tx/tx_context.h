@@ -47,7 +47,7 @@ class Engine {
     /// Cancels what waits. From now on the engine begins nothing.
     virtual void close() noexcept = 0;
     /// An unsignaled communication to the VCQ `peer` has failed. It may be one of this engine.
-    virtual void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
+    virtual void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
 
   protected:
     ~Engine() = default;
@@ -72,11 +72,11 @@ class Engines {
             if (engines_[kind] != nullptr)
                 engines_[kind]->close();
     }
-    void lost(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) const noexcept
+    void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) const noexcept
     {
         for (Engine* engine : engines_)
             if (engine != nullptr)
-                engine->lost(utofu_code, kind, peer);
+                engine->on_unsignaled_error(utofu_code, kind, peer);
     }
 
   private:
