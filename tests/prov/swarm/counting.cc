@@ -6,6 +6,14 @@
 #include "world_impl.h"
 
 namespace swarm {
+namespace {
+
+const char* kind_of(const Operation& operation)
+{
+    return operation.kind == Operation::access ? "access" : operation.kind == Operation::send ? "message" : "receive";
+}
+
+} // namespace
 
 // --- counters of endpoints
 
@@ -22,6 +30,7 @@ void World::open_counters(unsigned p, Handles& h)
             (counted[i] == FI_WRITE && s.groups != 0)) // collectives count as well
             continue;
         fi_cntr_attr attr{};
+        attr.wait_obj = wait_object(program_.setup);
         must(fi_cntr_open(processes_[p].objects->domain, &attr, &h.counters[i], nullptr), "fi_cntr_open");
     }
 }
@@ -92,7 +101,6 @@ ssize_t World::defer(Message& m, fid_ep* ep, fi_addr_t to, const Command& c)
     std::unique_ptr<Later> later = hold_back(m, ep, c);
     const iovec vector{m.buffer->at(), m.size};
     const std::uint64_t flags = flags_of(c) | (m.data ? FI_REMOTE_CQ_DATA : 0);
-    fid_domain* const domain = processes_[c.at / slots].objects->domain;
     if (m.tagged) {
         fi_msg_tagged call{};
         call.msg_iov = &vector;
@@ -119,11 +127,78 @@ ssize_t World::defer(Message& m, fid_ep* ep, fi_addr_t to, const Command& c)
         later->work.op_type = FI_OP_SEND;
         later->work.op.msg = &later->message;
     }
+    return queue_work(std::move(later), c.at / slots);
+}
+
+ssize_t World::queue_work(std::unique_ptr<Later> later, unsigned p)
+{
     fi_deferred_work* const work = &later->work;
-    const ssize_t result = fi_control(&domain->fid, FI_QUEUE_WORK, work);
+    const ssize_t result = fi_control(&processes_[p].objects->domain->fid, FI_QUEUE_WORK, work);
     later->message = {}; // the provider has a copy
     later->tagged = {};
+    later->rma = {};
+    later->atomic = {};
+    later->fetch = {};
+    later->compare = {};
     return queue(std::move(later), result);
+}
+
+/// Deferred work asks for an entry as well, which names the message.
+ssize_t World::defer(Receive& r, fi_addr_t from, std::uint64_t ignore, const Command& c)
+{
+    std::unique_ptr<Later> later = hold_back(r, rx(r), c);
+    r.apart = false;
+    const iovec vector{r.buffer->at(), r.buffer->size()};
+    if (r.tagged) {
+        fi_msg_tagged call{};
+        call.msg_iov = &vector;
+        call.iov_count = 1;
+        call.addr = from;
+        call.tag = r.tag;
+        call.ignore = ignore;
+        call.context = &r;
+        if (later->done == nullptr)
+            return queue(std::move(later), fi_trecvmsg(rx(r), &call, FI_TRIGGER));
+        later->tagged = {rx(r), call, FI_COMPLETION};
+        later->work.op_type = FI_OP_TRECV;
+        later->work.op.tagged = &later->tagged;
+    } else {
+        fi_msg call{};
+        call.msg_iov = &vector;
+        call.iov_count = 1;
+        call.addr = from;
+        call.context = &r;
+        if (later->done == nullptr)
+            return queue(std::move(later), fi_recvmsg(rx(r), &call, FI_TRIGGER));
+        later->message = {rx(r), call, FI_COMPLETION};
+        later->work.op_type = FI_OP_RECV;
+        later->work.op.msg = &later->message;
+    }
+    return queue_work(std::move(later), c.at / slots);
+}
+
+ssize_t World::defer(Access& access, fid_ep* ep, const Remote::AtomicCall& call, const Command& c)
+{
+    std::unique_ptr<Later> later = hold_back(access, ep, c);
+    if (later->done == nullptr)
+        return queue(std::move(later), call.post(ep, call.flags | FI_TRIGGER));
+    const std::uint64_t flags = call.flags & ~FI_COMPLETION;
+    const fi_msg_fetch fetch{const_cast<fi_ioc*>(call.result), nullptr, 1};
+    const fi_msg_compare compare{call.compare, nullptr, 1};
+    if (call.compare != nullptr) {
+        later->compare = {ep, call.message, fetch, compare, flags};
+        later->work.op_type = FI_OP_COMPARE_ATOMIC;
+        later->work.op.compare_atomic = &later->compare;
+    } else if (call.result != nullptr) {
+        later->fetch = {ep, call.message, fetch, flags};
+        later->work.op_type = FI_OP_FETCH_ATOMIC;
+        later->work.op.fetch_atomic = &later->fetch;
+    } else {
+        later->atomic = {ep, call.message, flags};
+        later->work.op_type = FI_OP_ATOMIC;
+        later->work.op.atomic = &later->atomic;
+    }
+    return queue_work(std::move(later), c.at / slots);
 }
 
 ssize_t World::defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::uint64_t flags, const Command& c)
@@ -136,10 +211,7 @@ ssize_t World::defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::ui
     later->rma = {ep, call, flags & ~FI_COMPLETION}; // which asks for an entry besides
     later->work.op_type = reads ? FI_OP_READ : FI_OP_WRITE;
     later->work.op.rma = &later->rma;
-    fi_deferred_work* const work = &later->work;
-    const ssize_t result = fi_control(&processes_[c.at / slots].objects->domain->fid, FI_QUEUE_WORK, work);
-    later->rma = {};
-    return queue(std::move(later), result);
+    return queue_work(std::move(later), c.at / slots);
 }
 
 void World::raise(const Command& c)
@@ -174,16 +246,22 @@ void World::recall(const Command& c)
     const bool apart = (*found)->done != nullptr;
     const ssize_t result = apart ? fi_control(&processes_[p].objects->domain->fid, FI_CANCEL_WORK, &(*found)->work)
                                  : fi_cancel(&(*found)->ep->fid, &operation);
-    say("  %s %u: %s", operation.kind == Operation::access ? "access" : "message", operation.number,
+    say("  %s %u: %s", kind_of(operation), operation.number,
         fi_strerror(static_cast<int>(-result)));
     if (result != 0 && (operation.held || result != -FI_ENOENT))
         contradict("%s %u waits for its counter and can't be cancelled: %s",
-                   operation.kind == Operation::access ? "access" : "message", operation.number,
+                   kind_of(operation), operation.number,
                    fi_strerror(static_cast<int>(-result)));
     if (result != 0)
         return;
     operation.recalled = true;
     operation.done = apart; // else its entry comes
+    if (operation.kind == Operation::receive) {
+        auto& r = static_cast<Receive&>(operation);
+        r.cancelled = true;
+        if (r.done)
+            r.seal();
+    }
 }
 
 /// Counters that show the ends of operations.
@@ -191,7 +269,7 @@ void World::look_at_ends(unsigned p)
 {
     for (const auto& later : later_) {
         Operation& operation = *later->operation;
-        if (later->process != p || later->done == nullptr || operation.done || later->life->state != Endpoint::open)
+        if (later->process != p || later->done == nullptr || !operation.apart || operation.done || later->life->state != Endpoint::open)
             continue;
         if (fi_cntr_read(later->done) != 0)
             model_.on_count(operation);
@@ -212,7 +290,7 @@ void World::forget_later(unsigned p)
         const Operation& operation = *later->operation;
         if (good + bad > 1 || (good + bad != 0 && operation.recalled))
             contradict("%s %u counts %llu successes and %llu errors%s",
-                       operation.kind == Operation::access ? "access" : "message", operation.number,
+                       kind_of(operation), operation.number,
                        static_cast<unsigned long long>(good), static_cast<unsigned long long>(bad),
                        operation.recalled ? ", and was cancelled" : "");
         must(fi_close(&later->done->fid), "fi_close of a counter");

@@ -100,7 +100,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>({{8, gen::just<std::uint32_t>(20000)},
                                                                                 {1, gen::just<std::uint32_t>(1 << 20)},
                                                                                 {6, size()}})),
-                    gen::set(&Command::count, times()), rx);
+                    gen::set(&Command::count, times()), rx, later, entry);
             case Do::multi:
                 return gen::build<Command>(
                     base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)),
@@ -109,6 +109,10 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             case Do::claim:
             case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
             case Do::cancel:
+            case Do::await:
+                return gen::build<Command>(base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(0, 1, 5, 20)),
+                                           gen::set(&Command::entry, gen::weightedElement<std::uint32_t>({{3, 0}, {1, 1}, {1, 2}})),
+                                           rx);
             case Do::recall:
             case Do::part:
             case Do::collect:
@@ -164,6 +168,7 @@ const Likes& likes_of(unsigned phase)
          {8, Do::recv},
          {2, Do::multi},
          {1, Do::cancel},
+         {2, Do::await},
          {6, Do::read},
          {4, Do::spin},
          {2, Do::run},
@@ -194,7 +199,7 @@ const Likes& likes_of(unsigned phase)
          {1, Do::open},
          {2, Do::read},
          {3, Do::spin}},
-        {{6, Do::join}, {1, Do::part}, {10, Do::collect}, {4, Do::spin}, {2, Do::read}, {1, Do::send}, {1, Do::recv}},
+        {{6, Do::join}, {1, Do::part}, {10, Do::collect}, {2, Do::await}, {4, Do::spin}, {2, Do::read}, {1, Do::send}, {1, Do::recv}},
         {{6, Do::join},
          {2, Do::part},
          {6, Do::collect},
@@ -207,7 +212,7 @@ const Likes& likes_of(unsigned phase)
          {2, Do::go},
          {1, Do::pass},
          {4, Do::spin}},
-        {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {4, Do::spin}, {2, Do::read}},
+        {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {1, Do::await}, {4, Do::spin}, {2, Do::read}},
         {{4, Do::map},
          {3, Do::unmap},
          {6, Do::write},
@@ -259,7 +264,8 @@ Gen<Setup> setup()
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
         gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
-        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)), gen::set(&Setup::groups, once_in(3)));
+        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)), gen::set(&Setup::groups, once_in(3)),
+        gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::sharedav, once_in(4)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -400,7 +406,7 @@ std::vector<Setup> simpler(const Setup& setup)
     for (const auto field :
          {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag, &Setup::reuse,
           &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events, &Setup::order,
-          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers, &Setup::groups})
+          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers, &Setup::groups, &Setup::waits, &Setup::sharedav})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

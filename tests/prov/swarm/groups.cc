@@ -107,6 +107,13 @@ void World::read_events(unsigned p)
     fi_eq_entry entry{};
     std::uint32_t event = 0;
     const ssize_t got = fi_eq_read(o.eq, &event, &entry, sizeof entry, 0);
+    take_event(p, got, event, entry);
+}
+
+/// What a call has read.
+void World::take_event(unsigned p, ssize_t got, std::uint32_t event, const fi_eq_entry& entry)
+{
+    Objects& o = *processes_[p].objects;
     if (got == -FI_EAGAIN)
         return;
     int error = 0;

@@ -109,7 +109,9 @@ bool World::recv(const Command& c)
     r.tag = c.tag & 3;
     r.source = source;
     const std::uint64_t ignore = c.any != 0 ? ~std::uint64_t{0} : ~std::uint64_t{(1u << tag_bits) - 1};
-    const ssize_t result = try_to(p, [&] {
+    const ssize_t result = try_to(p, [&]() -> ssize_t {
+        if (c.later != 0 && processes_[p].objects->trigger != nullptr && !shares_rx())
+            return defer(r, from, ignore, c);
         return r.tagged ? fi_trecv(rx(r), r.buffer->at(), r.buffer->size(), nullptr, from, r.tag, ignore, &r)
                         : fi_recv(rx(r), r.buffer->at(), r.buffer->size(), nullptr, from, &r);
     });
@@ -251,6 +253,9 @@ void World::access(const Command& c)
                                 [&](const std::function<ssize_t()>& call) { return try_to(p, call); },
                                 [&](Access& access, const fi_msg_rma& call, std::uint64_t flags) {
                                     return defer(access, tx(each.at, each.tx), call, flags, each);
+                                },
+                                [&](Access& access, const Remote::AtomicCall& call) {
+                                    return defer(access, tx(each.at, each.tx), call, each);
                                 }};
     if (const Access* const made = remote_.access(caller, each))
         say("  access %u", made->number);

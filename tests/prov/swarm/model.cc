@@ -241,7 +241,7 @@ void Model::check_held(const Operation& operation)
 {
     if (operation.held && !operation.recalled)
         contradict("%s %u has begun, and its counter is not at %llu",
-                   operation.kind == Operation::access ? "access" : "message", operation.number,
+                   operation.kind == Operation::access ? "access" : operation.kind == Operation::send ? "message" : "receive", operation.number,
                    static_cast<unsigned long long>(operation.threshold));
 }
 
@@ -321,6 +321,7 @@ Message* Model::message_of(const Receive& r, const Entry& entry, const unsigned 
 void Model::take(Receive& r, Message& m, const Entry& entry, const unsigned char* bytes)
 {
     check_held(m);
+    check_held(r);
     if (m.recalled)
         contradict("receive %u at %s got message %u, which was cancelled", r.number, r.at->name().c_str(), m.number);
     if (&m.to->receives_at() != r.at || m.rx != r.rx)
@@ -491,7 +492,7 @@ std::string Model::missing(bool to_the_end) const
             return what + " was cancelled and has not ended";
         if (r->kind == Operation::look || r->claims)
             return what + " (a look) has not ended";
-        if (r->multi)
+        if (r->multi || r->held)
             continue;
         for (const auto& m : messages)
             // One that waited may be behind a fence, and that behind messages which nobody has received yet.
@@ -516,6 +517,8 @@ void Model::check_order() const
                 earlier.tx != later.tx || earlier.was_held || later.was_held || earlier.taken == r || earlier.broken ||
                 !r->takes(earlier))
                 continue;
+            if (r->was_held || (earlier.taken != nullptr && earlier.taken->was_held))
+                continue;
             if (earlier.taken == nullptr ? must_arrive(earlier) : earlier.taken->posted > r->posted)
                 contradict("message %u from %s to %s, received by %u, has overtaken message %u, received by %d",
                            later.number, later.from->name().c_str(), later.to->name().c_str(), r->number,
@@ -528,7 +531,7 @@ void Model::check_order() const
             });
         };
         for (const auto& other : receives)
-            if (other->at == r->at && other->rx == r->rx && other->posted < r->posted && !other->multi &&
+            if (other->at == r->at && other->rx == r->rx && !other->was_held && !r->was_held && other->posted < r->posted && !other->multi &&
                 !other->done && other->kind == Operation::receive && !other->cancelled && !other->claims &&
                 other->at->state == Endpoint::open && other->takes(later) && !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
@@ -555,7 +558,7 @@ void Model::check_count(const Endpoint& at, std::uint64_t kind, std::uint64_t co
         for (const auto& r : receives) {
             if (r->at != &at)
                 continue;
-            const bool open_end = r->multi || r->drops || r->claims || r->kind == Operation::look;
+            const bool open_end = r->was_held || r->multi || r->drops || r->claims || r->kind == Operation::look;
             for (std::size_t i = 0; i < r->got.size(); i++)
                 good.add(!open_end && r->error == 0, open_end, false);
             good.add(false, open_end, false);

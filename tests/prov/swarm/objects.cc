@@ -66,14 +66,23 @@ void World::start_here(unsigned p)
     must(fi_domain(o.fabric, o.info, &o.domain, nullptr), "fi_domain");
     fi_av_attr av{};
     av.type = FI_AV_TABLE;
+    if (program_.setup.sharedav != 0) {
+        av.name = "swarm";
+        o.peers = &shared_peers_;
+        sharers_++;
+    }
     av.rx_ctx_bits = program_.setup.form == 1 ? rx_bits : 0;
     must(fi_av_open(o.domain, &av, &o.av, nullptr), "fi_av_open");
     fi_cq_attr cq{};
     cq.format = FI_CQ_FORMAT_TAGGED;
     cq.size = 4096;
+    cq.wait_obj = wait_object(program_.setup);
     must(fi_cq_open(o.domain, &cq, &o.cq, nullptr), "fi_cq_open");
-    if (program_.setup.groups != 0 && program_.setup.form == 0)
-        must(fi_eq_open(o.fabric, nullptr, &o.eq, nullptr), "fi_eq_open");
+    if (program_.setup.groups != 0 && program_.setup.form == 0) {
+        fi_eq_attr eq{};
+        eq.wait_obj = wait_object(program_.setup);
+        must(fi_eq_open(o.fabric, &eq, &o.eq, nullptr), "fi_eq_open");
+    }
     if (shares_tx())
         must(fi_stx_context(o.domain, o.info->tx_attr, &o.stx, nullptr), "fi_stx_context");
     if (shares_rx()) {
@@ -165,14 +174,6 @@ void World::end_life(Endpoint& life, Endpoint::State state)
     life.ended = model_.time;
 }
 
-template <class Call>
-void World::while_others_run(Process& process, Call&& call)
-{
-    process.busy = true;
-    platform_->wait_in(call, [] { here_->let_others_run(); });
-    process.busy = false;
-}
-
 void World::close_handles(unsigned p, unsigned slot)
 {
     Process& process = processes_[p];
@@ -245,6 +246,8 @@ void World::close_objects(unsigned p)
         must(fi_close(&o.eq->fid), "fi_close of an event queue");
     must(fi_close(&o.cq->fid), "fi_close of a completion queue");
     must(fi_close(&o.av->fid), "fi_close of an address vector");
+    if (program_.setup.sharedav != 0 && --sharers_ == 0)
+        shared_peers_.clear();
     int result = 0;
     while_others_run(process, [&] { result = fi_close(&o.domain->fid); });
     if (platform_->closes_domains()) {
@@ -325,17 +328,17 @@ fid_ep* World::rx(const Receive& r)
 
 fi_addr_t World::address_of(unsigned p, Endpoint& peer)
 {
-    Objects& o = *processes_[p].objects;
-    const auto known = std::find(o.peers.begin(), o.peers.end(), &peer);
-    if (known != o.peers.end())
-        return static_cast<fi_addr_t>(known - o.peers.begin());
+    std::vector<Endpoint*>& peers = *processes_[p].objects->peers;
+    const auto known = std::find(peers.begin(), peers.end(), &peer);
+    if (known != peers.end())
+        return static_cast<fi_addr_t>(known - peers.begin());
     fi_addr_t at = FI_ADDR_NOTAVAIL;
-    if (fi_av_insert(o.av, addresses_[peer.number].bytes, 1, &at, 0, nullptr) != 1)
+    if (fi_av_insert(processes_[p].objects->av, addresses_[peer.number].bytes, 1, &at, 0, nullptr) != 1)
         contradict("fi_av_insert of %s failed", peer.name().c_str());
-    o.peers.resize(std::max<std::size_t>(o.peers.size(), at + 1));
-    if (o.peers[at] != nullptr)
-        contradict("fi_av_insert of %s gives the address of %s", peer.name().c_str(), o.peers[at]->name().c_str());
-    o.peers[at] = &peer;
+    peers.resize(std::max<std::size_t>(peers.size(), at + 1));
+    if (peers[at] != nullptr)
+        contradict("fi_av_insert of %s gives the address of %s", peer.name().c_str(), peers[at]->name().c_str());
+    peers[at] = &peer;
     return at;
 }
 
@@ -347,11 +350,15 @@ void World::forget(const Command& c)
     if (!is_usable(c.at) || peer == nullptr)
         return;
     Objects& o = *processes_[p].objects;
-    const auto known = std::find(o.peers.begin(), o.peers.end(), peer);
-    if (known == o.peers.end() || model_.uses(p, *peer))
+    std::vector<Endpoint*>& peers = *o.peers;
+    const auto known = std::find(peers.begin(), peers.end(), peer);
+    if (known == peers.end() || model_.uses(p, *peer))
         return;
+    for (unsigned other = 0; other < processes_.size(); other++)
+        if (program_.setup.sharedav != 0 && model_.uses(other, *peer))
+            return;
     platform_->enter(p);
-    fi_addr_t at = static_cast<fi_addr_t>(known - o.peers.begin());
+    fi_addr_t at = static_cast<fi_addr_t>(known - peers.begin());
     must(fi_av_remove(o.av, &at, 1, 0), "fi_av_remove");
     *known = nullptr;
 }

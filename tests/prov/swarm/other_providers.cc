@@ -36,6 +36,7 @@ class OtherProvider final : public RealTime {
         s.silent = s.initiator = s.triggers = s.groups = s.form = s.chaos = s.busy = s.blind = s.drop = 0;
         s.rma = is_tcp_ && s.rma != 0 ? 2 : 0; // keys of the user
         s.order = s.events = 0; // neither has fi_mr_bind
+        s.waits = s.sharedav = 0;
         s.counters = 0; // tcp counts failed accesses as sends
         // Shm loses all but the first of several unexpected messages that an endpoint has sent to itself.
         std::erase_if(program.commands, [&](const Command& c) {

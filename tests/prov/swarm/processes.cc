@@ -75,6 +75,9 @@ class Processes final : public RealTime {
     [[nodiscard]] Program fit(Program program) const override
     {
         program.setup.silent = 0;
+        // A process that is killed leaves its vector.
+        for (const Command& c : program.commands)
+            program.setup.sharedav = c.what == Do::kill ? 0 : program.setup.sharedav;
         return program;
     }
     void begin(const Program& program) override

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* words[] = {
     "send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read",   "spin", "run",  "pass",    "open",   "close",
     "leave", "start", "kill", "stop",  "go",    "map",   "unmap",   "write",  "get",  "atomic", "join",  "part",
-    "collect", "forget", "raise", "recall"};
+    "collect", "forget", "raise", "recall", "await"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>
@@ -47,6 +47,8 @@ constexpr Field<Setup> setup_fields[] = {{"processes", &Setup::processes},
                                          {"form", &Setup::form},
                                          {"counters", &Setup::counters},
                                          {"triggers", &Setup::triggers}, {"groups", &Setup::groups},
+                                         {"waits", &Setup::waits},
+                                         {"sharedav", &Setup::sharedav},
                                          {"initiator", &Setup::initiator}};
 
 template <class T, std::size_t n>

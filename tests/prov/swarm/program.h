@@ -16,7 +16,7 @@ constexpr unsigned most_processes = 8;
 /// What a call may be.
 enum class Do : std::uint8_t {
     send,    ///< at, to, back, tagged, tag, size, level, fence, data, tx, rx, later; count times, if that is not 0
-    recv,    ///< at, tagged, tag, any, from, size, rx; count times, if that is not 0
+    recv,    ///< at, tagged, tag, any, from, size, rx, later; count times, if that is not 0
     multi,   ///< at, size
     cancel,  ///< at, count: the receive that was posted so many before the last
     peek,    ///< at, tag, any, from
@@ -37,13 +37,15 @@ enum class Do : std::uint8_t {
     unmap,   ///< at, region: and closes it
     write,   ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
     get,     ///< likewise: a read
-    atomic,  ///< at, to, region, second, cell, fetch, level, fence; count times, if that is not 0
+    atomic,  ///< at, to, region, second, cell, fetch, level, fence, later; count times, if that is not 0
     join,    ///< at: its process's first endpoint joins those of all processes
     part,    ///< at, count: and closes the group that was joined so many before the last
     collect, ///< at, count: calls the next operation of that group
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
     raise,   ///< at: the counter that operations of its process wait for grows by count
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
+    await,   ///< at, count, entry, rx: its process waits so many milliseconds, for its queue (entry 0), the counter of
+             ///< the endpoint's sends or receives (1), or its event queue (2)
     count_
 };
 
@@ -89,6 +91,8 @@ struct Setup {
     std::uint32_t counters = 0;  ///< bound to endpoints
     std::uint32_t groups = 0;    ///< collective groups of first endpoints, if these are plain ones
     std::uint32_t triggers = 0;  ///< a counter that operations can wait for
+    std::uint32_t waits = 0;     ///< 1: wait objects of the provider's choice, 2: descriptors (in real time)
+    std::uint32_t sharedav = 0;  ///< one address vector for all processes
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
 
     friend bool operator==(const Setup&, const Setup&) = default;

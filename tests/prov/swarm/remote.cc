@@ -298,7 +298,7 @@ ssize_t Remote::post_atomic(const Caller& caller, Access& access, const Command&
     access.content.assign(operands, operands + sizeof operands);
     access.content.insert(access.content.end(), compares, compares + sizeof compares);
     unsigned char* const mine = access.content.data();
-    if (count == 1 && !access.fence && command.level == plain) {
+    if (count == 1 && !access.fence && command.level == plain && command.later == 0) {
         if (cell.rule == Cell::counts_swaps)
             return fi_compare_atomic(caller.ep, mine, 1, nullptr, mine + 16, nullptr, access.buffer->at(), nullptr,
                                      caller.to_address, remote[0].addr, remote[0].key, type, op, &access);
@@ -308,15 +308,22 @@ ssize_t Remote::post_atomic(const Caller& caller, Access& access, const Command&
         return fi_atomic(caller.ep, mine, 1, nullptr, caller.to_address, remote[0].addr, remote[0].key, type, op, &access);
     }
     const fi_ioc operand{mine, count}, compare{mine + 16, count};
-    fi_ioc result{access.buffer->at(), count};
-    const fi_msg_atomic call{&operand, nullptr, 1, caller.to_address, remote, count, type, op, &access, 0};
-    const std::uint64_t flags = FI_COMPLETION | (access.fence ? FI_FENCE : 0) |
-                                (command.level >= delivery ? FI_DELIVERY_COMPLETE : 0);
-    if (cell.rule == Cell::counts_swaps)
-        return fi_compare_atomicmsg(caller.ep, &call, &compare, nullptr, 1, &result, nullptr, 1, flags);
-    if (access.fetches)
-        return fi_fetch_atomicmsg(caller.ep, &call, &result, nullptr, 1, flags);
-    return fi_atomicmsg(caller.ep, &call, flags);
+    const fi_ioc result{access.buffer->at(), count};
+    const bool swaps = cell.rule == Cell::counts_swaps;
+    const AtomicCall call{{&operand, nullptr, 1, caller.to_address, remote, count, type, op, &access, 0},
+                          swaps ? &compare : nullptr,
+                          access.fetches ? &result : nullptr,
+                          FI_COMPLETION | (access.fence ? FI_FENCE : 0) |
+                              (command.level >= delivery ? FI_DELIVERY_COMPLETE : 0)};
+    return command.later != 0 ? caller.defer_atomic(access, call) : call.post(caller.ep, call.flags);
+}
+
+ssize_t Remote::AtomicCall::post(fid_ep* ep, std::uint64_t with) const
+{
+    auto* const to = const_cast<fi_ioc*>(result);
+    if (compare != nullptr)
+        return fi_compare_atomicmsg(ep, &message, compare, nullptr, 1, to, nullptr, 1, with);
+    return result != nullptr ? fi_fetch_atomicmsg(ep, &message, to, nullptr, 1, with) : fi_atomicmsg(ep, &message, with);
 }
 
 } // namespace swarm

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
@@ -20,6 +21,14 @@ class Remote {
   public:
     static constexpr unsigned region_slots = 3; ///< of a process
 
+    /// An atomic operation, in the form that takes flags.
+    struct AtomicCall {
+        fi_msg_atomic message;
+        const fi_ioc *compare, *result; ///< null: without
+        std::uint64_t flags;
+        ssize_t post(fid_ep* ep, std::uint64_t flags) const;
+    };
+
     /// Whose calls they are, and how a call that finds no room is repeated.
     struct Caller {
         fid_ep* ep;
@@ -29,6 +38,7 @@ class Remote {
         std::size_t inject_size;
         std::function<ssize_t(const std::function<ssize_t()>&)> try_to;
         std::function<ssize_t(Access&, const fi_msg_rma&, std::uint64_t flags)> defer; ///< of what waits for a counter
+        std::function<ssize_t(Access&, const AtomicCall&)> defer_atomic;
     };
 
     Remote(RemoteModel& model, const Setup& setup) : model_(model), setup_(setup) {}

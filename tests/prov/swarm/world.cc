@@ -134,6 +134,7 @@ void World::carry_out_here(const Command& c)
     case Do::forget: forget(c); return;
     case Do::raise: raise(c); return;
     case Do::recall: recall(c); return;
+    case Do::await: await(c); return;
     case Do::spin:
     case Do::run:
     case Do::pass:

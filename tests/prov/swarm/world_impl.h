@@ -34,6 +34,12 @@ constexpr unsigned most_contexts = 2;
 constexpr unsigned counted_kinds = 6;
 constexpr std::uint64_t counted[counted_kinds] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
 
+/// The wait object of queues and counters.
+inline fi_wait_obj wait_object(const Setup& setup)
+{
+    return setup.waits == 0 ? FI_WAIT_NONE : setup.waits == 1 ? FI_WAIT_UNSPEC : FI_WAIT_FD;
+}
+
 inline void must(int result, const char* what)
 {
     if (result != 0)
@@ -69,7 +75,8 @@ struct Objects {
     std::map<std::string, unsigned> joins;         ///< how many of each list of members
     fid_cntr* trigger = nullptr;  ///< operations wait for it
     Endpoint* pool = nullptr;     ///< the life of `srx`
-    std::vector<Endpoint*> peers; ///< by fi_addr_t
+    std::vector<Endpoint*> own_peers;           ///< by fi_addr_t
+    std::vector<Endpoint*>* peers = &own_peers; ///< or those of all processes
     std::vector<fid_cntr*> past;  ///< counters of endpoints that are closed
 };
 
@@ -93,6 +100,9 @@ struct Later {
     fi_op_msg message{};
     fi_op_tagged tagged{};
     fi_op_rma rma{};
+    fi_op_atomic atomic{};
+    fi_op_fetch_atomic fetch{};
+    fi_op_compare_atomic compare{};
 };
 
 class World {
@@ -121,7 +131,12 @@ class World {
     void lose_objects(unsigned p);
     /// A call that may wait for the progress of others. A process that was killed waits for nobody.
     template <class Call>
-    void while_others_run(Process& process, Call&& call);
+    void while_others_run(Process& process, Call&& call)
+    {
+        process.busy = true;
+        platform_->wait_in(call, [] { here_->let_others_run(); });
+        process.busy = false;
+    }
     [[nodiscard]] bool is_scalable(unsigned slot) const { return program_.setup.form == 1 && slot == 0; }
     [[nodiscard]] bool shares_rx() const { return program_.setup.form == 2 || program_.setup.form == 4; }
     [[nodiscard]] bool shares_tx() const { return program_.setup.form == 3 || program_.setup.form == 4; }
@@ -129,6 +144,13 @@ class World {
     // --- reading.cc
     void read(unsigned p, unsigned times);
     bool read_once(unsigned p);
+    void take_entries(unsigned p, ssize_t got, const fi_cq_tagged_entry* entries, const fi_addr_t* sources);
+    void await(const Command& c);
+    void await_entries(unsigned p, int milliseconds);
+    void await_descriptor(unsigned p, int milliseconds);
+    void await_counter(const Command& c, int milliseconds);
+    void await_event(unsigned p, int milliseconds);
+    void check_wait(const char* what, std::uint64_t start, int milliseconds);
     void note(unsigned p, const Entry& entry);
     void let_others_run();
 
@@ -190,6 +212,9 @@ class World {
     ssize_t defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::uint64_t flags, const Command& c);
     std::unique_ptr<Later> hold_back(Operation& operation, fid_ep* ep, const Command& c);
     ssize_t queue(std::unique_ptr<Later> later, ssize_t result);
+    ssize_t queue_work(std::unique_ptr<Later> later, unsigned p);
+    ssize_t defer(Receive& r, fi_addr_t from, std::uint64_t ignore, const Command& c);
+    ssize_t defer(Access& access, fid_ep* ep, const Remote::AtomicCall& call, const Command& c);
     void raise(const Command& c);
     void recall(const Command& c);
     void look_at_ends(unsigned p);
@@ -201,6 +226,7 @@ class World {
     void collect(const Command& c);
     void close_groups(unsigned p);
     void read_events(unsigned p);
+    void take_event(unsigned p, ssize_t got, std::uint32_t event, const fi_eq_entry& entry);
 
     // --- world.cc
     void carry_out(const Command& c);
@@ -224,6 +250,8 @@ class World {
     Remote remote_;
     std::vector<Process> processes_;
     std::vector<Address> addresses_; ///< by the endpoint's number
+    std::vector<Endpoint*> shared_peers_; ///< of the vector of all processes
+    unsigned sharers_ = 0;                ///< of this vector
     std::vector<Receive*> claims_;   ///< whose receive is to be posted
     std::vector<std::unique_ptr<Later>> later_;
     bool was_killed_ = false; ///< some process

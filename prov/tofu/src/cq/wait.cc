@@ -86,8 +86,7 @@ bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count) noexcept
     }
     // 1 us, doubled up to 1 ms
     const long pause_ns = 1000L << std::min(rounds_ - busy_rounds, 10u);
-    const timespec pause{0, std::min(pause_ns, 1000000L)};
-    nanosleep(&pause, nullptr);
+    Clock::sleep(std::chrono::nanoseconds(std::min(pause_ns, 1000000L)));
     return true;
 }
 
