@@ -90,7 +90,7 @@ struct FenceTest : testing::Test {
     {
         const std::uint64_t word = 1;
         EXPECT_EQ(tx->vcq().put_inline(peer_home, &word, target, sizeof word,
-                                       vcq::Silent{vcq::Unsignaled::write, vcq::flags_of(false, false)}),
+                                       vcq::UnsignaledArgs{vcq::Unsignaled::write, vcq::flags_of(false, false)}),
                   vcq::Post::done);
     }
 

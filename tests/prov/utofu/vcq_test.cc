@@ -359,9 +359,9 @@ TEST_F(LostTest, PlacesOfTheLostAreUsedAgainWhenThereIsNoOther)
 
 TEST_F(VcqTest, ErrorsOfUnsignaledPostsReachTheSink)
 {
-    ASSERT_EQ(vcq.put_inline(5, "", 0x20, 1, Silent{Unsignaled::message, 0}), Post::done);
-    ASSERT_EQ(vcq.put_inline(5, "", 0x20, 1, Silent{Unsignaled::write, 0}), Post::done);
-    ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 0x20, Silent{Unsignaled::armw, 0}), Post::done);
+    ASSERT_EQ(vcq.put_inline(5, "", 0x20, 1, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
+    ASSERT_EQ(vcq.put_inline(5, "", 0x20, 1, UnsignaledArgs{Unsignaled::write, 0}), Post::done);
+    ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 0x20, UnsignaledArgs{Unsignaled::armw, 0}), Post::done);
     ASSERT_EQ(vcq.put(5, 0x10, 0x20, 100, {.kind = Unsignaled::write}), Post::done);
     std::vector<std::pair<int, Unsignaled>> expected;
     const Unsignaled kinds[] = {Unsignaled::message, Unsignaled::write, Unsignaled::armw, Unsignaled::write};
@@ -457,11 +457,11 @@ TEST_F(VcqTest, ClosingFencesEachPeerThatPostsWentToWithoutNotice)
     const std::uint64_t word = 0;
     for (unsigned round = 0; round < 2; round++)
         for (utofu_vcq_id_t peer = 1000; peer < 1000 + peers; peer++)
-            ASSERT_EQ(vcq.put_inline(peer, &word, 0x20, 8, Silent{Unsignaled::message, 0}), Post::done);
+            ASSERT_EQ(vcq.put_inline(peer, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
     ASSERT_EQ(vcq.put(3, 0x10, 0x20, 100, {When::sent, false, false, &told}), Post::done);
     script.tcq.push_back({UTOFU_SUCCESS, script.posted.back().cbdata});
     ASSERT_EQ(vcq.put(4, 0x10, 0x20, 100, {When::delivered, false, false, &told}), Post::done); // needs none
-    ASSERT_EQ(vcq.put_inline(nowhere, &word, 0x20, 8, Silent{Unsignaled::message, 0}), Post::done);
+    ASSERT_EQ(vcq.put_inline(nowhere, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
     vcq.close();
     EXPECT_EQ(told.notices.size(), 2u);
     const auto to = fences();
@@ -477,7 +477,7 @@ TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
     Told fence;
     const std::uint64_t word = 0;
     EXPECT_FALSE(vcq.has_unsignaled_to(5));
-    ASSERT_EQ(vcq.put_inline(5, &word, 0x20, 8, Silent{Unsignaled::message, 0}), Post::done);
+    ASSERT_EQ(vcq.put_inline(5, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
     EXPECT_TRUE(vcq.has_unsignaled_to(5));
     EXPECT_FALSE(vcq.has_unsignaled_to(6));
     script.answer = UTOFU_ERR_BUSY;
@@ -492,7 +492,7 @@ TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
     vcq.close();
     EXPECT_EQ(fences(), std::vector<utofu_vcq_id_t>{5}); // it needed no other
     ASSERT_EQ(vcq.open(backend, 1, true, {}), 0);
-    ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, Silent{Unsignaled::armw, 0}), Post::done);
+    ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, UnsignaledArgs{Unsignaled::armw, 0}), Post::done);
     EXPECT_TRUE(vcq.has_unsignaled_to(5)); // again
     vcq.close();
     EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5}));

@@ -166,7 +166,7 @@ template <bool listed>
     if (!listed && call.silent && engine.short_inject()) { // no counter counts it, so it needs no notice
         engine.unsignaled();
         return answer(tx, post_native(tx.vcq(), how, call, target,
-                                      vcq::Silent{vcq::Unsignaled::armw, engine.inject_flags()}));
+                                      vcq::UnsignaledArgs{vcq::Unsignaled::armw, engine.inject_flags()}));
     }
     const std::uint8_t place = tx.vcq().completions().next();
     if (place == 0) [[unlikely]]
@@ -189,7 +189,7 @@ template <bool listed>
         op.type = static_cast<std::uint8_t>(call.type);
     }
     const vcq::Post posted =
-        post_native(tx.vcq(), how, call, target, vcq::Signaled{&op, engine.native_flags()});
+        post_native(tx.vcq(), how, call, target, vcq::SignaledArgs{&op, engine.native_flags()});
     return answer(tx, posted);
 }
 [[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept

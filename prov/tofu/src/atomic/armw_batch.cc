@@ -157,7 +157,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
         ops_.vcq.completions().extend(batch.place, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // No CSWAP, which would fetch: this is an ARMW with one operand.
-        const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
+        const vcq::SignaledArgs how{&batch, vcq::delivered_flags(true, false)};
         Word operand = 0;
         op.operand.gather(&operand, first + i, 1, sizeof(Word));
         posted = ops_.vcq.armw(sizeof(Word), words.peer, words.op, operand, stadd + i * sizeof(Word), how);
@@ -188,7 +188,7 @@ bool BatchRunner::failed(AtomicOp& op) noexcept
 bool BatchRunner::end_broken(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    const vcq::Signaled how{&batch, vcq::delivered_flags(true, false)};
+    const vcq::SignaledArgs how{&batch, vcq::delivered_flags(true, false)};
     switch (ops_.vcq.armw(4, op.target[0].at.vcq, UTOFU_ARMW_OP_OR, 0, op.target[0].at.stadd, how)) {
     case Post::busy: return false;
     case Post::done: batch.posted = true; return true;

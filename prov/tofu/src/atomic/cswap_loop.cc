@@ -97,7 +97,7 @@ Post WordRunner::post_native(WordOp& f) noexcept
     f.notify = &word_done;
     // With one word only, its ARMW is the end of the operation and is itself the event at the target.
     const bool is_event = op.event == AtomicEvent::write && f.elements == op.total;
-    const vcq::Signaled how{&f, vcq::delivered_flags(op.strong, is_event)};
+    const vcq::SignaledArgs how{&f, vcq::delivered_flags(op.strong, is_event)};
     std::uint64_t operand = f.operand;
     if (op.method == Method::bits_and) {
         const unsigned bits = f.elements * op.size * 8u;
@@ -132,7 +132,7 @@ Post WordRunner::get_word(WordOp& f) noexcept
     f.scratch = ops_.scratch.alloc(sizeof(std::uint64_t));
     if (f.scratch.data == nullptr)
         return Post::busy;
-    const vcq::Signaled how{&f, vcq::delivered_flags(f.op->strong, false)};
+    const vcq::SignaledArgs how{&f, vcq::delivered_flags(f.op->strong, false)};
     const Post posted = ops_.vcq.get(f.vcq, f.scratch.stadd, f.word, f.width, how);
     if (posted != Post::done)
         ops_.scratch.release(f.scratch);
@@ -266,7 +266,7 @@ void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
 
 Post WordRunner::post_group(WordOp& leader) noexcept
 {
-    const vcq::Signaled how{&leader, vcq::delivered_flags(leader.op->strong, false)};
+    const vcq::SignaledArgs how{&leader, vcq::delivered_flags(leader.op->strong, false)};
     return ops_.vcq.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
 }
 
@@ -391,7 +391,7 @@ bool SpanRunner::start(AtomicOp& op) noexcept
     s->words = static_cast<std::uint32_t>((s->offset + s->elements * op.size + 7) / 8);
     ++op.pending;
     const std::size_t elements = s->elements;
-    const vcq::Signaled how{s, vcq::delivered_flags(op.strong, false)};
+    const vcq::SignaledArgs how{s, vcq::delivered_flags(op.strong, false)};
     const Post posted = ops_.vcq.get(at.vcq, s->scratch.stadd, s->at.stadd, s->words * 8, how);
     if (posted != Post::done) [[unlikely]]
         release(*s);

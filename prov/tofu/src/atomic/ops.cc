@@ -98,13 +98,13 @@ void AtomicOps::end_part(AtomicOp& op, int code) noexcept
 /// that only read: a Get of one byte.
 Post AtomicOps::post_event(AtomicOp& op) noexcept
 {
-    const vcq::Signaled how{&op, vcq::delivered_flags(false, true)};
+    const vcq::SignaledArgs how{&op, vcq::delivered_flags(false, true)};
     const auto [peer, at] = op.target[0].at;
     const utofu_stadd_t word = at & ~utofu_stadd_t{3};
     if (op.event == AtomicEvent::fetch) {
         op.pending = 0;
         return vcq.armw(4, peer, UTOFU_ARMW_OP_OR, 0, word,
-                         vcq::Silent{vcq::Unsignaled::armw, vcq::flags_of(false, true)});
+                         vcq::UnsignaledArgs{vcq::Unsignaled::armw, vcq::flags_of(false, true)});
     }
     op.pending = 1;
     if (op.event == AtomicEvent::write)

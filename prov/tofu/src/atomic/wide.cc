@@ -107,9 +107,9 @@ void WideRunner::post_lock(WideOp& f) noexcept
     f.have_data = f.lock_won = f.put_posted = f.free_posted = f.wrote = false;
     f.token = next_token();
     f.posted_at = now();
-    const vcq::Signaled first{&f.lock, vcq::delivered_flags(f.op->strong, false)};
+    const vcq::SignaledArgs first{&f.lock, vcq::delivered_flags(f.op->strong, false)};
     // Strong order: after the CSWAP has read the lock (guide 2.2.10).
-    const vcq::Signaled second{&f.data, vcq::delivered_flags(true, false)};
+    const vcq::SignaledArgs second{&f.data, vcq::delivered_flags(true, false)};
     if (took(f, ops_.vcq.cswap(8, f.vcq, f.expect, f.token, f.lock_word, first))) {
         f.state = State::locking;
         (void)took(f, ops_.vcq.get(f.vcq, f.before.stadd, f.element, f.op->size, second)); // else the lock is renewed
@@ -125,14 +125,15 @@ bool WideRunner::post_put(WideOp& f) noexcept
 {
     constexpr unsigned long flags = vcq::delivered_flags(true, false); // freed after the element was written
     if (!f.put_posted) {
-        const Post posted = ops_.vcq.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::Signaled{&f.data, flags});
+        const Post posted =
+            ops_.vcq.put_inline(f.vcq, f.value, f.element, f.op->size, vcq::SignaledArgs{&f.data, flags});
         if (posted == Post::busy)
             return false;
         f.put_posted = true;
         f.wrote = took(f, posted);
     }
     if (!f.free_posted) {
-        const Post posted = ops_.vcq.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::Signaled{&f.lock, flags});
+        const Post posted = ops_.vcq.cswap(8, f.vcq, f.token, 0, f.lock_word, vcq::SignaledArgs{&f.lock, flags});
         if (posted == Post::busy)
             return false;
         f.free_posted = true;

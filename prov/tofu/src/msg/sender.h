@@ -192,7 +192,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     }
     const vcq::Post post = vcq_.put_inline(
         ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-        vcq::Silent{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
+        vcq::UnsignaledArgs{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
     if (post != vcq::Post::done) [[unlikely]]
         return false;
     vcq_.statistics().count(Stat::send_short);

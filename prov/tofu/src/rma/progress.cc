@@ -152,7 +152,7 @@ BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
     if (access_.is_ordering() && op.strong_order &&
         !access_.may_go_to(op.peer.home, op.target[0].at.vcq, !op.names_no_region && op.read))
         return BlockReason::peer;
-    const vcq::Signaled how{&op.last, vcq::delivered_flags(op.strong_order, true)};
+    const vcq::SignaledArgs how{&op.last, vcq::delivered_flags(op.strong_order, true)};
     switch (access_.post_empty(op, op.read, how)) {
     case vcq::Post::busy: return BlockReason::room;
     case vcq::Post::error: note(op, tx_.vcq().last_error()); break;

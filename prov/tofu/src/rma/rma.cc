@@ -325,7 +325,7 @@ ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_a
     QuickOp& op = tx_.quick()[place];
     op.notify = tx_.reports().binding.reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
     op.user_context = context;
-    const vcq::Signaled how{&op, read ? read_flags_ : write_flags_};
+    const vcq::SignaledArgs how{&op, read ? read_flags_ : write_flags_};
     vcq::Post posted;
     if constexpr (read) {
         op.result = buffer;

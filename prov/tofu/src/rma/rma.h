@@ -258,8 +258,8 @@ class RmaEngine final : public Engine {
 {
     Target target;
     if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]]
-        if (vcq_.put_inline(target.vcq, data, target.stadd, length, vcq::Silent{vcq::Unsignaled::write, inject_flags_}) ==
-            vcq::Post::done) [[likely]]
+        if (vcq_.put_inline(target.vcq, data, target.stadd, length,
+                            vcq::UnsignaledArgs{vcq::Unsignaled::write, inject_flags_}) == vcq::Post::done) [[likely]]
             return 0;
     return not_quick;
 }

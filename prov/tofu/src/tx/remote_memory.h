@@ -363,7 +363,7 @@ class RemoteAccess {
     /// events: where one fails its region has been closed since.
     [[nodiscard]] vcq::Post tell_further(RemoteSide& side) noexcept
     {
-        constexpr vcq::Silent how{vcq::Unsignaled::event, vcq::flags_of(false, true)};
+        constexpr vcq::UnsignaledArgs how{vcq::Unsignaled::event, vcq::flags_of(false, true)};
         for (std::uint8_t* left : {&side.further_reads, &side.further_writes})
             for (; *left != 0; *left &= static_cast<std::uint8_t>(*left - 1)) {
                 const Target at = side.target[std::countr_zero(*left)].at;

@@ -280,7 +280,7 @@ Post Posts::post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
     utofu_stadd_t area = 0;
     Post posted = Post::error; // no VCQ of this machine: there is no target
     if (query_stadd(peer, fence_stag, area) == 0)
-        posted = post_even_closing(Signaled{&handler, delivered_flags(true, false)}, &Functions::armw8, peer,
+        posted = post_even_closing(SignaledArgs{&handler, delivered_flags(true, false)}, &Functions::armw8, peer,
                                    UTOFU_ARMW_OP_OR, std::uint64_t{0}, area + fence_offset);
     if (posted != Post::busy)
         unsignaled_.fenced(peer);

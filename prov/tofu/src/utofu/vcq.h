@@ -316,14 +316,14 @@ struct How {
 };
 
 /// A How for a signaled post (When::delivered) with flags that the caller has prepared (delivered_flags).
-struct Signaled {
+struct SignaledArgs {
     static constexpr When when = When::delivered;
     CompletionHandler* handler;
     unsigned long flags;
 };
 
 /// A How for an unsignaled post, with flags of flags_of.
-struct Silent {
+struct UnsignaledArgs {
     static constexpr When when = When::never;
     Unsignaled kind;
     unsigned long flags;
@@ -345,7 +345,7 @@ constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
     return (strong_order ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0) |
            (remote_notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
 }
-/// The flags for a Signaled.
+/// The flags for SignaledArgs.
 constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) noexcept
 {
     return flags_of(strong_order, remote_notice) | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
@@ -396,8 +396,8 @@ struct Mark {
 /// The posts of a VCQ. The owner's lock serialises all calls.
 class Posts : public Handle {
   public:
-    // Inlined into the engines. The caller splits lengths to the limits of Backend::caps(). `how` is a How, a Signaled
-    // or a Silent; errors of unsignaled posts reach Sink::unsignaled_error.
+    // Inlined into the engines. The caller splits lengths to the limits of Backend::caps(). `how` is a How,
+    // SignaledArgs or UnsignaledArgs; errors of unsignaled posts reach Sink::unsignaled_error.
     template <class Way = How>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                                                std::size_t length, const Way& how) noexcept
@@ -557,8 +557,9 @@ class Posts : public Handle {
             return std::pair(functions_->armw4, functions_->cswap4);
     }
     [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
-    [[nodiscard, gnu::always_inline]] bool admit(const Signaled& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
-    [[nodiscard, gnu::always_inline]] bool admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const SignaledArgs& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const UnsignaledArgs& how, utofu_vcq_id_t peer,
+                                                 Ticket& ticket) noexcept;
     [[gnu::noinline, gnu::cold]] Post no_room() noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
 };
@@ -566,7 +567,7 @@ class Posts : public Handle {
 // --- inline part
 
 /// Turns `how` into the arguments of the uTofu call. False: no tag is free, or there is no memory.
-inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+inline bool Posts::admit(const SignaledArgs& how, utofu_vcq_id_t, Ticket& ticket) noexcept
 {
     // The tag is taken before the post, whose notice may be there before the call returns.
     const std::uint8_t number = completions_.acquire(how.handler);
@@ -574,7 +575,7 @@ inline bool Posts::admit(const Signaled& how, utofu_vcq_id_t, Ticket& ticket) no
     return number != 0;
 }
 
-inline bool Posts::admit(const Silent& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+inline bool Posts::admit(const UnsignaledArgs& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
 {
     ticket = {Mark::edata_of(how.kind), how.flags, Mark::cbdata_of(Mark::of(how.kind))};
     return unsignaled_.note(peer);
@@ -584,8 +585,8 @@ inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) no
 {
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice) | how.cache;
     if (how.when == When::delivered)
-        return admit(Signaled{how.handler, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
-    if (!admit(Silent{how.kind, flags}, peer, ticket)) [[unlikely]]
+        return admit(SignaledArgs{how.handler, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
+    if (!admit(UnsignaledArgs{how.kind, flags}, peer, ticket)) [[unlikely]]
         return false;
     if (how.when == When::sent) {
         ticket.cbdata = how.handler;
