@@ -29,7 +29,7 @@ struct PlainCall {
     std::uint64_t key;
     void* context;
     std::uint64_t flags;
-    bool silent; ///< fi_inject_atomic: no entry on success
+    bool is_inject; ///< fi_inject_atomic: no entry on success
 };
 
 /// The access that the target's region must allow.
@@ -163,7 +163,7 @@ template <bool listed>
     const Peer* const peer = find_target<listed>(engine, how, call, target);
     if (peer == nullptr) [[unlikely]]
         return not_native;
-    if (!listed && call.silent && engine.short_inject()) { // no counter counts it, so it needs no notice
+    if (!listed && call.is_inject && engine.short_inject()) { // no counter counts it, so it needs no notice
         engine.unsignaled();
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::UnsignaledArgs{vcq::Unsignaled::armw, engine.inject_flags()}));
@@ -176,7 +176,7 @@ template <bool listed>
         return answer(tx, vcq::Post::busy);
     QuickOp& op = tx.quick()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end(base, how.size, !call.silent && tx.reports().binding.reports(call.flags));
+    op.notify = native_end(base, how.size, !call.is_inject && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
     op.kept = static_cast<std::uint8_t>((how.reads ? QuickOp::kept_read : 0) | (listed ? QuickOp::kept_listed : 0));
     if (!base)

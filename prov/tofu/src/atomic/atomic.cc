@@ -161,7 +161,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
 {
     const fi_msg_atomic& msg = call.msg;
     op.report_to(tx.reports(), entry_flags(call.family), msg.context,
-                 !call.silent && tx.reports().binding.reports(call.flags));
+                 !call.is_inject && tx.reports().binding.reports(call.flags));
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
     op.line.key = Pending::line_of(peer);
@@ -364,7 +364,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     const fi_ioc result{call.result, call.count};
     const fi_rma_ioc remote{call.address, call.count, call.key};
     const fi_msg_atomic msg{&operand, nullptr, 1, call.to, &remote, 1, call.type, call.op, call.context, 0};
-    return submit(fid, {call.family, msg, {&compare, 1}, {&result, 1}, call.flags, call.silent});
+    return submit(fid, {call.family, msg, {&compare, 1}, {&result, 1}, call.flags, call.is_inject});
 }
 
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.

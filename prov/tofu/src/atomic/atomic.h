@@ -73,7 +73,7 @@ struct AtomicCall {
     AtomicList compare;
     AtomicList result;
     std::uint64_t flags;
-    bool silent; ///< fi_inject_atomic: no entry on success
+    bool is_inject; ///< fi_inject_atomic: no entry on success
     [[nodiscard]] AtomicList operand() const noexcept { return {msg.msg_iov, msg.iov_count}; }
 };
 

@@ -53,7 +53,7 @@ struct MessageCalls {
     }
     static ssize_t inject(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest, Tag... tag) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .packet_flags = tag_flag, .silent = true};
+        const SendCall call{.dest = dest, .tag = one(tag...), .packet_flags = tag_flag, .is_inject = true};
         return enter_send(ep, call, buf, len, nullptr);
     }
     static ssize_t senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t dest,
@@ -67,7 +67,7 @@ struct MessageCalls {
                               Tag... tag) noexcept
     {
         const SendCall call{.dest = dest, .tag = one(tag...), .data = data, .packet_flags = tag_flag | flag_data,
-                            .silent = true};
+                            .is_inject = true};
         return enter_send(ep, call, buf, len, nullptr);
     }
     template <class Ops>

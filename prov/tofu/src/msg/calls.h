@@ -82,7 +82,7 @@ template <class Call>
 [[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
                                              std::size_t length, void* desc) noexcept
 {
-    if (((call.flags & FI_INJECT) || call.silent) && length > limits::inject_size) [[unlikely]]
+    if (((call.flags & FI_INJECT) || call.is_inject) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if (is_nowhere(buf, length)) [[unlikely]]
         return refuse_nowhere();

@@ -69,7 +69,7 @@ void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noex
     r.copy = nullptr;
     r.awaits_completion = r.completion_has_come = false;
     r.report_to(tx_.reports(), call.entry_flags(), call.context,
-                !call.silent && tx_.reports().binding.reports(call.flags));
+                !call.is_inject && tx_.reports().binding.reports(call.flags));
     r.err = 0;
     r.prov_errno = 0;
 }
@@ -229,7 +229,7 @@ Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
 /// list.
 bool Backlog::takes(const SendCall& call) const noexcept
 {
-    if (call.silent || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
+    if (call.is_inject || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
         return false;
     const Binding& tx = tx_.reports().binding;
     return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.reports().counters.send != nullptr;

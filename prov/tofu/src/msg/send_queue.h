@@ -98,7 +98,7 @@ struct SendCall {
     std::uint64_t flags = 0;     ///< operation flags (fi_endpoint(3))
     void* context = nullptr;
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
-    bool silent = false;           ///< fi_inject: no entry on success
+    bool is_inject = false;        ///< fi_inject: no entry on success
 
     /// The flags of its completion entry (fi_cq(3)).
     [[nodiscard]] std::uint64_t entry_flags() const noexcept

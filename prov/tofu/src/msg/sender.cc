@@ -95,7 +95,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
         return ch.refusal();
     if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_an_anonymous_slot(call))
         return send_rendezvous(ch, call);
-    if ((call.flags & levels) != 0 && !call.silent)
+    if ((call.flags & levels) != 0 && !call.is_inject)
         return send_tracked(ch, call, call.flags & levels);
     if (ssize_t ret = put_packet(ch, call, nullptr, call.packet_flags, nullptr); ret != 0) [[unlikely]]
         return ret != reported_later ? ret : 0;
@@ -289,7 +289,7 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
 /// Asks the peer by a packet behind all others. Where there is no room now, settled() is called again.
 void Sender::ask_settled(Channel& ch, bool matched) noexcept
 {
-    SendRequest* const request = requests_.make(ch, {.silent = true});
+    SendRequest* const request = requests_.make(ch, {.is_inject = true});
     if (request == nullptr)
         return;
     request->cq = nullptr; // this is no operation of the application
@@ -337,7 +337,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     if (request == nullptr)
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
-    if (call.silent || (call.flags & levels) == 0) {
+    if (call.is_inject || (call.flags & levels) == 0) {
         if (is_by_get(ch, call) || (tx_.domain().oversubscribed() && call.length <= Copies::longest))
             request->copy = requests_.make_copy(call.length);
     }

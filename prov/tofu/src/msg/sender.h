@@ -151,7 +151,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 [[gnu::always_inline]] inline void report_sent(const TxContext& context, const SendCall& call) noexcept
 {
     const Reports& reports = context.reports();
-    if (!call.silent && reports.binding.reports(call.flags))
+    if (!call.is_inject && reports.binding.reports(call.flags))
         reports.binding.cq->write({.context = call.context, .flags = call.entry_flags()});
     if (Counter* counter = reports.counters.send)
         counter->count();
@@ -206,7 +206,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
                                                       std::size_t length) noexcept
 {
     constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
-    const bool injected = call.silent || (call.flags & FI_INJECT) != 0;
+    const bool injected = call.is_inject || (call.flags & FI_INJECT) != 0;
     if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_nowhere(data, length))
         return false;
     Channel* const ch = open_channel(call);

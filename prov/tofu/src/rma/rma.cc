@@ -143,7 +143,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     const fi_msg_rma& msg = call.msg;
     op.notify = on_notice;
     op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
-                 !call.silent && tx_.reports().binding.reports(call.flags));
+                 !call.is_inject && tx_.reports().binding.reports(call.flags));
     op.runner = this;
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
@@ -161,7 +161,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     op.last.notify = on_last;
     op.last.op = &op;
     op.remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    op.data_at_once = call.silent;
+    op.data_at_once = call.is_inject;
     // One Put only, so that a late failure is reported once. No event: its account must learn if the event fails to
     // come.
     op.sent_suffices = !call.read && (call.flags & FI_INJECT_COMPLETE) != 0 && msg.iov_count <= 1 &&
@@ -378,9 +378,9 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
 }
 
 /// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags
-/// apply, except to injects (`silent`).
+/// apply, except to injects.
 ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std::uint64_t key, std::uint64_t flags = 0,
-              bool silent = false) noexcept
+              bool is_inject = false) noexcept
 {
     std::size_t length = 0;
     if (msg.iov_count > rma_iov_limit || (msg.iov_count != 0 && msg.msg_iov == nullptr))
@@ -391,16 +391,16 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
     const std::uint64_t defaults = EpHandle::of(ep).tx_flags & (known_rma_flags(read) | FI_TRIGGER);
-    return submit(ep, {msg, silent ? flags : defaults | flags, read, silent});
+    return submit(ep, {msg, is_inject ? flags : defaults | flags, read, is_inject});
 }
 
 /// As plain(), with one local segment.
 [[gnu::noinline]] ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
-               std::uint64_t flags = 0, bool silent = false) noexcept
+               std::uint64_t flags = 0, bool is_inject = false) noexcept
 {
     const iovec iov{const_cast<void*>(buf), length};
-    return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, silent);
+    return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, is_inject);
 }
 
 template <bool read>

@@ -34,7 +34,7 @@ struct RmaCall {
     fi_msg_rma msg;      ///< its desc may be null
     std::uint64_t flags; ///< operation flags, FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA, ...
     bool read;
-    bool silent; ///< fi_inject_*: no entry on success
+    bool is_inject; ///< fi_inject_*: no entry on success
 };
 
 /// Operation flags that a call may have.
