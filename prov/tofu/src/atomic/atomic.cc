@@ -352,7 +352,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().deferred().later->take(handle, call);
-    return tx.take([&] { return AtomicEngine::of(tx).submit(call); });
+    return tx.call_locked([&] { return AtomicEngine::of(tx).submit(call); });
 }
 
 // --- one piece here and there

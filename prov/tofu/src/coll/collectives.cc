@@ -171,7 +171,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         return ret;
     }
     *mc = group.release();
-    return static_cast<int>(tx_.take([] { return ssize_t{0}; }));
+    return static_cast<int>(tx_.call_locked([] { return ssize_t{0}; }));
 }
 
 /// Into the lists, and on its way.
@@ -334,7 +334,7 @@ namespace {
 ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
 {
     TxContext& tx = *EpHandle::of(fid).tx;
-    return tx.take([&] { return Collectives::of(tx).submit(call); });
+    return tx.call_locked([&] { return Collectives::of(tx).submit(call); });
 }
 
 /// The root is a rank in the group. One that can't be is refused.

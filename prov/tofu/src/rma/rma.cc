@@ -374,7 +374,7 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().deferred().later->take(handle, call);
-    return tx.take([&] { return RmaEngine::of(tx).runner().submit(call); });
+    return tx.call_locked([&] { return RmaEngine::of(tx).runner().submit(call); });
 }
 
 /// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags

@@ -190,7 +190,7 @@ class TxContext {
     /// Makes a call under the lock. Afterwards it starts the thread of automatic progress if what the call accepted
     /// needs polls and the domain has no thread yet.
     template <class Call>
-    ssize_t take(Call&& call) noexcept
+    ssize_t call_locked(Call&& call) noexcept
     {
         lock_->lock();
         const ssize_t ret = call();
