@@ -103,7 +103,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
 
 TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 {
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
     rings->leave();
     EXPECT_TRUE(rings->close_area());
 }
@@ -111,22 +111,22 @@ TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 TEST_F(RingsTest, ARingAtAPeerIsReleasedAndItsLastReportAwaited)
 {
     Channel& ch = open_channel();
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
     poll();
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
 }
 
 TEST_F(RingsTest, AQuestionForARingIsSettledByItsAnswer)
 {
     Channel& ch = *channel();
     ask(ch);
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     answer(ch, 0, LeaseStatus::denied);
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
 }
 
 TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
@@ -136,9 +136,9 @@ TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
     ASSERT_EQ(approach(ch), 0);
     send_anonymously(ch, 1);
     ch.outstanding++;
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     ch.outstanding--;
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
 }
 
 TEST_F(RingsTest, APeerThatIsGoneIsSettled)
@@ -146,10 +146,10 @@ TEST_F(RingsTest, APeerThatIsGoneIsSettled)
     Channel& ch = open_channel();
     ch.outstanding++;
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1});
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     poll(); // the probe shows another nonce; the protocol above ends its requests
     ch.outstanding--;
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
     EXPECT_EQ(ch.err, FI_EHOSTDOWN);
 }
 
@@ -157,23 +157,23 @@ TEST_F(RingsTest, ARingOfOursIsRevokedAndSettledByItsRelease)
 {
     ask(1);
     ASSERT_EQ(count_rings(), 1u);
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     poll();
     EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
     ask(2, 5, peer_home + 1);
     EXPECT_EQ(returned(5).status, number(LeaseStatus::denied)) << "no ring is granted any more";
-    EXPECT_FALSE(rings->settle());
+    EXPECT_FALSE(rings->stop_writers());
     say(0, 0, 7);
     write(0, 1, Type::bye, bye_for_now);
     look();
     EXPECT_EQ(returned().status, number(LeaseStatus::closed));
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
 }
 
 TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
 {
     const unsigned first = take_slot();
-    EXPECT_TRUE(rings->settle());
+    EXPECT_TRUE(rings->stop_writers());
     rings->leave();
     vcq.drain();
     (void)take_slot(); // before the area is hidden, behind the last look

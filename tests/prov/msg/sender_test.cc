@@ -103,10 +103,10 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
 TEST_F(Messages, AFenceWaitsForAnonymousPacketsToo)
 {
     const Peer* const peer = peers->find(to);
-    EXPECT_TRUE(messages->sender().settled(*peer, false));
+    EXPECT_TRUE(messages->sender().confirmed(*peer, false));
     ASSERT_EQ(send("a", 1), 0);
     for (unsigned n = 0; n < 20 && !messages->sender().requests().awaits_any(); n++) {
-        EXPECT_FALSE(messages->sender().settled(*peer, false));
+        EXPECT_FALSE(messages->sender().confirmed(*peer, false));
         run(1);
     }
     Packet p;
@@ -115,8 +115,8 @@ TEST_F(Messages, AFenceWaitsForAnonymousPacketsToo)
     EXPECT_FALSE(messages->sender().idle_towards(*peer)) << "the question is under way";
     fin(p.ack, 0);
     run(2);
-    EXPECT_TRUE(messages->sender().settled(*peer, false));
-    EXPECT_FALSE(messages->sender().settled(*peer, true)) << "that is another question";
+    EXPECT_TRUE(messages->sender().confirmed(*peer, false));
+    EXPECT_FALSE(messages->sender().confirmed(*peer, true)) << "that is another question";
 }
 
 /// What was sent before is behind the ring's first packet, and counts as sent to whoever asks there.
@@ -124,7 +124,7 @@ TEST_F(Messages, AFenceInARingIsForAnonymousPacketsToo)
 {
     const Peer* const peer = peers->find(to);
     win_ring();
-    EXPECT_FALSE(messages->sender().settled(*peer, false));
+    EXPECT_FALSE(messages->sender().confirmed(*peer, false));
     Packet p;
     ASSERT_TRUE(found(1, p));
     EXPECT_EQ(p.type, Type::fence);
@@ -235,14 +235,14 @@ TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
     const Peer& peer = *peers->find(to);
     ASSERT_EQ(send("x", 1), 0);
     EXPECT_TRUE(messages->sender().idle_towards(peer));
-    EXPECT_FALSE(messages->sender().settled(peer, false));
+    EXPECT_FALSE(messages->sender().confirmed(peer, false));
     EXPECT_FALSE(messages->sender().idle_towards(peer)) << "the question is under way";
     Packet p;
     ASSERT_TRUE(found(2, p));
     EXPECT_EQ(p.type, Type::fence);
     fin(p.ack, 0);
     run();
-    EXPECT_TRUE(messages->sender().settled(peer, false));
+    EXPECT_TRUE(messages->sender().confirmed(peer, false));
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(entry(), "nothing") << "no operation of the application";
 }

@@ -29,7 +29,7 @@ struct Scripted final : Engine {
     unsigned asked = 0;
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return idle; }
     [[nodiscard]] bool all_has_left() const noexcept override { return true; }
-    [[nodiscard]] bool settled(const Peer&, bool also_matched) noexcept override
+    [[nodiscard]] bool confirmed(const Peer&, bool also_matched) noexcept override
     {
         asked++;
         return also_matched ? matched : taken;

@@ -224,11 +224,11 @@ namespace {
 /// Makes progress until no peer can write to the endpoint's area any more. A peer that makes progress answers in
 /// microseconds. The wait excludes other peers: without their answer only an endpoint number stays unsettled
 /// (EndpointNumbers).
-void settle_with_peers(proto::Messenger& messages, OwnTxContext& tx) noexcept
+void stop_writers(proto::Messenger& messages, OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
     const auto end = Clock::now() + patience;
-    while (!messages.settle() && Clock::now() < end)
+    while (!messages.stop_writers() && Clock::now() < end)
         tx.progress();
 }
 } // namespace
@@ -264,7 +264,7 @@ int Endpoint::enable() noexcept
         if (messages) {
             {
                 std::lock_guard guard(tx_.lock());
-                settle_with_peers(*messages, tx_);
+                stop_writers(*messages, tx_);
                 messages->leave();
                 messages->delivery().part_from_queue();
             }
@@ -393,7 +393,7 @@ bool Endpoint::stop() noexcept
     {
         std::lock_guard guard(tx_.lock());
         if (enabled_ && engines_.messages)
-            settle_with_peers(*engines_.messages, tx_);
+            stop_writers(*engines_.messages, tx_);
         tx_.close();
         quiet = tx_.config().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;

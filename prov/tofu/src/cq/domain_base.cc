@@ -121,13 +121,13 @@ int AutoProgress::start() noexcept
         return -FI_ENOMEM; // not -FI_EAGAIN: it would be asked for again at once
     }
     pthread_setname_np(thread_, "tofu-progress");
-    settle();
+    place_thread();
     return 0;
 }
 
 /// Sets the thread's processors: the user's, or allowed ones that no thread of the process is bound to. Else it has
 /// those of the thread that started it, which an MPI library often has bound to the processor on which it computes.
-void AutoProgress::settle() noexcept
+void AutoProgress::place_thread() noexcept
 {
     cpu_set_t cpus;
     if (param_cpus("progress_cpus", cpus))

@@ -58,7 +58,7 @@ class AutoProgress {
 
   private:
     [[nodiscard]] int start() noexcept;
-    void settle() noexcept;
+    void place_thread() noexcept;
     void set_processors(const cpu_set_t& cpus, const char* why) noexcept;
     void leave() noexcept;
     void run() noexcept;

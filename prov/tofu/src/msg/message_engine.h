@@ -23,13 +23,13 @@ class Messenger final : private Protocol {
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void leave() noexcept { rings_.leave(); }
-    /// Rings::settle(), under lock().
-    [[nodiscard]] bool settle() noexcept { return rings_.settle() && sender_.requests().settled(); }
+    /// Rings::stop_writers(), under lock().
+    [[nodiscard]] bool stop_writers() noexcept { return rings_.stop_writers() && sender_.requests().writers_gone(); }
     /// Rings::close_area(), without lock().
     [[nodiscard]] bool close_area() noexcept
     {
         sender_.requests().drop_copies();
-        return rings_.close_area() && sender_.requests().settled();
+        return rings_.close_area() && sender_.requests().writers_gone();
     }
     /// Hands over what receivers have still to fetch, with the area. False: nothing; call close_area(). Called as that.
     [[nodiscard]] bool leave_to(Estate& estate) noexcept;

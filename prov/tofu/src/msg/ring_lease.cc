@@ -456,7 +456,7 @@ void RingLeases::give_all_back() noexcept
         ch->leave |= ch->state == ChannelState::open;
 }
 
-bool RingLeases::settled() const noexcept
+bool RingLeases::writers_gone() const noexcept
 {
     return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
 }

@@ -61,7 +61,7 @@ class Grants {
     /// Asks all rings back and grants none from now on: the endpoint closes.
     void revoke() noexcept;
     /// True if no sender can write into a ring any more: each has released its ring or is dead.
-    [[nodiscard]] bool settled() const noexcept { return polls_.size() == gone_; }
+    [[nodiscard]] bool writers_gone() const noexcept { return polls_.size() == gone_; }
     /// Probes whether senders are alive, one per call.
     void watch() noexcept;
     /// Probes the senders with this home VCQ, to which a post has failed.
@@ -106,7 +106,7 @@ class RingLeases {
     void give_all_back() noexcept;
     /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
     /// is due, and each ring was released or was at a dead peer.
-    [[nodiscard]] bool settled() const noexcept;
+    [[nodiscard]] bool writers_gone() const noexcept;
     /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
     [[nodiscard]] bool say_bye(Channel& ch) noexcept;
     [[nodiscard]] vcq::Post put_bye(Channel& ch, std::uint16_t kind) noexcept;

@@ -117,19 +117,19 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon
     return 0;
 }
 
-bool Rings::settle() noexcept
+bool Rings::stop_writers() noexcept
 {
     if (!port.open)
-        return settled_ = true;
+        return writers_gone_ = true;
     const std::uint64_t now = milliseconds();
     out.leases.give_all_back();
     out.leases.poll_credit_blocks(out.channels.size());
-    if (now != last_settle_) {
-        last_settle_ = now;
+    if (now != last_stop_) {
+        last_stop_ = now;
         out.watch(watched_at_once);
         in.grants.revoke();
     }
-    return settled_ = out.leases.settled() && in.grants.settled();
+    return writers_gone_ = out.leases.writers_gone() && in.grants.writers_gone();
 }
 
 void Rings::leave() noexcept
@@ -148,7 +148,7 @@ bool Rings::close_area() noexcept
     const std::size_t unfilled = in.arrivals.unfilled();
     port.self.vcq.statistics().count(Stat::anonymous_lost, unfilled);
     port.area.close();
-    return settled_ && unfilled == 0;
+    return writers_gone_ && unfilled == 0;
 }
 
 void Rings::catch_up() noexcept

@@ -220,8 +220,8 @@ class Rings {
     /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
     /// Releases the rings at peers, revokes those of peers and grants none any more. The caller makes progress and
-    /// calls again. True if settled: no peer can write to the area any more.
-    [[nodiscard]] bool settle() noexcept;
+    /// calls again. True: no peer can write to the area any more.
+    [[nodiscard]] bool stop_writers() noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
     void leave() noexcept;
     /// Closes the area, which peers then cannot reach any more. Called after leave() and the last notice. Takes the
@@ -253,8 +253,8 @@ class Rings {
   private:
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
-    std::uint64_t last_settle_ = 0; ///< milliseconds: when settle() last asked peers
-    bool settled_ = false; ///< as settle() has found
+    std::uint64_t last_stop_ = 0; ///< milliseconds: when stop_writers() last asked peers
+    bool writers_gone_ = false; ///< as stop_writers() has found
 };
 
 } // namespace tofu::proto

@@ -155,7 +155,7 @@ class SendRequests {
     /// Looks at the completion words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
     /// True if no completion word of a request that has ended can still come.
-    [[nodiscard]] bool settled() const noexcept { return retired_ == 0; }
+    [[nodiscard]] bool writers_gone() const noexcept { return retired_ == 0; }
     /// Ends all requests of the channel with its error. `handler`: that of a packet that has not gone out, or null.
     void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept;
 

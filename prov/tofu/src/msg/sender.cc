@@ -270,7 +270,7 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
 /// The completion of a fenced operation says that all operations before it have reached its level, whatever level they
 /// asked for (fi_cq(3), FI_FENCE). A peer reads a ring in order, so it answers a packet behind them when it has taken
 /// them.
-bool Sender::settled(const Peer& peer, bool matched) noexcept
+bool Sender::confirmed(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
     for (Channel* ch : out_.channels) {
@@ -281,13 +281,13 @@ bool Sender::settled(const Peer& peer, bool matched) noexcept
             continue;
         all = false;
         if (ready == 0)
-            ask_settled(*ch, matched);
+            ask_confirmation(*ch, matched);
     }
     return all;
 }
 
-/// Asks the peer by a packet behind all others. Where there is no room now, settled() is called again.
-void Sender::ask_settled(Channel& ch, bool matched) noexcept
+/// Asks the peer by a packet behind all others. Where there is no room now, confirmed() is called again.
+void Sender::ask_confirmation(Channel& ch, bool matched) noexcept
 {
     SendRequest* const request = requests_.make(ch, {.is_inject = true});
     if (request == nullptr)

@@ -65,7 +65,7 @@ class Sender final : public Engine {
     /// Where idle_towards() holds: has the peer taken (`matched`: and matched with receives) all that was sent to it,
     /// at whatever completion level? False: the peer is asked by a packet that waits for its answer as a send does;
     /// call again.
-    [[nodiscard]] bool settled(const Peer& peer, bool matched) noexcept override;
+    [[nodiscard]] bool confirmed(const Peer& peer, bool matched) noexcept override;
     /// An unsignaled post failed, whichever engine posted it: the peer may be gone.
     void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
     {
@@ -94,7 +94,7 @@ class Sender final : public Engine {
     [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_rts(Channel& to, const SendCall& call, SendRequest& request,
                                   const Segment* segments) noexcept;
-    void ask_settled(Channel& to, bool matched) noexcept;
+    void ask_confirmation(Channel& to, bool matched) noexcept;
 
     TxContext& tx_;
     Rings& rings_;

@@ -20,13 +20,13 @@ bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
     const Peer* const peer = tx_.peers().find(to);
     if (peer == nullptr)
         return true; // an unknown address: the operation itself will be refused
-    const bool settles = (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
+    const bool needs_confirmation = (flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
     const bool matched = (flags & FI_MATCH_COMPLETE) != 0;
     const Engines& engines = tx_.engines();
     const auto all_have = [&] {
         return tx_.vcq().idle() && !tx_.pending().waits_for(*peer) &&
                engines.all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
-               (!settles || engines.all([&](Engine& e) { return e.settled(*peer, matched); }));
+               (!needs_confirmation || engines.all([&](Engine& e) { return e.confirmed(*peer, matched); }));
     };
     for (unsigned round = 0; !all_have(); round++) {
         if (round == rounds_of_a_call) {

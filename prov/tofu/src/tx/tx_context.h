@@ -43,7 +43,7 @@ class Engine {
     [[nodiscard]] virtual bool needs_polls() const noexcept { return false; }
     /// Has the peer taken (`matched`: and matched with receives) what was sent to it? False: the peer is being asked;
     /// call again later.
-    [[nodiscard]] virtual bool settled(const Peer&, bool) noexcept { return true; }
+    [[nodiscard]] virtual bool confirmed(const Peer&, bool) noexcept { return true; }
     /// Cancels what waits. From now on the engine begins nothing.
     virtual void close() noexcept = 0;
     /// An unsignaled communication to the VCQ `peer` has failed. It may be one of this engine.
