@@ -77,7 +77,7 @@ struct Messages : testing::Test, fake::OverNet {
     }
     ~Messages() override
     {
-        messages->leave();
+        messages->say_byes();
         vcq.drain();
         messages->delivery().cancel_fetches();
         messages->delivery().part_from_queue();

@@ -57,7 +57,7 @@ TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
     come(take_slot(), 1);
     EXPECT_EQ(takes(), Bodies{1});
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 0u);
-    rings->leave();
+    rings->say_byes();
     vcq.drain();
     EXPECT_FALSE(rings->close_area());
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 1u);
@@ -128,7 +128,7 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     EXPECT_EQ(other.anonymous.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
-    rings->leave();
+    rings->say_byes();
     EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
 }
 

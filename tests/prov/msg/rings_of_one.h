@@ -93,7 +93,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     ~RingsTest() override
     {
-        rings->leave();
+        rings->say_byes();
         vcq.drain();
         (void)rings->close_area();
         above.reset();

@@ -104,7 +104,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
 TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 {
     EXPECT_TRUE(rings->stop_writers());
-    rings->leave();
+    rings->say_byes();
     EXPECT_TRUE(rings->close_area());
 }
 
@@ -174,7 +174,7 @@ TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
 {
     const unsigned first = take_slot();
     EXPECT_TRUE(rings->stop_writers());
-    rings->leave();
+    rings->say_byes();
     vcq.drain();
     (void)take_slot(); // before the area is hidden, behind the last look
     come(first, 11);
@@ -320,7 +320,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
             EXPECT_EQ(net().registered[1].second, large.size() - large.ring(2));
             EXPECT_TRUE(read_grant(returned(at + 2).consumed, index).is_further());
         }
-        rings->leave();
+        rings->say_byes();
         ASSERT_TRUE(vcq.quiesce());
         (void)rings->close_area();
     }
@@ -543,11 +543,11 @@ TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EHOSTDOWN});
 }
 
-/// Behind leave() nothing that comes changes anything.
+/// Behind say_byes() nothing that comes changes anything.
 TEST_F(RingsTest, LeavesWithAByeToAll)
 {
     Channel& ch = open_channel();
-    rings->leave();
+    rings->say_byes();
     EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 0).length, bye_for_good);
     EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);

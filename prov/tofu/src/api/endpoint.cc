@@ -265,7 +265,7 @@ int Endpoint::enable() noexcept
             {
                 std::lock_guard guard(tx_.lock());
                 stop_writers(*messages, tx_);
-                messages->leave();
+                messages->say_byes();
                 messages->delivery().part_from_queue();
             }
             close_area();
@@ -404,7 +404,7 @@ bool Endpoint::stop() noexcept
         }
     }
     if (engines_.messages) { // both take the home lock, which has to be taken before ours
-        leaves_copies_ = engines_.messages->leave_to(owner().estate());
+        leaves_copies_ = engines_.messages->hand_over_to(owner().estate());
         if (leaves_copies_) // anonymous slots are not polled any more
             owner().numbers().set_unsettled(tx_.config().number);
         else

@@ -290,7 +290,7 @@ void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
 }
 
 /// Takes the work off its list, and its counter off the list of counters if no other work waits for it.
-void WorkQueue::leave(Work& work) noexcept
+void WorkQueue::unlink(Work& work) noexcept
 {
     take_out(work);
     if (work.trigger == nullptr)
@@ -306,7 +306,7 @@ void WorkQueue::leave(Work& work) noexcept
 
 void WorkQueue::drop(Work& work) noexcept
 {
-    leave(work);
+    unlink(work);
     if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else lose() has uncounted it
         --domain_.deferred().count;
     delete &work;
@@ -315,7 +315,7 @@ void WorkQueue::drop(Work& work) noexcept
 /// Keeps the work without its endpoint: its entry may still come to the internal CQ and points to it.
 void WorkQueue::lose(Work& work) noexcept
 {
-    leave(work);
+    unlink(work);
     work.told = nullptr;
     work.tx = nullptr;
     work.cq = nullptr;
@@ -384,7 +384,7 @@ bool WorkQueue::start(Work& work) noexcept
     } else if (work.request == nullptr || work.tx == nullptr) {
         drop(work); // the operation now ends as any other of its endpoint, or it was a counter's and has ended
     } else {
-        leave(work);
+        unlink(work);
         insert(work, &under_way_);
     }
     return true;

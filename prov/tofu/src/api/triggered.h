@@ -123,7 +123,7 @@ class WorkQueue final : public Later {
     [[nodiscard]] ssize_t post(Work& work) noexcept;
     void take_ends() noexcept;
     void end(Work& work, CqEntry entry) noexcept;
-    void leave(Work& work) noexcept;
+    void unlink(Work& work) noexcept;
     void drop(Work& work) noexcept;
     void lose(Work& work) noexcept;
     template <class Wanted>

@@ -177,7 +177,7 @@ bool BatchRunner::failed(AtomicOp& op) noexcept
         return end_broken(batch);
     }
     if (op.fetches)
-        leave(batch);
+        close(batch);
     else
         end(batch);
     return true;
@@ -194,11 +194,11 @@ bool BatchRunner::end_broken(Batch& batch) noexcept
     case Post::done: batch.posted = true; return true;
     case Post::error: break;
     }
-    leave(batch);
+    close(batch);
     return true;
 }
 
-void BatchRunner::leave(Batch& batch) noexcept
+void BatchRunner::close(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
     batch.posted = true;

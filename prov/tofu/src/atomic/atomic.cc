@@ -30,7 +30,7 @@ void AtomicRunner::cancel(AtomicOp& op) noexcept
 {
     ops.abandon(op, FI_ECANCELED, 0);
     if (op.batch != nullptr)
-        batches.leave(*op.batch);
+        batches.close(*op.batch);
     through(op);
 }
 

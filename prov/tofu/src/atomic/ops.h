@@ -320,7 +320,7 @@ class BatchRunner {
     /// Posts as many elements as can be posted now. False: some are left for later.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
     /// Ends a batch of which not everything was posted, and nothing more can be.
-    void leave(Batch& batch) noexcept;
+    void close(Batch& batch) noexcept;
 
   private:
     static void on_notice(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;

@@ -293,13 +293,13 @@ class ChannelTable {
         pages_[page][place % page_size] = &channel;
         return true;
     }
-    void leave(std::uint64_t place, unsigned context) noexcept
+    void remove(std::uint64_t place, unsigned context) noexcept
     {
         if (find(place, context) != nullptr)
             pages_[page_of(place, context)][place % page_size] = nullptr;
     }
     /// Removes all entries of a channel.
-    void leave(const Channel& channel) noexcept
+    void remove(const Channel& channel) noexcept
     {
         for (std::size_t page = 0; page < count_; page++)
             if (pages_[page] != nullptr)
@@ -375,9 +375,9 @@ class Channels {
     {
         recent_.forget_if([&](const Found& found) { return found.channel == &channel; });
         if (channel.aliased)
-            by_address_.leave(channel);
+            by_address_.remove(channel);
         else
-            by_address_.leave(channel.place, channel.context);
+            by_address_.remove(channel.place, channel.context);
         channel.aliased = false;
     }
     [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }

@@ -30,9 +30,9 @@ Messenger::Messenger(TxContext& tx, RxContext& rx) noexcept
 {
 }
 
-bool Messenger::leave_to(Estate& estate) noexcept
+bool Messenger::hand_over_to(Estate& estate) noexcept
 {
-    std::unique_ptr<Copies> copies = sender_.requests().leave_copies();
+    std::unique_ptr<Copies> copies = sender_.requests().hand_over_copies();
     if (copies == nullptr)
         return false;
     estate.take(std::move(copies), std::move(rings_.port.area), rings_.port.self.index);

@@ -22,7 +22,7 @@ class Messenger final : private Protocol {
     /// Opens the message area. 0 or -FI_E*. The caller holds no lock of the domain.
     [[nodiscard]] int open() noexcept;
     /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
-    void leave() noexcept { rings_.leave(); }
+    void say_byes() noexcept { rings_.say_byes(); }
     /// Rings::stop_writers(), under lock().
     [[nodiscard]] bool stop_writers() noexcept { return rings_.stop_writers() && sender_.requests().writers_gone(); }
     /// Rings::close_area(), without lock().
@@ -32,7 +32,7 @@ class Messenger final : private Protocol {
         return rings_.close_area() && sender_.requests().writers_gone();
     }
     /// Hands over what receivers have still to fetch, with the area. False: nothing; call close_area(). Called as that.
-    [[nodiscard]] bool leave_to(Estate& estate) noexcept;
+    [[nodiscard]] bool hand_over_to(Estate& estate) noexcept;
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }

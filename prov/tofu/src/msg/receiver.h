@@ -29,10 +29,10 @@ class Delivery final : private SrxPeer {
 
     /// Called after Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
     [[nodiscard]] int join_queue() noexcept;
-    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::leave(), when no Get
+    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::say_byes(), when no Get
     /// writes into their buffers any more.
     void cancel_fetches() noexcept;
-    /// Drops the messages that came through here. Called after Rings::leave(), and after cancel_fetches() if it can be.
+    /// Drops the messages that came through here. Called after Rings::say_byes() and, if possible, cancel_fetches().
     void part_from_queue() noexcept;
     /// The queue to which receives for this endpoint are posted.
     [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }

@@ -132,10 +132,10 @@ bool Rings::stop_writers() noexcept
     return writers_gone_ = out.leases.writers_gone() && in.grants.writers_gone();
 }
 
-void Rings::leave() noexcept
+void Rings::say_byes() noexcept
 {
     if (port.open)
-        out.leave();
+        out.say_byes();
     port.open = false;
 }
 

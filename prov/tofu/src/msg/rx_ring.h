@@ -223,8 +223,8 @@ class Rings {
     /// calls again. True: no peer can write to the area any more.
     [[nodiscard]] bool stop_writers() noexcept;
     /// Says BYE to all peers; nothing is posted afterwards.
-    void leave() noexcept;
-    /// Closes the area, which peers then cannot reach any more. Called after leave() and the last notice. Takes the
+    void say_byes() noexcept;
+    /// Closes the area, which peers then cannot reach any more. Called after say_byes() and the last notice. Takes the
     /// home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
     [[nodiscard]] bool close_area() noexcept;
 

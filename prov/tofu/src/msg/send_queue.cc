@@ -94,7 +94,7 @@ Copy* SendRequests::make_copy(std::size_t size) noexcept
     return copies_ != nullptr ? copies_->alloc(size) : nullptr;
 }
 
-std::unique_ptr<Copies> SendRequests::leave_copies() noexcept
+std::unique_ptr<Copies> SendRequests::hand_over_copies() noexcept
 {
     if (copies_ == nullptr || copies_->in_use() == 0)
         return nullptr;

@@ -149,7 +149,7 @@ class SendRequests {
     [[nodiscard]] bool all_fetched() const noexcept { return copies_ == nullptr || copies_->in_use() == 0; }
     /// For a sender that closes, and posts nothing any more: hands over the copies that receivers have still to fetch,
     /// and lets them find that all other messages have been given up. Null: no receiver has to fetch any.
-    [[nodiscard]] std::unique_ptr<Copies> leave_copies() noexcept;
+    [[nodiscard]] std::unique_ptr<Copies> hand_over_copies() noexcept;
     /// Frees the copies of a sender that closes. Takes the home lock.
     void drop_copies() noexcept { copies_.reset(); }
     /// Looks at the completion words that requests wait for, a bounded number of them each time.

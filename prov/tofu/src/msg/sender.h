@@ -52,7 +52,7 @@ class Sender final : public Engine {
     void close() noexcept override
     {
         backlog_.cancel();
-        rings_.leave();
+        rings_.say_byes();
     }
     /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
     /// every message that was reported as sent. What they have not fetched can stay with the domain (copies.h).

@@ -193,7 +193,7 @@ void Outbound::peer_failed(utofu_vcq_id_t home) noexcept
             start_probe(*ch);
 }
 
-void Outbound::leave() noexcept
+void Outbound::say_byes() noexcept
 {
     for (Channel* ch : channels) {
         anon_tx.dismiss(*ch);

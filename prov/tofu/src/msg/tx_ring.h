@@ -77,7 +77,7 @@ class Outbound {
     /// A post to this VCQ has failed: probes the peers that have it.
     void peer_failed(utofu_vcq_id_t home) noexcept;
     /// Says BYE to all; nothing is posted afterwards.
-    void leave() noexcept;
+    void say_byes() noexcept;
 
   private:
     [[nodiscard]] int make_channel(const Destination& destination, Channel*& channel) noexcept;
