@@ -32,7 +32,7 @@ struct Initiator {
     tofu::Pending pending;
     tofu::PeerMemory memory{vcq, true, {}};
     // The targets are known: nobody asks for a peer.
-    tofu::RemoteAccess access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), memory};
+    tofu::RemoteMemory access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), memory};
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;
 

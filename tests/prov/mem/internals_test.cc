@@ -275,7 +275,7 @@ TEST(Internals, ShareNoPageWithTheHeap)
     EXPECT_TRUE(was_seen(sizeof(tofu::directory::Bucket))); // a lookup's
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[0] * BouncePool::small_size));
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[1] * BouncePool::large_size));
-    EXPECT_TRUE(was_seen(tofu::vcq::CompletionTable::size * tofu::max_quick_read));
+    EXPECT_TRUE(was_seen(tofu::vcq::CompletionTable::size * tofu::max_fast_read));
     EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                     // words of atomics
     EXPECT_TRUE(was_seen(tofu::SpanRunner::max_spans * tofu::Span::most * sizeof(std::uint64_t))); // of spans
 }

@@ -506,7 +506,7 @@ TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
     EXPECT_EQ(target.vcq, peer.home);
     EXPECT_EQ(target.stadd, 0x1034u);
     EXPECT_EQ(peerside.gets, 0u);
-    const std::uint64_t listed = directory::listed_bit | 5;
+    const std::uint64_t listed = directory::indirect_bit | 5;
     peerside.put(entry_of(listed));
     keys = std::make_unique<RemoteKeys>(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(ask(listed), 0);

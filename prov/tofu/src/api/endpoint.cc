@@ -67,7 +67,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
         ret = make_engine(messages, Engine::messages, tx, rx);
     if (ret != 0 || !tx.config().is_open)
         return ret; // a receive context posts nothing, and peers reach its memory without a local engine
-    if ((caps & (FI_ATOMIC | FI_RMA)) != 0 && !tx.quick().open(tx))
+    if ((caps & (FI_ATOMIC | FI_RMA)) != 0 && !tx.fast().open(tx))
         return -FI_ENOMEM;
     if ((caps & FI_ATOMIC) != 0)
         ret = make_engine(atomic, Engine::atomic, tx);

@@ -24,8 +24,8 @@ namespace tofu {
 
 // --- EndpointEngines: fi_enable creates the engines that the caps request, fi_close destroys them
 
-class AtomicEngine;
-class RmaEngine;
+class Atomics;
+class Rma;
 namespace coll {
 class Collectives;
 }
@@ -43,8 +43,8 @@ struct EndpointEngines {
     /// Destroys the engines. Takes the context's lock.
     void drop(OwnTxContext& tx) noexcept;
 
-    std::unique_ptr<RmaEngine> rma;
-    std::unique_ptr<AtomicEngine> atomic;
+    std::unique_ptr<Rma> rma;
+    std::unique_ptr<Atomics> atomic;
     std::unique_ptr<proto::Messenger> messages;
     std::unique_ptr<coll::Collectives> collectives;
 };

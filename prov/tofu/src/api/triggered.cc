@@ -72,7 +72,7 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     if (op.msg == nullptr) // whichever member of the union it is
         return -FI_EINVAL;
     const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
-    const auto list = [](const auto& msg) { return AtomicEngine::List{msg.msg_iov, msg.iov_count}; };
+    const auto list = [](const auto& msg) { return Atomics::List{msg.msg_iov, msg.iov_count}; };
     fid_ep* ep = nullptr;
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
@@ -402,8 +402,8 @@ ssize_t WorkQueue::post(Work& work) noexcept
         ssize_t operator()(const trigger::CounterCall&) const noexcept { return 0; }
         ssize_t operator()(const proto::SendCall& c) const noexcept { return proto::Sender::of(*work.tx).send(c); }
         ssize_t operator()(const proto::RecvCall& c) const noexcept { return work.receives->recv(c); }
-        ssize_t operator()(const RmaCall& c) const noexcept { return RmaEngine::of(*work.tx).runner().submit(c); }
-        ssize_t operator()(const AtomicCall& c) const noexcept { return AtomicEngine::of(*work.tx).submit(c); }
+        ssize_t operator()(const RmaCall& c) const noexcept { return Rma::of(*work.tx).runner().submit(c); }
+        ssize_t operator()(const AtomicCall& c) const noexcept { return Atomics::of(*work.tx).submit(c); }
     };
     std::lock_guard guard(tx.lock());
     const auto call = [&] { return std::visit(Post{work}, work.call); };
@@ -568,7 +568,7 @@ int take_in(Work& w, const EpHandle&, AtomicCall& call) noexcept
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::atomic] == nullptr)
         return -FI_EOPNOTSUPP;
-    const ssize_t elements = AtomicEngine::of(*w.tx).check(call);
+    const ssize_t elements = Atomics::of(*w.tx).check(call);
     if (elements < 0)
         return static_cast<int>(elements);
     const bool base = call.family == Family::base;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The short way of an atomic: one element that one ARMW serves, from the call to the entry. It is inlined into the
+// The fast path of an atomic: one element that one ARMW serves, from the call to the entry. It is inlined into the
 // entries of atomic.cc, so that the compiler sees the constants of each call.
 #pragma once
 
@@ -40,9 +40,9 @@ constexpr std::uint64_t access_of(Family family, fi_op op)
     return family == Family::base ? FI_REMOTE_WRITE : FI_REMOTE_READ | FI_REMOTE_WRITE;
 }
 
-/// How the short way does a pair of operation and datatype: by one ARMW of the element's own width.
+/// How the fast path does a pair of operation and datatype: by one ARMW of the element's own width.
 struct alignas(4) Native {  // fits one register
-    std::uint8_t size = 0; ///< 4 or 8; 0: the short way does not do this pair
+    std::uint8_t size = 0;  ///< 4 or 8; 0: the fast path does not do this pair
     std::uint8_t code = 0; ///< utofu_armw_op, unless the method is cswap
     bool reads = false;    ///< the operation takes no operand
 };
@@ -69,10 +69,10 @@ inline constexpr auto natives = [] {
 template <unsigned size, bool entry>
 void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept
 {
-    QuickOp& op = *static_cast<QuickOp*>(self);
+    FastOp& op = *static_cast<FastOp*>(self);
     TxContext& tx = *op.context;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        AtomicEngine::of(tx).native_failed(op, size == 0, entry, notice.code);
+        Atomics::of(tx).native_failed(op, size == 0, entry, notice.code);
         return;
     }
     if constexpr (size != 0)
@@ -106,7 +106,7 @@ void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexce
     return value;
 }
 
-/// The short way has done nothing: the long way does the operation, or says why not.
+/// The fast path has done nothing: the slow path does the operation, or says why not.
 inline constexpr ssize_t not_native = 1;
 
 /// Handles a post that was refused.
@@ -139,31 +139,30 @@ template <class Way>
     return vcq.armw(how.size, target.vcq, static_cast<utofu_armw_op>(how.code), operand, target.stadd, as);
 }
 
-/// The condition of all short ways: an aligned target, to which a communication may go now.
-template <bool listed>
-[[gnu::always_inline]] inline const Peer* find_target(AtomicEngine& engine, Native how, const PlainCall& call,
+/// The condition of all fast paths: an aligned target, to which a communication may go now.
+template <bool indirect>
+[[gnu::always_inline]] inline const Peer* find_target(Atomics& engine, Native how, const PlainCall& call,
                                                       Target& target) noexcept
 {
-    const Peer* const peer =
-        listed ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
-                                               access_of(call.family, call.op), target)
-               : engine.access().resolve_at_once(call.to, call.key, call.address, target);
+    const Peer* const peer = indirect ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
+                                                                      access_of(call.family, call.op), target)
+                                      : engine.access().resolve_at_once(call.to, call.key, call.address, target);
     const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else it lies across two words
-                      engine.runner().open_for_native(listed ? peer->home : target.vcq);
+                      engine.runner().open_for_native(indirect ? peer->home : target.vcq);
     return goes ? peer : nullptr;
 }
 
-/// Submits a call the short way. `listed`: keys are looked up in a directory. Of a read enough is kept to do it by a
+/// Submits a call on the fast path. `indirect`: keys are looked up in a directory. Of a read enough is kept to do it by a
 /// Get.
-template <bool listed>
+template <bool indirect>
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
 {
-    AtomicEngine& engine = AtomicEngine::of(tx);
+    Atomics& engine = Atomics::of(tx);
     Target target;
-    const Peer* const peer = find_target<listed>(engine, how, call, target);
+    const Peer* const peer = find_target<indirect>(engine, how, call, target);
     if (peer == nullptr) [[unlikely]]
         return not_native;
-    if (!listed && call.is_inject && engine.short_inject()) { // no counter counts it, so it needs no notice
+    if (!indirect && call.is_inject && engine.short_inject()) { // no counter counts it, so it needs no notice
         engine.unsignaled();
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::UnsignaledArgs{vcq::Unsignaled::armw, engine.inject_flags()}));
@@ -172,16 +171,16 @@ template <bool listed>
     if (place == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     // Where order was promised, the first communication to another VCQ of the peer has to wait.
-    if (listed && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
+    if (indirect && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    QuickOp& op = tx.quick()[place];
+    FastOp& op = tx.fast()[place];
     const bool base = call.family == Family::base;
     op.notify = native_end(base, how.size, !call.is_inject && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
-    op.kept = static_cast<std::uint8_t>((how.reads ? QuickOp::kept_read : 0) | (listed ? QuickOp::kept_listed : 0));
+    op.kept = static_cast<std::uint8_t>((how.reads ? FastOp::kept_read : 0) | (indirect ? FastOp::kept_indirect : 0));
     if (!base)
         op.result = call.result;
-    if (listed || how.reads)
+    if (indirect || how.reads)
         op.to = call.to;
     if (how.reads) {
         op.vcq = target.vcq;

@@ -183,7 +183,7 @@ bool BatchRunner::failed(AtomicOp& op) noexcept
     return true;
 }
 
-/// Ends a broken batch. Its earlier ARMWs may still fail; an ARMW that changes nothing, in place of the last, tells
+/// Ends a broken batch. Its earlier ARMWs may still fail; an ARMW that changes nothing, in place of the last, shows
 /// when they have all ended. Returns as start() does.
 bool BatchRunner::end_broken(Batch& batch) noexcept
 {

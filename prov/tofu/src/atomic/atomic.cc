@@ -125,19 +125,19 @@ void AtomicRunner::close() noexcept
     ops.agenda.finish();
 }
 
-// --- AtomicEngine: how a call becomes an atomic operation: it is checked, its keys and targets are found, and the
-// runner takes it over; and what happens to an operation that has failed on the short way (atomic/armw.h)
+// --- Atomics: how a call becomes an atomic operation: it is checked, its keys and targets are found, and the
+// runner takes it over; and what happens to an operation that has failed on the fast path (atomic/armw.h)
 
 namespace {
 
-using Call = AtomicEngine::Call;
+using Call = Atomics::Call;
 
 constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
 
 /// The flags of the completion entry (fi_cq(3)).
 constexpr std::uint64_t entry_flags(Family family) { return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ); }
 
-void add_all(Pieces& pieces, const AtomicEngine::List& list, std::size_t size)
+void add_all(Pieces& pieces, const Atomics::List& list, std::size_t size)
 {
     for (std::size_t i = 0; i < list.n; ++i)
         pieces.add(list.at[i].addr, list.at[i].count * size);
@@ -169,7 +169,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     op.align = type.align;
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
     // submit() waits for signaled operations before a fence; the strong order flag orders it behind unsignaled ones.
-    op.strong = (call.flags & FI_FENCE) || AtomicEngine::of(tx).runner().ordered;
+    op.strong = (call.flags & FI_FENCE) || Atomics::of(tx).runner().ordered;
     op.event = !peer.counts_events             ? AtomicEvent::none
                : call.family == Family::base   ? AtomicEvent::write
                : msg.op == FI_ATOMIC_READ      ? AtomicEvent::read
@@ -197,7 +197,7 @@ constexpr unsigned inject_polls = 64;
 {
     bool ended = false;
     op.ended = &ended;
-    AtomicEngine::of(tx).runner().submit(&op, true);
+    Atomics::of(tx).runner().submit(&op, true);
     for (unsigned i = 0; i < inject_polls && !ended; ++i)
         tx.progress();
     if (!ended)
@@ -206,11 +206,9 @@ constexpr unsigned inject_polls = 64;
 
 } // namespace
 
-AtomicEngine::AtomicEngine(TxContext& tx) noexcept
-    : tx_(tx),
-      short_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
-      access_(tx.vcq(), tx.peers(), tx.peer_memory()),
-      runner_(tx.vcq(), tx.pending(), access_)
+Atomics::Atomics(TxContext& tx) noexcept
+    : tx_(tx), short_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
+      access_(tx.vcq(), tx.peers(), tx.peer_memory()), runner_(tx.vcq(), tx.pending(), access_)
 {
     constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
@@ -222,7 +220,7 @@ AtomicEngine::AtomicEngine(TxContext& tx) noexcept
 
 // --- taking a call in
 
-ssize_t AtomicEngine::elements_of(const List& list) noexcept
+ssize_t Atomics::elements_of(const List& list) noexcept
 {
     if (!list.at || list.n == 0 || list.n > max_atomic_iov)
         return -FI_EINVAL;
@@ -237,11 +235,11 @@ ssize_t AtomicEngine::elements_of(const List& list) noexcept
     return static_cast<ssize_t>(total);
 }
 
-ssize_t AtomicEngine::check(const Call& call) const noexcept
+ssize_t Atomics::check(const Call& call) const noexcept
 {
     if (lookup(call.family, call.msg.op, call.msg.datatype) == Method::none)
         return -FI_EOPNOTSUPP;
-    if (call.flags & ~AtomicEngine::known_flags)
+    if (call.flags & ~Atomics::known_flags)
         return call.flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
     const fi_msg_atomic& msg = call.msg;
     if (!msg.rma_iov || msg.rma_iov_count == 0 || msg.rma_iov_count > max_atomic_iov)
@@ -253,10 +251,9 @@ ssize_t AtomicEngine::check(const Call& call) const noexcept
         total += msg.rma_iov[i].count;
     }
     const auto n = static_cast<ssize_t>(total);
-    const std::pair<bool, ssize_t> lists[] = {
-        {uses_operand(msg.op), AtomicEngine::elements_of(call.operand())},
-        {call.family != Family::base, AtomicEngine::elements_of(call.result)},
-        {call.family == Family::compare, AtomicEngine::elements_of(call.compare)}};
+    const std::pair<bool, ssize_t> lists[] = {{uses_operand(msg.op), Atomics::elements_of(call.operand())},
+                                              {call.family != Family::base, Atomics::elements_of(call.result)},
+                                              {call.family == Family::compare, Atomics::elements_of(call.compare)}};
     for (const auto& [used, elements] : lists)
         if (used && elements != n)
             return elements == -FI_EMSGSIZE ? -FI_EMSGSIZE : -FI_EINVAL;
@@ -270,7 +267,7 @@ ssize_t AtomicEngine::check(const Call& call) const noexcept
     return n;
 }
 
-ssize_t AtomicEngine::submit(const Call& call) noexcept
+ssize_t Atomics::submit(const Call& call) noexcept
 {
     TxContext& tx = tx_;
     const ssize_t total = check(call);
@@ -311,48 +308,49 @@ ssize_t AtomicEngine::submit(const Call& call) noexcept
 }
 
 /// Memory for reading only refuses an ARMW (guide 3.6.2.1), not a Get. False: there is no room for another try.
-bool AtomicEngine::read_by_get(const QuickOp& quick, bool entry) noexcept
+bool Atomics::read_by_get(const FastOp& fast, bool entry) noexcept
 {
-    const Peer* const peer = tx_.peers().find(quick.to);
+    const Peer* const peer = tx_.peers().find(fast.to);
     AtomicOp* const op = peer != nullptr ? runner_.ops.alloc() : nullptr;
     if (op == nullptr)
         return false;
-    fi_ioc result{quick.result, 1};
+    fi_ioc result{fast.result, 1};
     const fi_rma_ioc remote{0, 1, 0};
-    const fi_msg_atomic msg{nullptr, nullptr, 0, quick.to, &remote, 1, static_cast<fi_datatype>(quick.type),
-                            FI_ATOMIC_READ, quick.user_context, 0};
+    const fi_msg_atomic msg{
+        nullptr,        nullptr,           0, fast.to, &remote, 1, static_cast<fi_datatype>(fast.type),
+        FI_ATOMIC_READ, fast.user_context, 0};
     fill_in(*op, tx_, {Family::fetch, msg, {}, {&result, 1}, 0, false}, *peer, 1);
     op->wants_entry = entry;
-    op->target[0].at = {quick.vcq, quick.stadd};
+    op->target[0].at = {fast.vcq, fast.stadd};
     op->by_get = true;
     runner_.submit(op, false);
     return true;
 }
 
-void AtomicEngine::native_failed(const QuickOp& failed, bool base, bool entry, int code) noexcept
+void Atomics::native_failed(const FastOp& failed, bool base, bool entry, int code) noexcept
 {
-    const QuickOp quick = failed; // a copy, since its place is free already
-    if ((quick.kept & QuickOp::kept_read) && !tx_.vcq().is_closing() && read_by_get(quick, entry))
+    const FastOp fast = failed; // a copy, since its place is free already
+    if ((fast.kept & FastOp::kept_read) && !tx_.vcq().is_closing() && read_by_get(fast, entry))
         return;
-    if (const Peer* const peer = (quick.kept & QuickOp::kept_listed) ? tx_.peers().find(quick.to) : nullptr)
+    if (const Peer* const peer = (fast.kept & FastOp::kept_indirect) ? tx_.peers().find(fast.to) : nullptr)
         access_.ended(peer->home, code);
-    report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), quick.user_context, code);
+    report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), fast.user_context, code);
 }
 
 // --- fi_atomic(3): the calls of the application, thin entries over two ways: atomic/armw.h for a single element that
-// one ARMW serves, AtomicEngine::submit for everything else
+// one ARMW serves, Atomics::submit for everything else
 
 namespace {
 
-using List = AtomicEngine::List;
+using List = Atomics::List;
 
-ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
+ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
 {
     EpHandle& handle = EpHandle::of(fid);
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().deferred().later->take(handle, call);
-    return tx.call_locked([&] { return AtomicEngine::of(tx).submit(call); });
+    return tx.call_locked([&] { return Atomics::of(tx).submit(call); });
 }
 
 // --- one piece here and there
@@ -372,7 +370,7 @@ ssize_t submit(fid_ep* fid, const AtomicEngine::Call& call) noexcept
 {
     TxContext& tx = *EpHandle::of(fid).tx;
     std::unique_lock<Lock> guard(tx.lock());
-    AtomicEngine& engine = AtomicEngine::of(tx);
+    Atomics& engine = Atomics::of(tx);
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
         call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
         const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
@@ -426,7 +424,7 @@ ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* 
 ssize_t lists(fid_ep* ep, Family family, fi_msg_atomic msg, uint64_t addr, uint64_t key, const List& compare,
               const List& result) noexcept
 {
-    const ssize_t total = AtomicEngine::elements_of(family == Family::base ? List{msg.msg_iov, msg.iov_count} : result);
+    const ssize_t total = Atomics::elements_of(family == Family::base ? List{msg.msg_iov, msg.iov_count} : result);
     const fi_rma_ioc remote{addr, total < 0 ? 0 : static_cast<size_t>(total), key};
     msg.rma_iov = &remote;
     msg.rma_iov_count = 1;
@@ -463,7 +461,7 @@ ssize_t message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const List&
     if (!msg)
         return -FI_EINVAL;
     const bool read = msg->op == FI_ATOMIC_READ;
-    if (msg->rma_iov_count == 1 && msg->rma_iov && msg->rma_iov->count == 1 && !(flags & ~AtomicEngine::known_flags) &&
+    if (msg->rma_iov_count == 1 && msg->rma_iov && msg->rma_iov->count == 1 && !(flags & ~Atomics::known_flags) &&
         (read || is_one({msg->msg_iov, msg->iov_count})) && (family == Family::base || is_one(result)) &&
         (family != Family::compare || is_one(compare)))
         return plain(ep, {family, msg->op, msg->datatype, read ? nullptr : msg->msg_iov->addr,

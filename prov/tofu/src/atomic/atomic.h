@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_atomic: which operations of a context may begin, and the way that each takes (AtomicRunner); what a call asks for
-// (AtomicList, AtomicCall), and the calls (AtomicEngine). The application enters by atomic_ops, rounds of progress and
+// (AtomicList, AtomicCall), and the calls (Atomics). The application enters by atomic_ops, rounds of progress and
 // the pending queue resume. Under the context's lock.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace tofu {
 
 class AtomicRunner {
   public:
-    AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access) noexcept : ops(vcq, pending, access, *this) {}
+    AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access) noexcept : ops(vcq, pending, access, *this) {}
 
     /// True if each operation has to take effect after the earlier ones to the same peer.
     bool ordered = false;
@@ -55,9 +55,9 @@ class AtomicRunner {
     void cancel(AtomicOp& op) noexcept;
 };
 
-// --- AtomicEngine: from a call to the runner that carries it out
+// --- Atomics: from a call to the runner that carries it out
 
-struct QuickOp;
+struct FastOp;
 
 /// The endpoint's operation table (fid_ep::atomic): every entry is filled.
 extern fi_ops_atomic atomic_ops;
@@ -78,21 +78,22 @@ struct AtomicCall {
 };
 
 /// The atomics of one context. Everything is called under its lock.
-class AtomicEngine final : public Engine {
+class Atomics final : public Engine {
   public:
-    static AtomicEngine& of(TxContext& tx) noexcept { return static_cast<AtomicEngine&>(*tx.engines()[atomic]); }
+    static Atomics& of(TxContext& tx) noexcept { return static_cast<Atomics&>(*tx.engines()[atomic]); }
     using Call = AtomicCall;
     using List = AtomicList;
 
     /// With FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation takes effect after the earlier ones to
     /// the same peer.
-    explicit AtomicEngine(TxContext& tx) noexcept;
+    explicit Atomics(TxContext& tx) noexcept;
 
     /// Flags that the msg calls may have; a call with others is refused.
     static constexpr std::uint64_t known_flags =
         FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
         FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-    /// The number of elements of a list; -FI_EINVAL if there is no list, -FI_EMSGSIZE if no call takes so many.
+    /// The number of elements of a list; -FI_EINVAL if there is no list, -FI_EMSGSIZE if it exceeds the limit of a
+    /// call.
     [[nodiscard]] static ssize_t elements_of(const List& list) noexcept;
     /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
@@ -124,26 +125,26 @@ class AtomicEngine final : public Engine {
     }
     [[nodiscard]] AtomicRunner& runner() noexcept { return runner_; }
 
-    // --- for the short way (armw.h)
-    /// An ARMW of the short way has failed: a read is tried by a Get, any other is reported.
-    [[gnu::cold]] void native_failed(const QuickOp& op, bool base, bool entry, int code) noexcept;
+    // --- for the fast path (armw.h)
+    /// An ARMW of the fast path has failed: a read is tried by a Get, any other is reported.
+    [[gnu::cold]] void native_failed(const FastOp& op, bool base, bool entry, int code) noexcept;
     /// Notes that an unsignaled ARMW is posted: from now on an unsignaled error may be its.
     void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
-    [[nodiscard]] RemoteAccess& access() noexcept { return access_; }
+    [[nodiscard]] RemoteMemory& access() noexcept { return access_; }
     /// May an inject be unsignaled? Such an ARMW cannot be counted.
     [[nodiscard]] bool short_inject() const noexcept { return short_inject_; }
 
   private:
-    [[nodiscard]] bool read_by_get(const QuickOp& quick, bool entry) noexcept;
+    [[nodiscard]] bool read_by_get(const FastOp& fast, bool entry) noexcept;
 
     TxContext& tx_;
     unsigned long native_flags_;
     unsigned long inject_flags_;
     bool short_inject_;
     bool posted_unsignaled_ = false;
-    RemoteAccess access_;
+    RemoteMemory access_;
     AtomicRunner runner_;
 };
 

@@ -117,7 +117,7 @@ void WordRunner::word_done(vcq::CompletionHandler* self, const Notice& notice) n
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
     if (notice.code != UTOFU_SUCCESS && f->op->op == FI_ATOMIC_READ) [[unlikely]] {
-        // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Nobody but
+        // An ARMW may not touch memory registered for reading only (guide 3.6.2.1), a Get may. Only
         // the owner's CPU writes there, and the TNI reads an aligned word within one cache line.
         f->op->by_get = true;
         runner->get_again(*f);
@@ -327,7 +327,7 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
         static_cast<RemoteWord&>(slot) = leader;
         slot.value = value;
     }
-    // The slot is settled before any end is told, since completions may start new word operations.
+    // The slot is settled before any end is reported, since completions may start new word operations.
     WordOp** end = &slot.waiting;
     for (unsigned n = 1; n < leader.group; ++n)
         end = &(*end)->next;

@@ -12,7 +12,7 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 
-AtomicOps::AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept
+AtomicOps::AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access, AtomicRunner& runner) noexcept
     : vcq(vcq), access(access), scratch(vcq, {WideOp::most, 128}, {Span::most * 8, SpanRunner::max_spans}),
       runner_(runner), waiting_(pending, &runner, Pending::Stream::steps_of<AtomicRunner, AtomicOp>)
 {
@@ -93,9 +93,9 @@ void AtomicOps::end_part(AtomicOp& op, int code) noexcept
 
 // --- the end
 
-/// Posts the event that tells the target that an operation has ended. An operation that counts as a write: an ARMW that
-/// changes nothing. One that fetched and wrote: the same, unsignaled (no other ARMW that notifies is unsignaled). One
-/// that only read: a Get of one byte.
+/// Posts the event that reports the end of an operation to the target. An operation that counts as a write: an ARMW
+/// that changes nothing. One that fetched and wrote: the same, unsignaled (no other ARMW that notifies is unsignaled).
+/// One that only read: a Get of one byte.
 Post AtomicOps::post_event(AtomicOp& op) noexcept
 {
     const vcq::SignaledArgs how{&op, vcq::delivered_flags(false, true)};
@@ -118,8 +118,8 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
     return posted;
 }
 
-/// post_event() for an operation whose target has not been told, after events for its further regions. Returns what it
-/// lacks.
+/// post_event() for an operation whose target has not been notified, after events for its further regions. Returns what
+/// it lacks.
 BlockReason AtomicOps::notify_target(AtomicOp& op) noexcept
 {
     const Post further = op.has_further() ? access.tell_further(op) : Post::done;
@@ -135,7 +135,7 @@ BlockReason AtomicOps::notify_target(AtomicOp& op) noexcept
     return BlockReason::nothing;
 }
 
-/// Called when all words have ended: ends the operation, after it has told its target if need be.
+/// Called when all words have ended: ends the operation, after it has notified its target if necessary.
 void AtomicOps::finish(AtomicOp& op) noexcept
 {
     if (op.multi && op.words != 0) {

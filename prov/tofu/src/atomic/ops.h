@@ -188,7 +188,7 @@ class AtomicOps {
     /// Completion tags that are left to the context's other engines.
     static constexpr unsigned window_reserve = 48;
 
-    AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteAccess& access, AtomicRunner& runner) noexcept;
+    AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access, AtomicRunner& runner) noexcept;
     AtomicOps(const AtomicOps&) = delete;
     AtomicOps& operator=(const AtomicOps&) = delete;
 
@@ -208,7 +208,7 @@ class AtomicOps {
 
     // --- for the parts
     vcq::Vcq& vcq;
-    RemoteAccess& access; ///< in the runner's order
+    RemoteMemory& access; ///< in the runner's order
     Agenda agenda;        ///< parts that go on in later rounds; closed at the end
     BouncePool scratch;   ///< blocks that Gets write to: words, wide elements, spans
 
@@ -232,7 +232,7 @@ class AtomicOps {
     /// Handles the result of a post of `elements`, which `pending` counts already. False: it was refused, and nothing
     /// has changed.
     [[nodiscard]] bool took(AtomicOp& op, vcq::Post posted, std::size_t elements) noexcept;
-    /// Moves on: so many more elements have been started.
+    /// Advances by the number of further elements that have been started.
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     /// Stops an operation that has failed: no further word is started.
     void abandon(AtomicOp& op, int err, int code) noexcept;
@@ -271,7 +271,7 @@ class WordRunner {
 
     explicit WordRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 
-    /// Starts the word of the next element. False: it can't be started now.
+    /// Starts the word of the next element. False: it cannot be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
     /// Tries element number `first`, at `at` with `left` neighbours, again: `words` holds the words found from the
     /// aligned word at `base` on. Post::done: it is a word operation now.
@@ -340,8 +340,8 @@ class BatchRunner {
 class SpanRunner {
   public:
     static constexpr std::size_t max_spans = 8;
-    /// From so many bytes on, neighbouring elements loop as a span. Its Get is one more round trip, shared by all
-    /// words.
+    /// From this number of bytes on, neighbouring elements loop as a span. Its Get is one more round trip, shared by
+    /// all words.
     static constexpr std::size_t least = 128;
 
     SpanRunner(AtomicOps& ops, WordRunner& words) noexcept : ops_(ops), words_(words) {}
@@ -350,7 +350,7 @@ class SpanRunner {
     [[nodiscard]] static bool is_next(const AtomicOp& op) noexcept { return op.in_spans && op.left() * op.size >= least; }
     /// Has the next span words in common with one under way? It would lose them, so it has to wait.
     [[nodiscard]] bool meets_another(const AtomicOp& op) noexcept;
-    /// Starts the next span. False: it can't be started now.
+    /// Starts the next span. False: it cannot be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
 
   private:

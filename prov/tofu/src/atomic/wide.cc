@@ -137,7 +137,7 @@ bool WideRunner::post_put(WideOp& f) noexcept
         if (posted == Post::busy)
             return false;
         f.free_posted = true;
-        if (posted == Post::done || f.wrote) // else the lease runs out, but nobody says whether it has
+        if (posted == Post::done || f.wrote) // else the lease runs out without a report
             (void)took(f, posted);
     }
     return true;
@@ -165,7 +165,7 @@ void WideRunner::lock_answer(vcq::CompletionHandler* self, const Notice& notice)
 }
 
 /// The freeing. Where it finds another token the lease was over before: what was written then may have met the work of
-/// others, which is told as an error; where nothing was written, nothing has happened.
+/// others, which is reported as an error; without a write, nothing has happened.
 void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
@@ -227,7 +227,7 @@ void WideRunner::judge_lock(WideOp& f) noexcept
         ++f.attempts;
 }
 
-/// Lock and value are here, or an error of the Get, which frees the lock again.
+/// Lock and value have arrived, or an error of the Get, after which the lock is freed again.
 void WideRunner::compute(WideOp& f) noexcept
 {
     const AtomicOp& op = *f.op;
@@ -243,7 +243,7 @@ void WideRunner::compute(WideOp& f) noexcept
 
 void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
 {
-    if (ops_.agenda.closed()) { // nobody will go on with it; a lock it may have is a lease
+    if (ops_.agenda.closed()) { // it will not continue; a lock that it may have is a lease
         if (f.code == UTOFU_SUCCESS)
             f.code = UTOFU_ERR_MRQ_OTHER;
         if (f.in_air == 0)

@@ -9,12 +9,12 @@
 // touches such elements atomically, so the lock orders all there is to order.
 //
 // A lock is a lease, for its holder may die or never poll again. The word holds a token of the holder's,
-// different each time. Who finds the same token for `break_after` swaps it for its own. A holder looks at the clock
-// right before each attempt to post its Put; later than `hold_at_most` after it posted its CSWAP it renews the lease
-// first, by a CSWAP of its token for a new one, and begins again if that fails. The gap between the two times is far
-// beyond what a Put can be under way. What no clock can exclude is a holder that is stopped between its look and its
-// post: it learns from the CSWAP that frees the lock, which finds another token, and its operation ends with an error.
-// So no update is lost without a word (tests/prov/atomic/lease_test.cc tries all there is).
+// different each time. An initiator that finds the same token for `break_after` swaps in its own. A holder reads the
+// clock right before each attempt to post its Put; later than `hold_at_most` after it posted its CSWAP it renews the
+// lease first, by a CSWAP of its token for a new one, and begins again if that fails. The gap between the two times is
+// far beyond what a Put can be under way. What no clock can exclude is a holder that is stopped between its look and
+// its post: it learns from the CSWAP that frees the lock, which finds another token, and its operation ends with an
+// error. So no update is lost without a word (tests/prov/atomic/lease_test.cc tries all there is).
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ struct WideOp : Deferred {
     static constexpr std::size_t most = 32; ///< bytes
     enum class State : std::uint8_t {
         waiting, ///< for the next try -> locking
-        locking, ///< CSWAP and Get in the air -> putting | waiting (somebody holds it, or the Get found no room)
+        locking, ///< CSWAP and Get in the air -> putting | waiting (it is held, or the Get found no room)
         putting  ///< Put and the freeing CSWAP in the air or to be posted -> waiting (lease ran out)
     };
     struct Part : vcq::CompletionHandler {

@@ -33,7 +33,7 @@ RegionTable::~RegionTable() { close(); }
 int RegionTable::open() noexcept
 {
     // Keys of two domains differ, so that one that is used at the wrong domain is refused.
-    next_listed_ = directory::listed_bit | (domain_.nonce() << 24 & ~directory::listed_bit);
+    next_indirect_ = directory::indirect_bit | (domain_.nonce() << 24 & ~directory::indirect_bit);
     const int ret = directory_.open();
     if (ret == 0)
         overflow_.open(directory_.area());
@@ -136,19 +136,19 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 }
 
 /// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
-/// VCQ is not the one that peers know, the bias looks like a listed key, the region must not be read, which a TNI
+/// VCQ is not the one that peers know, the bias looks like a indirect key, the region must not be read, which a TNI
 /// cannot refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
 int RegionTable::give_key(MemoryRegion& region) noexcept
 {
-    bool listed = region.reachable_;
+    bool indirect = region.reachable_;
     if (domain_.model().provider_keys) {
         region.key = bias_of(region);
-        listed = listed && (region.home_ != 0 || directory::is_listed(region.key) ||
-                            (region.access_ & FI_REMOTE_READ) == 0 || (region.before_ | region.behind_) != 0);
-        if (listed)
-            region.key = next_listed_++; // never reused, so a stale key stays an error
+        indirect = indirect && (region.home_ != 0 || directory::is_indirect(region.key) ||
+                                (region.access_ & FI_REMOTE_READ) == 0 || (region.before_ | region.behind_) != 0);
+        if (indirect)
+            region.key = next_indirect_++; // never reused, so a stale key stays an error
     }
-    if (!listed)
+    if (!indirect)
         return 0;
     directory::Entry entry{};
     entry.key = region.key;

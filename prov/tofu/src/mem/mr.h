@@ -195,7 +195,7 @@ class RegionTable {
     unsigned next_closed_ = 0;
     Array<User> users_;
     Lock users_lock_;
-    std::uint64_t next_listed_ = directory::listed_bit; ///< keys of the provider's choice that are no bias
+    std::uint64_t next_indirect_ = directory::indirect_bit; ///< keys of the provider's choice that are no bias
 };
 
 } // namespace tofu

@@ -56,8 +56,11 @@ inline constexpr unsigned first_log2 = 6; ///< buckets of the first table
 inline constexpr unsigned max_log2 = 16;  ///< of the second
 
 /// A key of the provider's choice with this bit is no bias; it is looked up like a key of the user.
-inline constexpr std::uint64_t listed_bit = std::uint64_t{1} << 63;
-constexpr bool is_listed(std::uint64_t key) noexcept { return (key & listed_bit) != 0; }
+inline constexpr std::uint64_t indirect_bit = std::uint64_t{1} << 63;
+constexpr bool is_indirect(std::uint64_t key) noexcept
+{
+    return (key & indirect_bit) != 0;
+}
 
 /// After the first table, under the same STag: the lock words of wide atomics (atomic/wide.h).
 inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;

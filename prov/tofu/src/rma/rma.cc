@@ -83,14 +83,10 @@ void RmaBuffers::give_back(RmaOp& op) noexcept
 // --- RmaRunner: how a call becomes a read or write: it is checked, its keys and buffers are found, and its first
 // pieces are posted (rma/progress.cc has the rest of its life)
 
-RmaRunner::RmaRunner(TxContext& tx, RemoteAccess& access) noexcept
-    : tx_(tx),
-      access_(access),
-      waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
-      ops_(std::max<std::size_t>(tx.config().attr.size, 64)),
-      buffers_(tx),
-      caps_(tx.vcq().backend().caps()),
-      strong_{orders_writes(tx), orders_reads(tx)}
+RmaRunner::RmaRunner(TxContext& tx, RemoteMemory& access) noexcept
+    : tx_(tx), access_(access), waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
+      ops_(std::max<std::size_t>(tx.config().attr.size, 64)), buffers_(tx),
+      caps_(tx.vcq().backend().caps()), strong_{orders_writes(tx), orders_reads(tx)}
 {
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.config().attr.msg_order & order_behind_writes) != 0)
@@ -205,7 +201,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
     if (total != 0) {
         const auto progress = [this] { return tx_.try_progress(); };
         int ret = access_.resolve_now(*op, progress);
-        for (unsigned i = 0; i < op->targets; i++) // the data goes home, and must not overtake the bytes
+        for (unsigned i = 0; i < op->targets; i++) // the data goes to the target VCQ, and must not overtake the bytes
             op->data_at_once &= op->target[i].at.vcq == op->peer.home;
         if (ret == 0 && op->remote_notice) [[unlikely]]
             ret = access_.pay_now(*op, op->prov_errno, progress);
@@ -250,35 +246,31 @@ ssize_t RmaRunner::launch(RmaOp& op) noexcept
     return 0;
 }
 
-// --- RmaEngine: the short way of reads and writes
+// --- Rma: the fast path of reads and writes
 
 namespace {
 
-/// Flags that the short way does not serve: other completion levels, and what takes more than one communication.
+/// Flags that the fast path does not serve: other completion levels, and what takes more than one communication.
 constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRIGGER;
 
 } // namespace
 
-RmaEngine::RmaEngine(TxContext& tx) noexcept
-    : tx_(tx),
-      vcq_(tx.vcq()),
-      access_(tx.vcq(), tx.peers(), tx.peer_memory()),
+Rma::Rma(TxContext& tx) noexcept
+    : tx_(tx), vcq_(tx.vcq()), access_(tx.vcq(), tx.peers(), tx.peer_memory()),
       // An unsignaled Put cannot be counted.
       plain_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
-      max_inline_(tx.vcq().backend().caps().max_piggyback_size),
-      inject_flags_(vcq::flags_of(orders_writes(tx), false)),
+      max_inline_(tx.vcq().backend().caps().max_piggyback_size), inject_flags_(vcq::flags_of(orders_writes(tx), false)),
       write_flags_(vcq::delivered_flags(orders_writes(tx), false)),
-      read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
-      runner_(tx, access_),
+      read_flags_(vcq::delivered_flags(orders_reads(tx), false)), runner_(tx, access_),
       memory_(tx.rails().memory(Rails::own)),
       longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size))
 {
 }
 
 template <bool read, bool entry>
-void RmaEngine::quick_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Rma::fast_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    const QuickOp& op = *static_cast<QuickOp*>(handler);
+    const FastOp& op = *static_cast<FastOp*>(handler);
     TxContext& tx = *op.context;
     constexpr std::uint64_t flags = FI_RMA | (read ? FI_READ : FI_WRITE);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
@@ -286,8 +278,7 @@ void RmaEngine::quick_done(vcq::CompletionHandler* handler, const vcq::Notice& n
         return;
     }
     if constexpr (read) {
-        const std::byte* from =
-            RmaEngine::of(tx).read_buffer_.get() + tx.quick().place_of(op) * max_quick_read;
+        const std::byte* from = Rma::of(tx).read_buffer_.get() + tx.fast().place_of(op) * max_fast_read;
         if (op.length == 8) [[likely]]
             std::memcpy(op.result, from, 8);
         else if (op.length != 0)
@@ -299,71 +290,71 @@ void RmaEngine::quick_done(vcq::CompletionHandler* handler, const vcq::Notice& n
         counter->count();
 }
 
-ssize_t RmaEngine::quick_refused(vcq::Post posted) noexcept
+ssize_t Rma::fast_refused(vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
-        return not_quick; // the runner meets the same error and reports it
+        return not_fast; // the runner meets the same error and reports it
     tx_.progress();
     return -FI_EAGAIN;
 }
 
 template <bool read, bool in_place>
-ssize_t RmaEngine::go_quickly(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
-                              std::uint64_t key, void* context, std::uint64_t flags) noexcept
+ssize_t Rma::go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
+                     std::uint64_t key, void* context, std::uint64_t flags) noexcept
 {
     Target target;
-    const std::size_t limit = in_place ? longest_ : read ? max_quick_read : max_inline_;
+    const std::size_t limit = in_place ? longest_ : read ? max_fast_read : max_inline_;
     if ((flags & long_flags) != 0 || !goes_at_once(buffer, length, limit, to, address, key, target)) [[unlikely]]
-        return not_quick;
+        return not_fast;
     utofu_stadd_t local = 0;
     if (in_place ? !memory_.find_in_region(desc, buffer, length, !read, local)
                  : read && !read_buffer_ && !make_read_buffer()) [[unlikely]]
-        return not_quick;
+        return not_fast;
     const std::uint8_t place = vcq_.completions().next();
     if (place == 0) [[unlikely]]
-        return quick_refused(vcq::Post::busy);
-    QuickOp& op = tx_.quick()[place];
-    op.notify = tx_.reports().binding.reports(flags) ? &quick_done<read, true> : &quick_done<read, false>;
+        return fast_refused(vcq::Post::busy);
+    FastOp& op = tx_.fast()[place];
+    op.notify = tx_.reports().binding.reports(flags) ? &fast_done<read, true> : &fast_done<read, false>;
     op.user_context = context;
     const vcq::SignaledArgs how{&op, read ? read_flags_ : write_flags_};
     vcq::Post posted;
     if constexpr (read) {
         op.result = buffer;
         op.length = static_cast<std::uint32_t>(in_place ? 0 : length);
-        posted = vcq_.get(target.vcq, in_place ? local : read_stadd_ + place * max_quick_read, target.stadd, length,
-                          how);
+        posted =
+            vcq_.get(target.vcq, in_place ? local : read_stadd_ + place * max_fast_read, target.stadd, length, how);
     } else {
         posted = in_place ? vcq_.put(target.vcq, local, target.stadd, length, how)
                           : vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);
     }
-    return posted == vcq::Post::done ? 0 : quick_refused(posted);
+    return posted == vcq::Post::done ? 0 : fast_refused(posted);
 }
 
-template ssize_t RmaEngine::go_quickly<true, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
-                                                    void*, std::uint64_t) noexcept;
-template ssize_t RmaEngine::go_quickly<false, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
-                                                     void*, std::uint64_t) noexcept;
-template ssize_t RmaEngine::go_quickly<true, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
-                                                   void*, std::uint64_t) noexcept;
-template ssize_t RmaEngine::go_quickly<false, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
-                                                    void*, std::uint64_t) noexcept;
+template ssize_t Rma::go_fast<true, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                           std::uint64_t) noexcept;
+template ssize_t Rma::go_fast<false, false>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                            std::uint64_t) noexcept;
+template ssize_t Rma::go_fast<true, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                          std::uint64_t) noexcept;
+template ssize_t Rma::go_fast<false, true>(void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t, void*,
+                                           std::uint64_t) noexcept;
 
-RmaEngine::~RmaEngine()
+Rma::~Rma()
 {
     if (read_buffer_)
         vcq_.dereg(read_stadd_);
 }
 
-bool RmaEngine::make_read_buffer() noexcept
+bool Rma::make_read_buffer() noexcept
 {
-    OwnMemory made(vcq::CompletionTable::size * max_quick_read);
+    OwnMemory made(vcq::CompletionTable::size * max_fast_read);
     if (!made || vcq_.reg(made.get(), made.size(), false, read_stadd_) != 0)
         return false;
     read_buffer_ = std::move(made);
     return true;
 }
 
-// --- fi_rma(3): the calls of the application. Each tries the short way (RmaEngine) where it has one, else it calls
+// --- fi_rma(3): the calls of the application. Each tries the fast path (Rma) where it has one, else it calls
 // RmaRunner::submit.
 
 namespace {
@@ -374,7 +365,7 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().deferred().later->take(handle, call);
-    return tx.call_locked([&] { return RmaEngine::of(tx).runner().submit(call); });
+    return tx.call_locked([&] { return Rma::of(tx).runner().submit(call); });
 }
 
 /// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags
@@ -404,20 +395,20 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
 }
 
 template <bool read>
-[[gnu::always_inline]] inline ssize_t quick(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
-                                            std::uint64_t address, std::uint64_t key, void* context) noexcept
+[[gnu::always_inline]] inline ssize_t fast(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
+                                           std::uint64_t address, std::uint64_t key, void* context) noexcept
 {
     TxContext& tx = *EpHandle::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
-        RmaEngine& engine = RmaEngine::of(tx);
+        Rma& engine = Rma::of(tx);
         const std::uint64_t flags = EpHandle::of(ep).tx_flags;
-        ssize_t ret = engine.go_quickly<read, false>(buf, length, desc, to, address, key, context, flags);
-        if (ret != RmaEngine::not_quick) [[likely]]
+        ssize_t ret = engine.go_fast<read, false>(buf, length, desc, to, address, key, context, flags);
+        if (ret != Rma::not_fast) [[likely]]
             return ret;
         if (desc != nullptr)
-            ret = engine.go_quickly<read, true>(buf, length, desc, to, address, key, context, flags);
-        if (ret != RmaEngine::not_quick)
+            ret = engine.go_fast<read, true>(buf, length, desc, to, address, key, context, flags);
+        if (ret != Rma::not_fast)
             return ret;
     }
     return single(ep, read, buf, length, desc, to, address, key, context);
@@ -439,7 +430,7 @@ extern "C" {
 ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
                   uint64_t key, void* context) noexcept
 {
-    return quick<true>(ep, buf, len, desc, from, addr, key, context);
+    return fast<true>(ep, buf, len, desc, from, addr, key, context);
 }
 
 ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
@@ -456,7 +447,7 @@ ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
                    uint64_t key, void* context) noexcept
 {
-    return quick<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
+    return fast<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
 }
 
 ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
@@ -476,8 +467,8 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
     TxContext& tx = *EpHandle::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
-        const ssize_t ret = RmaEngine::of(tx).inject_quickly(buf, len, to, addr, key);
-        if (ret != RmaEngine::not_quick) [[likely]]
+        const ssize_t ret = Rma::of(tx).inject_fast(buf, len, to, addr, key);
+        if (ret != Rma::not_fast) [[likely]]
             return ret;
     }
     return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, 0, FI_INJECT, true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_rma: reads and writes. What a call asks for, and the operation that it becomes (RmaCall, RmaOp); where the TNI
 // finds the local bytes (RmaBuffers); operations that are tracked and completed (RmaRunner); the calls, of which a
-// single communication goes at once (RmaEngine). The application enters by rma_ops, rounds of progress and the pending
+// single communication goes at once (Rma). The application enters by rma_ops, rounds of progress and the pending
 // queue resume. Under the context's lock.
 #pragma once
 
@@ -65,7 +65,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     };
     enum class Step : std::uint8_t {
         posting,   ///< -> telling: every byte is posted and every notice came
-        telling,   ///< -> notifying: the further regions have been told of the operation
+        telling,   ///< -> notifying: the further regions have been notified of the operation
         notifying, ///< -> ended: the sender took the CQ data
         ended
     };
@@ -119,7 +119,7 @@ class RmaBuffers {
 
 class RmaRunner {
   public:
-    RmaRunner(TxContext& tx, RemoteAccess& access) noexcept;
+    RmaRunner(TxContext& tx, RemoteMemory& access) noexcept;
     /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
     [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
     /// Operations that have not ended; waiting(): those of them in the pending queue.
@@ -167,8 +167,8 @@ class RmaRunner {
     void enqueue(RmaOp& op, BlockReason reason) noexcept;
 
     TxContext& tx_;
-    RemoteAccess& access_;
-    Pending::Stream waiting_; ///< operations that can't go on now
+    RemoteMemory& access_;
+    Pending::Stream waiting_; ///< operations that cannot continue now
     Pool<RmaOp> ops_;
     RmaBuffers buffers_;
     const utofu_onesided_caps& caps_;
@@ -177,32 +177,32 @@ class RmaRunner {
     bool closed_ = false;
 };
 
-// --- RmaEngine: the calls, with the short way: one segment, one communication, no retry. The runner does every other
+// --- Rma: the calls, with the fast path: one segment, one communication, no retry. The runner does every other
 // operation.
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
 
-inline constexpr std::size_t max_quick_read = 64; ///< bytes that are copied; longer reads go to where they belong
+inline constexpr std::size_t max_fast_read = 64; ///< bytes that are copied; longer reads go to where they belong
 
 /// The operations of one context; all under its lock.
-class RmaEngine final : public Engine {
+class Rma final : public Engine {
   public:
-    static RmaEngine& of(TxContext& tx) noexcept { return static_cast<RmaEngine&>(*tx.engines()[rma]); }
+    static Rma& of(TxContext& tx) noexcept { return static_cast<Rma&>(*tx.engines()[rma]); }
 
-    explicit RmaEngine(TxContext& tx) noexcept;
-    ~RmaEngine();
+    explicit Rma(TxContext& tx) noexcept;
+    ~Rma();
     [[nodiscard]] RmaRunner& runner() noexcept { return runner_; }
-    /// fi_inject_write as one unsignaled Put. 0, or not_quick.
-    [[nodiscard]] ssize_t inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                                         std::uint64_t key) noexcept;
+    /// fi_inject_write as one unsignaled Put. 0, or not_fast.
+    [[nodiscard]] ssize_t inject_fast(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
+                                      std::uint64_t key) noexcept;
     /// fi_write and fi_read of one segment as one communication, with a key that is a bias and the default completion
-    /// level: of at most max_inline_ or max_quick_read bytes, or, `in_place`, of up to longest_ in a region whose
-    /// registration is kept. 0, -FI_EAGAIN, or `not_quick`: nothing has happened, and the runner has to do it.
-    static constexpr ssize_t not_quick = 1;
+    /// level: of at most max_inline_ or max_fast_read bytes, or, `in_place`, of up to longest_ in a region whose
+    /// registration is kept. 0, -FI_EAGAIN, or `not_fast`: nothing has happened, and the runner has to do it.
+    static constexpr ssize_t not_fast = 1;
     template <bool read, bool in_place>
-    [[nodiscard]] ssize_t go_quickly(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
-                                     std::uint64_t key, void* context, std::uint64_t flags) noexcept;
+    [[nodiscard]] ssize_t go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
+                                  std::uint64_t key, void* context, std::uint64_t flags) noexcept;
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
     /// Operations under way to other peers count, too: they end soon.
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
@@ -220,8 +220,8 @@ class RmaEngine final : public Engine {
 
   private:
     template <bool read, bool entry>
-    static void quick_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-    [[nodiscard]] ssize_t quick_refused(vcq::Post posted) noexcept;
+    static void fast_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    [[nodiscard]] ssize_t fast_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_read_buffer() noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
                                     std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
@@ -229,7 +229,7 @@ class RmaEngine final : public Engine {
     // The members that fi_inject_write reads stand together.
     TxContext& tx_;
     vcq::Vcq& vcq_;
-    RemoteAccess access_;
+    RemoteMemory access_;
     bool plain_inject_; ///< fi_inject_write may go out unsignaled
     std::size_t max_inline_;
     unsigned long inject_flags_;
@@ -239,29 +239,29 @@ class RmaEngine final : public Engine {
     LocalMemory& memory_;
     std::size_t longest_; ///< longer transfers may take another rail (tx/rails.h), or several communications
 
-    // Quick reads land here, each at its completion tag; allocated and registered at first use.
+    // Reads on the fast path land here, each at its completion tag; allocated and registered at first use.
     OwnMemory read_buffer_;
     utofu_stadd_t read_stadd_ = 0;
 };
 
-/// The condition of all short ways: one segment of 1 to `limit` bytes, and the door to the peer's memory is open.
-[[gnu::always_inline]] inline bool RmaEngine::goes_at_once(const void* buffer, std::size_t length, std::size_t limit,
-                                                           fi_addr_t to, std::uint64_t address, std::uint64_t key,
-                                                           Target& target) const noexcept
+/// The condition of all fast paths: one segment of 1 to `limit` bytes, and the target can be resolved at once.
+[[gnu::always_inline]] inline bool Rma::goes_at_once(const void* buffer, std::size_t length, std::size_t limit,
+                                                     fi_addr_t to, std::uint64_t address, std::uint64_t key,
+                                                     Target& target) const noexcept
 {
     return length - 1 < limit && buffer != nullptr && access_.resolve_at_once(to, key, address, target) != nullptr &&
            !runner_.waiting().may_hold(target.vcq);
 }
 
-[[gnu::always_inline]] inline ssize_t RmaEngine::inject_quickly(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
-                                                                std::uint64_t key) noexcept
+[[gnu::always_inline]] inline ssize_t Rma::inject_fast(const void* data, std::size_t length, fi_addr_t to,
+                                                       std::uint64_t address, std::uint64_t key) noexcept
 {
     Target target;
     if (plain_inject_ && goes_at_once(data, length, max_inline_, to, address, key, target)) [[likely]]
         if (vcq_.put_inline(target.vcq, data, target.stadd, length,
                             vcq::UnsignaledArgs{vcq::Unsignaled::write, inject_flags_}) == vcq::Post::done) [[likely]]
             return 0;
-    return not_quick;
+    return not_fast;
 }
 
 } // namespace tofu

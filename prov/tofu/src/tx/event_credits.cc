@@ -18,7 +18,7 @@ namespace tofu {
 namespace {
 
 constexpr std::uint64_t tick_ms = 100;
-constexpr std::uint8_t idle_ticks = 10;      // after so many, credits go back
+constexpr std::uint8_t idle_ticks = 10; // after this number, credits are returned
 constexpr std::size_t accounts_per_tick = 256;
 constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
@@ -159,7 +159,7 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
 {
     const std::uint32_t asked = std::exchange(p.moving, 0);
     if (!event_pool::sound(word, p.nonce)) {
-        p.owed += asked; // gives back what was taken
+        p.owed += asked; // returns what was taken
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
         p.err = other ? FI_EHOSTDOWN : FI_EIO;

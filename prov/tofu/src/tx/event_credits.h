@@ -34,8 +34,8 @@ struct EventAccount : vcq::CompletionHandler {
     std::uint64_t nonce = 0;
     utofu_stadd_t pool = 0;
     std::uint32_t held = 0;
-    std::uint32_t owed = 0;   ///< credits to be given back
-    std::uint32_t moving = 0; ///< credits that the ARMW under way takes; 0 if it only looks, or gives back
+    std::uint32_t owed = 0;   ///< credits to be returned
+    std::uint32_t moving = 0; ///< credits that the ARMW under way takes; 0 if it only reads, or returns
     std::uint32_t batch = 1;  ///< credits to take next; 0: look at the pool first
     std::uint32_t skips = 0;  ///< rounds to let pass after a look that found no credits; grows with each such look
     std::uint32_t skip = 0;
@@ -43,7 +43,7 @@ struct EventAccount : vcq::CompletionHandler {
     bool giving = false;      ///< that ARMW gives credits back
     bool used = false;        ///< an event was paid for since the last tick
     std::uint8_t idle = 0;    ///< ticks without use
-    int err = 0;              ///< positive FI_E*: the pool can't be reached
+    int err = 0;              ///< positive FI_E*: the pool cannot be reached
     int prov_errno = 0;
 
     /// Takes back what was paid for events that will not come.
@@ -63,7 +63,7 @@ class EventCredits {
     [[nodiscard]] bool empty() const noexcept { return accounts_.empty(); }
 
     ~EventCredits();
-    /// Pays for so many events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked
+    /// Pays for `events` events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked
     /// for, or the pool is empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
     [[nodiscard]] int pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept;
     /// Posts an event that has been paid for and carries nothing: a read or a write of the region at `at`. A read needs
@@ -81,13 +81,13 @@ class EventCredits {
     }
     /// An event that was posted unsignaled to the domain at `home` has failed, and left no notice.
     void failed(utofu_vcq_id_t home) noexcept;
-    /// Gives back credits that have not been used for a while. Called once per round.
+    /// Returns credits that have not been used for a while. Called once per round.
     void progress() noexcept
     {
         if (++rounds_ % rounds_per_look == 0) [[unlikely]]
             tick();
     }
-    /// Gives back all credits. Called before the VCQ is drained.
+    /// Returns all credits. Called before the VCQ is drained.
     void close() noexcept;
 
   private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An operation under way and how it ends: where it reports (Reports), requests, which are tracked (Request, Pool), and
-// operations of one communication, which are not (QuickOp, QuickOps). All engines use them, under the context's lock.
+// operations of one communication, which are not (FastOp, FastOps). All engines use them, under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -142,48 +142,48 @@ inline bool settle(Request& request, int utofu_code) noexcept
     return --request.pending == 0;
 }
 
-// --- QuickOp, QuickOps: a single communication, such as fi_write of 8 bytes or one native atomic. What has to be
+// --- FastOp, FastOps: a single communication, such as fi_write of 8 bytes or one native atomic. What has to be
 // remembered until the notice comes lies in an array with one record for each place of the VCQ's completion window, so
 // that nothing is allocated.
 
 class TxContext;
 
 /// One such operation, in one cache line.
-struct alignas(least_line) QuickOp : vcq::CompletionHandler {
-    TxContext* context;   ///< that it was posted from, the same in all of one QuickOps
+struct alignas(least_line) FastOp : vcq::CompletionHandler {
+    TxContext* context;   ///< that it was posted from, the same in all of one FastOps
     void* user_context;   ///< the application's
     void* result;         ///< where the fetched value or the bytes read go
     std::uint32_t length; ///< of what is read and has to be copied to `result`
     // Of an atomic:
     std::uint8_t kept;    ///< kept_*
     static constexpr std::uint8_t kept_read = 1;   ///< all that follows: a read that may have to be done by a Get
-    static constexpr std::uint8_t kept_listed = 2; ///< `to`: the key was looked up
+    static constexpr std::uint8_t kept_indirect = 2; ///< `to`: the key was looked up
     std::uint8_t type;
     std::uint64_t to;     ///< fi_addr_t
     utofu_vcq_id_t vcq;   ///< the target
     utofu_stadd_t stadd;
 };
-static_assert(sizeof(QuickOp) == least_line);
+static_assert(sizeof(FastOp) == least_line);
 
 /// All of a context, one for each completion tag.
-class QuickOps {
+class FastOps {
   public:
     /// False: no memory.
     [[nodiscard]] bool open(TxContext& context) noexcept
     {
-        ops_.reset(new (std::nothrow) QuickOp[vcq::CompletionTable::size]);
+        ops_.reset(new (std::nothrow) FastOp[vcq::CompletionTable::size]);
         for (unsigned i = 0; ops_ && i < vcq::CompletionTable::size; i++)
             ops_[i].context = &context;
         return ops_ != nullptr;
     }
-    [[nodiscard]] QuickOp& operator[](std::uint8_t place) noexcept { return ops_[place]; }
-    [[nodiscard]] std::uint8_t place_of(const QuickOp& op) const noexcept
+    [[nodiscard]] FastOp& operator[](std::uint8_t place) noexcept { return ops_[place]; }
+    [[nodiscard]] std::uint8_t place_of(const FastOp& op) const noexcept
     {
         return static_cast<std::uint8_t>(&op - ops_.get());
     }
 
   private:
-    std::unique_ptr<QuickOp[]> ops_;
+    std::unique_ptr<FastOp[]> ops_;
 };
 
 } // namespace tofu

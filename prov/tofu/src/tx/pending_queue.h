@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What is to be done in a later round of progress. Parts of operations that found no room, or that lost against others
-// (Agenda); a place where one item works and others wait for it (Turns); whole operations that can't go on yet
+// (Agenda); a place where one item works and others wait for it (Turns); whole operations that cannot continue yet
 // (Pending). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
 #pragma once
 
@@ -96,7 +96,7 @@ struct Turns {
     }
 };
 
-// --- Pending: operations of a tx context that were accepted and can't go on yet. It alone decides which operation
+// --- Pending: operations of a tx context that were accepted and cannot continue yet. It alone decides which operation
 // waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
 //
 // There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
@@ -110,8 +110,8 @@ struct Turns {
 //     stream wait, or else those that need less room would take it all.
 //  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
 //     further ones the next time. No peer's line starves another's.
-//  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end of
-//     its line.
+//  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end
+//     of its line.
 //  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
 //     cancelled, each line in its order, and nothing of them is begun any more.
@@ -201,7 +201,7 @@ class Pending::Stream {
     {
         return may_hold(key) && (full_ || find(key) != nullptr);
     }
-    /// Does anything wait in this line? Other lines, which may wait for room, are not looked at.
+    /// Whether anything waits in this line. Other lines, which may wait for room, are not checked.
     [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
 
     /// Puts an operation at the end of its line; `reason` says why it waits.

@@ -20,8 +20,8 @@ class Rails {
   public:
     /// Shorter transfers stay with the context's own VCQ: they occupy a link for less than 2.6 us.
     static constexpr std::size_t least_length = 16384;
-    /// Who posts a transfer: we, or the peer, which fetches from us. The two are counted apart, since a TNI sends and
-    /// receives at the same time, and our VCQ has notices only of what we post.
+    /// The poster of a transfer: this endpoint, or the peer, which fetches. The two are counted apart, since a TNI
+    /// sends and receives at the same time, and the VCQ has notices only of its own posts.
     enum class By : std::uint8_t { peer, us };
     /// The rail of a transfer. 0 and `own` are the context's own VCQ; a transfer with 0 is not counted, because it is
     /// short or may not take a rail.

@@ -48,7 +48,7 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) no
     return true;
 }
 
-/// Also where it failed: what can't be reached has nothing that could be overtaken.
+/// Also where it failed: an unreachable peer has nothing that could be overtaken.
 void VcqOrder::on_fence(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
 {
     Way& way = *static_cast<Way*>(handler);
@@ -101,8 +101,8 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class State {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
-        waiting, ///< the queue had no room for the next Get. -> running: by who wants the key; -> idle: for another key
-        failed   ///< -> idle: the failure has been reported
+        waiting, ///< the queue had no room for the next Get. -> running: by a caller that needs the key; -> idle: for another key
+        failed ///< -> idle: the failure has been reported
     };
     enum class Step {
         identity, ///< the nonce at the home -> enlist
@@ -336,7 +336,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
             left = l.get();
     }
     error = -FI_EAGAIN;
-    if (lookups_.size() >= max_lookups) // those that nobody came back for give way
+    if (lookups_.size() >= max_lookups) // lookups without a caller make room
         return left;
     std::unique_ptr<Lookup> made(new (std::nothrow) Lookup);
     if (!made || !made->memory || !lookups_.reserve(lookups_.size() + 1)) {
@@ -396,7 +396,7 @@ void RemoteKeys::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& n
         result = lookup.owner->next_step(lookup, notice.value);
     else if (notice.code > UTOFU_ERR_MRQ_LCL_MEMORY) // no peer; else a peer, but no directory
         result = -fi_error_of(notice.code);
-    if (result == -FI_EAGAIN) // asked again, or to be asked again by who wants the key
+    if (result == -FI_EAGAIN) // requested again, or to be requested again by the caller
         return;
     lookup.result = result;
     lookup.state = result == 0 ? Lookup::State::idle : Lookup::State::failed;

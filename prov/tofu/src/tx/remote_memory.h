@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The only access to peers' memory. The order of communications to a peer with several VCQs (VcqOrder); the keys of
-// peers' regions as targets of communications (Target, KeyReader, RemoteKeys); and the door that rma and atomic go
-// through, one each, for all their communications (RemoteSide, PeerMemory, RemoteAccess). Under the context's lock.
+// peers' regions as targets of communications (Target, KeyReader, RemoteKeys); and the object that rma and atomic use
+// , one each, for all their communications (RemoteSide, PeerMemory, RemoteMemory). Under the context's lock.
 #pragma once
 
 #include <atomic>
@@ -127,7 +127,7 @@ class RemoteKeys {
     /// True if this key has to be looked up, because the user chose it or it is one of ours that is no bias.
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept
     {
-        return !provider_keys_ || directory::is_listed(key);
+        return !provider_keys_ || directory::is_indirect(key);
     }
     /// The home VCQ of the peer that has this VCQ, its home or an overflow VCQ that has been met.
     [[nodiscard]] utofu_vcq_id_t home_of(utofu_vcq_id_t vcq) noexcept;
@@ -138,8 +138,8 @@ class RemoteKeys {
     }
 
   private:
-    /// The name of a region, or of an overflow VCQ by its number. The nonce tells a peer from an earlier one with its
-    /// VCQ ID.
+    /// The name of a region, or of an overflow VCQ by its number. The nonce distinguishes a peer from an earlier one
+    /// with its VCQ ID.
     struct Name {
         std::uint64_t home = 0; ///< the peer's
         std::uint64_t nonce = 0;
@@ -186,11 +186,11 @@ class RemoteKeys {
     std::uint32_t calls_ = 0;
 };
 
-// --- RemoteAccess: the one door to peers' memory. It turns an address and a key of a call into the target of a
+// --- RemoteMemory: the only access to peers' memory. It turns an address and a key of a call into the target of a
 // communication, and says whether the communication may go there now. rma and atomic have one each and reach remote
-// memory only through it, on their short ways too. Under the context's lock. A short way carries out an operation as
-// one communication. What a short way must not do is decided here, in one place: an operation that finds the door shut
-// goes the long way, which does it or says why not.
+// memory only through it, on their fast paths too. Under the context's lock. A fast path carries out an operation as
+// one communication. What a fast path must not do is decided here, in one place: an operation that must not go there
+// now takes the slow path, which does it or says why not.
 
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
 constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
@@ -223,7 +223,7 @@ struct RemoteSide {
     Piece target[most];
 
     // An event names one region. Each further one that the operation reads or writes gets one of its own, at the end.
-    std::uint8_t further_reads = 0;  ///< pieces at such regions that have not been told, a bit each
+    std::uint8_t further_reads = 0; ///< pieces at such regions that have not been notified, a bit each
     std::uint8_t further_writes = 0;
     /// The event names the region of the piece `carrier`; finds a piece of each other one.
     void find_further(unsigned carrier, bool reads, bool writes) noexcept
@@ -267,7 +267,7 @@ struct RemoteSide {
     }
 };
 
-/// Result of RemoteAccess::resolve(): a piece is not aligned.
+/// Result of RemoteMemory::resolve(): a piece is not aligned.
 inline constexpr int misaligned = 1;
 
 /// The keys of peers that a context knows, and its credits for events at peers. The engines of the context share both.
@@ -282,24 +282,21 @@ struct PeerMemory {
     EventCredits credits;
 };
 
-class RemoteAccess {
+class RemoteMemory {
   public:
-    RemoteAccess(vcq::Vcq& vcq, const Peers& peers, PeerMemory& memory) noexcept
-        : peers_(peers),
-          at_once_(!memory.keys.by_directory()),
-          keys_(memory.keys),
-          credits_(memory.credits),
+    RemoteMemory(vcq::Vcq& vcq, const Peers& peers, PeerMemory& memory) noexcept
+        : peers_(peers), at_once_(!memory.keys.by_directory()), keys_(memory.keys), credits_(memory.credits),
           vcq_order_(vcq)
     {
     }
-    /// From now on reads are ordered behind writes. This shuts the short ways, which do not look at earlier operations.
+    /// From now on reads are ordered behind writes. This shuts the fast paths, which do not look at earlier operations.
     void order_reads() noexcept
     {
         vcq_order_.order_reads();
         at_once_ = false;
     }
 
-    /// Are the short ways open that need no lookup of keys? Once an overflow VCQ has been met they stay shut.
+    /// Are the fast paths open that need no lookup of keys? Once an overflow VCQ has been met they stay shut.
     [[nodiscard]] bool at_once() const noexcept { return at_once_; }
     /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
     /// or for this key (it has to be looked up).
@@ -307,7 +304,7 @@ class RemoteAccess {
                                                                   Target& target) const noexcept
     {
         const Peer* const peer = peers_.find(to);
-        if (!at_once_ || peer == nullptr || peer->counts_events || directory::is_listed(key)) [[unlikely]]
+        if (!at_once_ || peer == nullptr || peer->counts_events || directory::is_indirect(key)) [[unlikely]]
             return nullptr;
         target = RemoteKeys::by_bias(*peer, key, address);
         return peer;
@@ -359,8 +356,8 @@ class RemoteAccess {
             side.paid = static_cast<std::uint8_t>(side.events());
         return ret;
     }
-    /// Tells the further regions of an operation that has taken effect. busy: go on later. Nothing waits for these
-    /// events: where one fails its region has been closed since.
+    /// Notifies the further regions of an operation that has taken effect. busy: continue later. Nothing waits for
+    /// these events: where one fails its region has been closed since.
     [[nodiscard]] vcq::Post tell_further(RemoteSide& side) noexcept
     {
         constexpr vcq::UnsignaledArgs how{vcq::Unsignaled::event, vcq::flags_of(false, true)};
@@ -397,7 +394,7 @@ class RemoteAccess {
         return ret == 0 || refuses_call(ret) ? ret : -FI_EINVAL;
     }
     /// Makes target[0] of an operation without bytes the peer's word for events that belong to no region. False: it
-    /// can't be reached.
+    /// cannot be reached.
     [[nodiscard]] bool find_event_word(RemoteSide& side) noexcept
     {
         utofu_stadd_t area = 0;

@@ -49,7 +49,7 @@ bool Fence::flushed(const Peer& peer) noexcept
     return post == vcq::Post::error; // the fenced operation will meet the same error
 }
 
-/// The ARMW may have failed: at a peer that can't be reached there is nothing to overtake.
+/// The ARMW may have failed: at an unreachable peer there is nothing to overtake.
 void Fence::on_flush(vcq::CompletionHandler* fence, const vcq::Notice&) noexcept
 {
     static_cast<Fence*>(fence)->flushing_ = false;

@@ -129,7 +129,7 @@ class TxContext {
         Round round = nullptr;
         void* owner = nullptr; ///< of `round`
         bool is_open = true;   ///< false: a receive context of a scalable endpoint; the application posts nothing
-        /// Other contexts post from the VCQ, too: when an unsignaled post fails, nobody knows which context posted it.
+        /// Other contexts post from the VCQ, too: when an unsignaled post fails, the posting context is unknown.
         bool shares_vcq = false;
         unsigned number = 0;   ///< in the domain
         EndpointAddress known{}; ///< the address that peers know: its own, or its scalable endpoint's
@@ -147,13 +147,13 @@ class TxContext {
     [[nodiscard]] const Reports& reports() const noexcept { return reports_; }
     /// The rails of long transfers, and the local memory of each, the context's own VCQ included.
     [[nodiscard]] Rails& rails() noexcept { return rails_; }
-    /// Peers' keys and the credits for events at peers, for the RemoteAccess of each engine.
+    /// Peers' keys and the credits for events at peers, for the RemoteMemory of each engine.
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
-    /// The operations that were accepted and can't go on yet.
+    /// The operations that were accepted and cannot continue yet.
     [[nodiscard]] Pending& pending() noexcept { return pending_; }
     [[nodiscard]] const Pending& pending() const noexcept { return pending_; }
     /// The single communications of rma and atomic, by places of the completion table.
-    [[nodiscard]] QuickOps& quick() noexcept { return quick_; }
+    [[nodiscard]] FastOps& fast() noexcept { return fast_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
     [[nodiscard]] Fence& fence() noexcept { return fence_; }
     /// Makes a Round for a caller that holds lock(). An entry calls it before it refuses with -FI_EAGAIN, so that a
@@ -213,7 +213,7 @@ class TxContext {
     bool progresses_ = true; ///< false inside post_elsewhere()
     Pending pending_;
     Engines engines_;
-    QuickOps quick_;
+    FastOps fast_;
     Rails rails_;
     std::unique_ptr<PeerMemory> peer_memory_;
     Fence fence_{*this};
@@ -238,7 +238,7 @@ class OwnTxContext final : public TxContext {
     [[nodiscard]] int post_from(vcq::Vcq& vcq) noexcept;
     /// Frees the context's own VCQ; from then on none of its communications reaches memory.
     void close_vcq() noexcept { own_vcq_.close(); }
-    /// Leaves the region table: regions that are opened or closed from now on are not told to this context.
+    /// Leaves the region table: regions that are opened or closed from now on are not reported to this context.
     void detach() noexcept;
     void use(Peers* peers) noexcept { peers_ = peers; }
     [[nodiscard]] bool has_peers() const noexcept { return peers_ != nullptr; }
