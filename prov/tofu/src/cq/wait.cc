@@ -26,7 +26,7 @@ constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: somethin
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
 /// An eventfd as wait.h wants it. Neither call blocks: its count is full, or it is 0.
-struct Line {
+struct EventFd {
     int descriptor;
     void write() const noexcept
     {
@@ -140,8 +140,8 @@ void WakeSignal::raise() noexcept
             pthread_mutex_unlock(&mutex_);
         return;
     }
-    Line line{descriptor_};
-    wake_flag::raise(raised_, line);
+    EventFd event_fd{descriptor_};
+    wake_flag::raise(raised_, event_fd);
 }
 
 bool WakeSignal::repeat() noexcept
@@ -161,8 +161,8 @@ void WakeSignal::clear() noexcept
 {
     if (kind_ != FI_WAIT_FD)
         return;
-    Line line{descriptor_};
-    wake_flag::clear(raised_, line);
+    EventFd event_fd{descriptor_};
+    wake_flag::clear(raised_, event_fd);
 }
 
 int WakeSignal::control(fi_wait_obj kind, int command, void* argument) noexcept

@@ -29,19 +29,19 @@
 
 namespace tofu::wake_flag {
 
-template <class Flag, class Line>
-void raise(Flag& raised, Line& line)
+template <class Flag, class EventFd>
+void raise(Flag& raised, EventFd& event_fd)
 {
     // acq_rel: earlier writes are seen by a thread that clears the flag and then polls (partner: clear())
     if (!raised.exchange(true, std::memory_order_acq_rel))
-        line.write();
+        event_fd.write();
 }
 
-template <class Flag, class Line>
-void clear(Flag& raised, Line& line)
+template <class Flag, class EventFd>
+void clear(Flag& raised, EventFd& event_fd)
 {
     // Whatever the flag says: the thread that has set it may not have written yet.
-    line.read();
+    event_fd.read();
     (void)raised.exchange(false, std::memory_order_acq_rel); // partner: raise()
 }
 
