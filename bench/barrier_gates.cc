@@ -44,8 +44,7 @@ struct Board {
 double now_us()
 {
     using namespace std::chrono;
-    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count()) /
-           1000;
+    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count()) / 1000;
 }
 
 double cpu_us()
@@ -92,9 +91,8 @@ struct Case {
 void round_of_gates(Board& board, utofu_vbg_id_t id, int doubles)
 {
     double values[3] = {1, 2, 3};
-    int rc = doubles == 0
-                 ? utofu_barrier(id, 0)
-                 : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
+    int rc = doubles == 0 ? utofu_barrier(id, 0)
+                          : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
     if (rc != UTOFU_SUCCESS) {
         give_up(board, "start", rc);
     }
@@ -118,8 +116,7 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
         board.ids[me][i].store(ids[i]);
     }
     meet(board, members);
-    auto settings = sim::test::settings_of(
-        plan, me, [&](GateAt at) { return board.ids[at.member][at.gate].load(); });
+    auto settings = sim::test::settings_of(plan, me, [&](GateAt at) { return board.ids[at.member][at.gate].load(); });
     rc = utofu_set_vbg(settings.data(), settings.size());
     if (rc != UTOFU_SUCCESS) {
         give_up(board, "utofu_set_vbg", rc);
@@ -159,8 +156,7 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
 // Microseconds a round; below 0: failed.
 double run(const Case& what, int members, bool quick, double& cpu_spread)
 {
-    void* const memory =
-        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return -1;
     }
@@ -213,8 +209,7 @@ int report(const Options& options)
     (void)std::setvbuf(stdout, nullptr, _IOLBF, 0); // nothing unwritten when we fork
     std::map<std::pair<int, int>, std::pair<std::string, std::string>> lists;
     if (!options.samples)
-        std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round",
-                    "of counter", "cpu most/least");
+        std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
     const double start = now_us();
     for (int round = 0; round < options.rounds; ++round) {
         if (round > 0 && now_us() - start > options.seconds * 1e6) {
@@ -240,24 +235,22 @@ int report(const Options& options)
     }
     for (const auto& [key, list] : lists) {
         const auto& [members, what] = key;
-        std::printf("Barrier gates\tbarrier, a round\t0\t%d\tus\t%s\t%s\n", members,
-                    cases[what].name, list.first.c_str());
+        std::printf("Barrier gates\tbarrier, a round\t0\t%d\tus\t%s\t%s\n", members, cases[what].name,
+                    list.first.c_str());
     }
     for (const auto& [key, list] : lists) {
         const auto& [members, what] = key;
         if (members > 2)
-            std::printf("Barrier gates\tprocessor time, most / least\t0\t%d\t\t%s\t%s\n", members,
-                        cases[what].name, list.second.c_str());
+            std::printf("Barrier gates\tprocessor time, most / least\t0\t%d\t\t%s\t%s\n", members, cases[what].name,
+                        list.second.c_str());
     }
     return good ? 0 : 1;
 }
 
 int usage()
 {
-    std::fprintf(
-        stderr,
-        "usage: barrier_gates [--rounds N] [--quick] [--samples] [PROCESSES...], each 1 to %d\n",
-        max_members);
+    std::fprintf(stderr, "usage: barrier_gates [--rounds N] [--quick] [--samples] [PROCESSES...], each 1 to %d\n",
+                 max_members);
     return 2;
 }
 

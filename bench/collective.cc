@@ -191,7 +191,8 @@ int main()
             line("relay gates of a node", gates.relays);
             line("rounds on gates", rounds != 0 ? rounds : -1);
             line("trips on gates", rounds != 0 ? rounds * gates.trips : -1);
-            line("µs on gates", rounds != 0 ? rounds * (gates.us + (coll == FI_ALLREDUCE || coll == FI_REDUCE ? 0.3 : 0)) : -1);
+            line("µs on gates",
+                 rounds != 0 ? rounds * (gates.us + (coll == FI_ALLREDUCE || coll == FI_REDUCE ? 0.3 : 0)) : -1);
             line("Puts of a member", static_cast<double>(puts.puts));
             line("bytes of a member", static_cast<double>(puts.bytes));
             line("trips by Puts", puts.trips);

@@ -78,8 +78,7 @@ namespace {
 enum class Kind { put_inline, put, get, armw };
 
 // A call that was accepted.
-void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back,
-            unsigned long flags)
+void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back, unsigned long flags)
 {
     const int side = state.side_of[vcq];
     WireCounts& mine = counted_wire.side[side];
@@ -138,8 +137,7 @@ EXPORT int utofu_create_vcq(utofu_tni_id_t tni, unsigned long flags, utofu_vcq_h
     return code;
 }
 
-EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned long flags,
-                         utofu_stadd_t* stadd)
+EXPORT int utofu_reg_mem(utofu_vcq_hdl_t vcq, void* address, size_t size, unsigned long flags, utofu_stadd_t* stadd)
 {
     REAL(utofu_reg_mem);
     return registered(next(vcq, address, size, flags, stadd), vcq, size, stadd);
@@ -163,9 +161,8 @@ EXPORT int utofu_dereg_mem(utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned lo
     return next(vcq, stadd, flags);
 }
 
-EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local,
-                     utofu_stadd_t remote, size_t length, uint64_t edata, unsigned long flags,
-                     void* data)
+EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local, utofu_stadd_t remote, size_t length,
+                     uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_put);
     const int code = next(vcq, to, local, remote, length, edata, flags, data);
@@ -174,9 +171,8 @@ EXPORT int utofu_put(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local
     return code;
 }
 
-EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* bytes,
-                               utofu_stadd_t remote, size_t length, uint64_t edata,
-                               unsigned long flags, void* data)
+EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* bytes, utofu_stadd_t remote, size_t length,
+                               uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_put_piggyback);
     const int code = next(vcq, to, bytes, remote, length, edata, flags, data);
@@ -185,9 +181,8 @@ EXPORT int utofu_put_piggyback(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, void* byt
     return code;
 }
 
-EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t value,
-                                utofu_stadd_t remote, size_t length, uint64_t edata,
-                                unsigned long flags, void* data)
+EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t value, utofu_stadd_t remote,
+                                size_t length, uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_put_piggyback8);
     const int code = next(vcq, to, value, remote, length, edata, flags, data);
@@ -196,9 +191,8 @@ EXPORT int utofu_put_piggyback8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t
     return code;
 }
 
-EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local,
-                     utofu_stadd_t remote, size_t length, uint64_t edata, unsigned long flags,
-                     void* data)
+EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local, utofu_stadd_t remote, size_t length,
+                     uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_get);
     const int code = next(vcq, to, local, remote, length, edata, flags, data);
@@ -207,9 +201,8 @@ EXPORT int utofu_get(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, utofu_stadd_t local
     return code;
 }
 
-EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op,
-                       uint32_t value, utofu_stadd_t remote, uint64_t edata, unsigned long flags,
-                       void* data)
+EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint32_t value,
+                       utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_armw4);
     const int code = next(vcq, to, op, value, remote, edata, flags, data);
@@ -218,9 +211,8 @@ EXPORT int utofu_armw4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_o
     return code;
 }
 
-EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op,
-                       uint64_t value, utofu_stadd_t remote, uint64_t edata, unsigned long flags,
-                       void* data)
+EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint64_t value,
+                       utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_armw8);
     const int code = next(vcq, to, op, value, remote, edata, flags, data);
@@ -229,9 +221,8 @@ EXPORT int utofu_armw8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_o
     return code;
 }
 
-EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_value,
-                        uint32_t new_value, utofu_stadd_t remote, uint64_t edata,
-                        unsigned long flags, void* data)
+EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_value, uint32_t new_value,
+                        utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_cswap4);
     const int code = next(vcq, to, old_value, new_value, remote, edata, flags, data);
@@ -240,9 +231,8 @@ EXPORT int utofu_cswap4(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_val
     return code;
 }
 
-EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t old_value,
-                        uint64_t new_value, utofu_stadd_t remote, uint64_t edata,
-                        unsigned long flags, void* data)
+EXPORT int utofu_cswap8(utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t old_value, uint64_t new_value,
+                        utofu_stadd_t remote, uint64_t edata, unsigned long flags, void* data)
 {
     REAL(utofu_cswap8);
     const int code = next(vcq, to, old_value, new_value, remote, edata, flags, data);
@@ -269,24 +259,21 @@ EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, struct utofu
 
 // What is not counted. utofu_post_toq() is called without descriptors only: it starts what was
 // counted before.
-#define HAND_ON(name, parameters, arguments)                                                       \
-    EXPORT int name parameters                                                                     \
-    {                                                                                              \
-        REAL(name);                                                                                \
-        return next arguments;                                                                     \
+#define HAND_ON(name, parameters, arguments)                                                                           \
+    EXPORT int name parameters                                                                                         \
+    {                                                                                                                  \
+        REAL(name);                                                                                                    \
+        return next arguments;                                                                                         \
     }
 HAND_ON(utofu_get_onesided_tnis, (utofu_tni_id_t * *ids, size_t* count), (ids, count))
-HAND_ON(utofu_query_onesided_caps, (utofu_tni_id_t tni, struct utofu_onesided_caps** caps),
-        (tni, caps))
+HAND_ON(utofu_query_onesided_caps, (utofu_tni_id_t tni, struct utofu_onesided_caps** caps), (tni, caps))
 HAND_ON(utofu_free_vcq, (utofu_vcq_hdl_t vcq), (vcq))
 HAND_ON(utofu_query_vcq_id, (utofu_vcq_hdl_t vcq, utofu_vcq_id_t* id), (vcq, id))
 HAND_ON(utofu_query_vcq_info,
-        (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq,
-         uint16_t* extra),
+        (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq, uint16_t* extra),
         (id, coords, tni, cq, extra))
 HAND_ON(utofu_post_toq, (utofu_vcq_hdl_t vcq, void* descriptors, size_t size, void* data),
         (vcq, descriptors, size, data))
-HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd),
-        (vcq, stag, stadd))
+HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd), (vcq, stag, stadd))
 HAND_ON(utofu_poll_tcq, (utofu_vcq_hdl_t vcq, unsigned long flags, void** data), (vcq, flags, data))
 HAND_ON(utofu_query_my_coords, (uint8_t coords[]), (coords))

@@ -13,7 +13,7 @@ inline constexpr int wire_sides = 2;
 /// side one hop after it was posted, a local MRQ notice comes back after two.
 struct WireCounts {
     std::uint64_t puts, gets, armws, registrations;
-    std::uint64_t injected; ///< Puts whose lines go into the cache of a polling reader: all of them, or padded to one
+    std::uint64_t injected;   ///< Puts whose lines go into the cache of a polling reader: all of them, or padded to one
     std::uint64_t bytes_out;  ///< Puts, operands of ARMWs
     std::uint64_t bytes_back; ///< Gets, values of ARMWs
     std::uint64_t hops;       ///< clock in one-way trips

@@ -81,8 +81,8 @@ void member(Board& board, unsigned rank, unsigned size, unsigned rounds)
 
 bool measure(unsigned size, unsigned rounds)
 {
-    auto* const board = static_cast<Board*>(
-        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* const board =
+        static_cast<Board*>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     if (board == MAP_FAILED) {
         std::perror("bench/exact");
         return false;

@@ -29,7 +29,7 @@
 namespace {
 
 constexpr int peers = 32; ///< that have rings: an endpoint registers so many at first, and all the others for the next
-constexpr int endpoints = 5; ///< that register rings as they need them; the first one also pays for what they share
+constexpr int endpoints = 5;  ///< that register rings as they need them; the first one also pays for what they share
 constexpr int messages = 100; ///< to each peer: more than a ring has slots
 constexpr std::size_t addresses = 158976; ///< nodes of Fugaku
 constexpr std::size_t regions = 5000;
@@ -112,8 +112,7 @@ void serve(Board& board)
     board.step.store(3);
     await(board, 4, domain);
     auto inject = [&](fid_ep* ep, std::uint64_t tag) {
-        domain.post("fi_tinject", domain,
-                    [&] { return fi_tinject(ep, memory, 64, measured, tag); });
+        domain.post("fi_tinject", domain, [&] { return fi_tinject(ep, memory, 64, measured, tag); });
     };
     for (int i = 0; i < messages; ++i)
         inject(domain.ep[0], 1);
@@ -195,8 +194,7 @@ class Measured {
         say("peer in the AV", double(addresses), before);
         fi_close(&av->fid);
         for (int i = 0; i < peers; ++i)
-            check(fi_av_insert(domain_->av, board_.address[i], 1, &peer_[i], 0, nullptr),
-                  "fi_av_insert");
+            check(fi_av_insert(domain_->av, board_.address[i], 1, &peer_[i], 0, nullptr), "fi_av_insert");
     }
     void talk()
     {
@@ -204,15 +202,13 @@ class Measured {
         Bytes before = bytes();
         for (int i = 0; i < messages; ++i)
             for (fi_addr_t peer : peer_)
-                domain_->post("fi_tinject", *domain_,
-                              [&] { return fi_tinject(ep(), memory_, 64, peer, 1); });
+                domain_->post("fi_tinject", *domain_, [&] { return fi_tinject(ep(), memory_, 64, peer, 1); });
         await(board_, 3, *domain_);
         say("peer sent to", peers, before);
         // Posted before they are sent, so that none of them has to be kept ...
         auto receive = [&](std::uint64_t tag, int count) {
             for (int i = 0; i < count; ++i)
-                check(fi_trecv(ep(), memory_, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, &context_),
-                      "fi_trecv");
+                check(fi_trecv(ep(), memory_, 64, nullptr, FI_ADDR_UNSPEC, tag, 0, &context_), "fi_trecv");
         };
         receive(1, messages);
         board_.step.store(4);
@@ -251,8 +247,8 @@ class Measured {
         // As many as are accepted without a look at the queue.
         before = bytes();
         long writes = 0;
-        while (writes < 100000 && fi_write(domain_->ep[1], memory_, 8, nullptr, peer_[0],
-                                           board_.base, board_.key, &context_) == 0)
+        while (writes < 100000 &&
+               fi_write(domain_->ep[1], memory_, 8, nullptr, peer_[0], board_.base, board_.key, &context_) == 0)
             ++writes;
         if (writes > 0)
             say("outstanding write", double(writes), before);
@@ -280,8 +276,7 @@ int run(const char* counted, const char* library)
             return 1;
         }
     }
-    void* memory =
-        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;
     auto* board = new (memory) Board;

@@ -105,8 +105,8 @@ bool parse(int argc, char** argv, Options& o, int& code)
 
 bool wanted(const Case& c, std::size_t size, const Options& o)
 {
-    return (std::strstr(c.name, o.only) != nullptr || std::strstr(c.section, o.only) != nullptr) &&
-           size >= c.first && size <= c.last && size <= std::max(o.most_bytes, c.first);
+    return (std::strstr(c.name, o.only) != nullptr || std::strstr(c.section, o.only) != nullptr) && size >= c.first &&
+           size <= c.last && size <= std::max(o.most_bytes, c.first);
 }
 
 struct Row {
@@ -124,7 +124,13 @@ std::vector<Series> measure(std::list<Team>& teams, bool pinned, const Row& row,
     for (Team& team : teams) {
         team.place(row.placement);
         iterations.push_back(team.calibrate(c, row.size, o.sample_ns));
-        all.push_back({c.section, c.name, row.size, c.sides, unit_name(c.unit), team.name(), {},
+        all.push_back({c.section,
+                       c.name,
+                       row.size,
+                       c.sides,
+                       unit_name(c.unit),
+                       team.name(),
+                       {},
                        pinned ? sharing_name(team.placement().sharing) : ""});
     }
     for (int round = 0; round < o.rounds && (round == 0 || now_ns() < until_ns); ++round) {
@@ -196,8 +202,8 @@ int run(const Options& o)
                    "caches (unset HWLOC_XMLFILE and HWLOC_SYNTHETIC)\n",
                    stderr);
     if (!o.sharing.empty()) {
-        const auto found = std::find_if(others.begin(), others.end(),
-                                        [&](auto& p) { return sharing_name(p.sharing) == o.sharing; });
+        const auto found =
+            std::find_if(others.begin(), others.end(), [&](auto& p) { return sharing_name(p.sharing) == o.sharing; });
         if (found == others.end()) {
             std::fprintf(stderr, "bench: no two processors of this machine share only %s: see --sharing list\n",
                          o.sharing.c_str());
@@ -210,11 +216,13 @@ int run(const Options& o)
     std::list<Team> teams;
     teams.emplace_back("memory", make_memory, cores);
     teams.emplace_back("process_vm", make_process_vm, cores);
-    teams.emplace_back("utofu", [&o] { return make_utofu(o.library); }, cores);
+    teams.emplace_back(
+        "utofu", [&o] { return make_utofu(o.library); }, cores);
     for (std::size_t at = 0; at < o.providers.size();) {
         std::size_t comma = std::min(o.providers.find(',', at), o.providers.size());
         std::string name = o.providers.substr(at, comma - at);
-        teams.emplace_back(name, [name] { return make_fabric(name.c_str()); }, cores);
+        teams.emplace_back(
+            name, [name] { return make_fabric(name.c_str()); }, cores);
         at = comma + 1;
     }
     for (Team& team : teams) {

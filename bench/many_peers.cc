@@ -62,7 +62,8 @@ class Process {
     {
         for (unsigned i = 0; i < peers.of(number); i++) {
             std::size_t length = sizeof(board.names[0]);
-            check(fi_getname(&objects_.add_endpoint()->fid, board.names[peers.begin(number) + i], &length), "fi_getname");
+            check(fi_getname(&objects_.add_endpoint()->fid, board.names[peers.begin(number) + i], &length),
+                  "fi_getname");
         }
         barrier();
         for (unsigned i = 0; i < peers.all(); i++)
@@ -87,7 +88,8 @@ class Process {
         }
         barrier();
         if (number_ == 0)
-            board_.us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / double(peers_.messages());
+            board_.us =
+                std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / double(peers_.messages());
         barrier();
     }
 

@@ -126,18 +126,15 @@ struct Poster {
     }
     void put(uint64_t stadd, size_t bytes) const
     {
-        finish(utofu_put(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
-                         nullptr));
+        finish(utofu_put(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
     }
     void get(uint64_t stadd, size_t bytes) const
     {
-        finish(utofu_get(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
-                         nullptr));
+        finish(utofu_get(vcq, to, local, stadd, bytes, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
     }
     void add(uint64_t stadd) const
     {
-        finish(utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, 1, stadd, 0,
-                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
+        finish(utofu_armw8(vcq, to, UTOFU_ARMW_OP_ADD, 1, stadd, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr));
     }
 };
 
@@ -182,8 +179,7 @@ void post(Board& board, pid_t owner)
         p.to = board.vcq_id;
         const size_t half = std::min<size_t>(board.bytes / 2, mib);
         // First accesses each in a part that nothing has touched yet.
-        const double first_big =
-            board.bytes > 8 * mib ? double(mib) / once([&] { p.put(at + 8 * mib, mib); }) : 0;
+        const double first_big = board.bytes > 8 * mib ? double(mib) / once([&] { p.put(at + 8 * mib, mib); }) : 0;
         const double first_64k = 65536 / once([&] { p.put(at + board.bytes - 65536, 65536); });
         const double first_8 = once([&] { p.put(at, 8); });
         const double put8 = seconds(20000, [&] { p.put(at, 8); });
@@ -207,12 +203,10 @@ void post(Board& board, pid_t owner)
         say("get", half, "MiB/s", kind, get1m / mib);
         if (std::string(board.name) == "heap") {
             std::vector<char> copy(mib, 1);
-            const double own_copy =
-                seconds(50, [&] { std::memcpy(copy.data(), p.buffer.data(), mib); });
+            const double own_copy = seconds(50, [&] { std::memcpy(copy.data(), p.buffer.data(), mib); });
             const iovec local{p.buffer.data(), mib};
             const iovec remote{reinterpret_cast<void*>(board.address.load() + 12 * mib), mib};
-            const double kernel =
-                seconds(50, [&] { (void)::process_vm_writev(owner, &local, 1, &remote, 1, 0); });
+            const double kernel = seconds(50, [&] { (void)::process_vm_writev(owner, &local, 1, &remote, 1, 0); });
             say("put", mib, "MiB/s", "memcpy", 1 / own_copy);
             say("put", mib, "MiB/s", "process_vm", 1 / kernel);
         }
@@ -227,8 +221,8 @@ int main()
 {
     const std::string job = "bench-memory-" + std::to_string(::getpid());
     ::setenv("TOFU_SIM_JOB", job.c_str(), 1);
-    auto* board = static_cast<Board*>(
-        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* board =
+        static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const pid_t owner = ::fork();
     if (owner == 0) {
         (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -87,7 +87,8 @@ class Process {
             const double computed = microseconds_since(start);
             const double both = transfer(steps);
             if (computes_)
-                board_.percent[round] = 100 * std::clamp((alone + computed - both) / std::min(alone, computed), 0.0, 1.0);
+                board_.percent[round] =
+                    100 * std::clamp((alone + computed - both) / std::min(alone, computed), 0.0, 1.0);
         }
         meet();
     }

@@ -36,11 +36,7 @@ using namespace tofu::bench;
 
 /// A domain with one endpoint and one region, and the other one's address.
 struct Side : Objects {
-    Side()
-        : memory(map_pages(memory_bytes)), end(add_endpoint()),
-          region(add_region(memory, memory_bytes, 1))
-    {
-    }
+    Side() : memory(map_pages(memory_bytes)), end(add_endpoint()), region(add_region(memory, memory_bytes, 1)) {}
     char* memory;
     fid_ep* end;
     fid_mr* region;
@@ -59,29 +55,22 @@ class Paths {
         auto base = reinterpret_cast<std::uint64_t>(b_.memory);
         std::uint64_t key = fi_mr_key(b_.region);
         void* desc = fi_mr_desc(a_.region);
-        count("fi_inject_write, 8 B", 0,
-              [&] { return fi_inject_write(a_.end, a_.memory, 8, a_.peer, base, key); });
-        count("fi_write, 8 B", 1,
-              [&] { return fi_write(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
-        count("fi_write, 4 KiB", 1, [&] {
-            return fi_write(a_.end, a_.memory, 4096, desc, a_.peer, base, key, &context_);
-        });
-        count("fi_read, 8 B", 1,
-              [&] { return fi_read(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
+        count("fi_inject_write, 8 B", 0, [&] { return fi_inject_write(a_.end, a_.memory, 8, a_.peer, base, key); });
+        count("fi_write, 8 B", 1, [&] { return fi_write(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
+        count("fi_write, 4 KiB", 1,
+              [&] { return fi_write(a_.end, a_.memory, 4096, desc, a_.peer, base, key, &context_); });
+        count("fi_read, 8 B", 1, [&] { return fi_read(a_.end, a_.memory, 8, desc, a_.peer, base, key, &context_); });
         count("fi_fetch_atomic, SUM of UINT64", 1, [&] {
-            return fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base,
-                                   key, FI_UINT64, FI_SUM, &context_);
+            return fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base, key, FI_UINT64,
+                                   FI_SUM, &context_);
         });
         count("fi_atomic, SUM of 512 UINT64", 1, [&] {
-            return fi_atomic(a_.end, a_.memory, 512, desc, a_.peer, base, key, FI_UINT64, FI_SUM,
-                             &context_);
+            return fi_atomic(a_.end, a_.memory, 512, desc, a_.peer, base, key, FI_UINT64, FI_SUM, &context_);
         });
         count(
-            "fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); },
-            true);
+            "fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, true);
         count(
-            "fi_tsend, 64 B", 1,
-            [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
+            "fi_tsend, 64 B", 1, [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
         many_peers();
@@ -112,11 +101,7 @@ class Paths {
     {
         for (int i = -calls; i < calls; ++i) {
             if (message)
-                again(
-                    [&] {
-                        return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_);
-                    },
-                    "fi_trecv");
+                again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
             if (i < 0) {
                 again(f, name);
             } else {
@@ -167,16 +152,11 @@ class Paths {
         read("fi_cq_read, empty", a_, -FI_EAGAIN, [] {});
         read("fi_cq_read, entry of a write", a_, 1, [&] {
             again(
-                [&] {
-                    return fi_write(a_.end, a_.memory, 8, nullptr, a_.peer, base,
-                                    fi_mr_key(b_.region), &context_);
-                },
+                [&] { return fi_write(a_.end, a_.memory, 8, nullptr, a_.peer, base, fi_mr_key(b_.region), &context_); },
                 "fi_write");
         });
         read("fi_cq_read, entry of a tagged message", b_, 1, [&] {
-            again(
-                [&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); },
-                "fi_trecv");
+            again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
     }

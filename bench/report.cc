@@ -13,9 +13,8 @@ using namespace tofu::bench;
 
 int usage(int code)
 {
-    std::fprintf(code ? stderr : stdout,
-                 "usage: report [--json FILE] [--svg FILE] [--markdown FILE] SAMPLES...\n"
-                 "Prints the tables of what bench --samples and its sisters wrote.\n");
+    std::fprintf(code ? stderr : stdout, "usage: report [--json FILE] [--svg FILE] [--markdown FILE] SAMPLES...\n"
+                                         "Prints the tables of what bench --samples and its sisters wrote.\n");
     return code;
 }
 

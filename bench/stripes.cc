@@ -25,8 +25,9 @@ constexpr unsigned most_paths = 4;
 struct Machine {
     Machine()
         : topology({4, 4, 4}, 7), calendars(topology.num_nodes() * (clock_node_bytes / sizeof(Calendar))),
-          network(topology, reinterpret_cast<std::byte*>(calendars.data()),
-                  [](void*, uint32_t) noexcept { return true; }, nullptr)
+          network(
+              topology, reinterpret_cast<std::byte*>(calendars.data()), [](void*, uint32_t) noexcept { return true; },
+              nullptr)
     {
     }
     Topology topology;
@@ -109,7 +110,8 @@ void print_alone()
     const struct {
         const char* name;
         Coords to;
-    } rows[] = {{"the next along A", {1, 1, 1, 1, 1, 0}}, {"the next along X", {2, 1, 1, 0, 1, 0}},
+    } rows[] = {{"the next along A", {1, 1, 1, 1, 1, 0}},
+                {"the next along X", {2, 1, 1, 0, 1, 0}},
                 {"8 hops away", {3, 2, 3, 1, 2, 1}}};
     print_head("1 MiB, alone, to");
     for (const auto& row : rows) {
@@ -196,9 +198,9 @@ double together(Pattern pattern, unsigned count)
 void print_together()
 {
     print_head("256 KiB, all 768 nodes at once, each to");
-    for (const auto& [name, pattern] :
-         {std::pair{"the next along X", Pattern::along_x}, {"its six neighbours along X, Y, Z", Pattern::six_neighbours},
-          {"another at random", Pattern::random}}) {
+    for (const auto& [name, pattern] : {std::pair{"the next along X", Pattern::along_x},
+                                        {"its six neighbours along X, Y, Z", Pattern::six_neighbours},
+                                        {"another at random", Pattern::random}}) {
         double times[most_paths];
         for (unsigned count = 1; count <= most_paths; count++) {
             times[count - 1] = together(pattern, count);

@@ -173,8 +173,8 @@ int main(int argc, char** argv)
             std::string samples;
             for (int round = 0; round < (quick ? 1 : rounds); round++)
                 samples += (round != 0 ? "," : "") + std::to_string(contexts.rate(threads, shared, time));
-            std::printf("Threads\t8-byte write, %u thread%s, %s\t8\t1\tM/s\ttofu\t%s\n", threads, threads > 1 ? "s" : "",
-                        shared ? "one endpoint for all" : "a context each", samples.c_str());
+            std::printf("Threads\t8-byte write, %u thread%s, %s\t8\t1\tM/s\ttofu\t%s\n", threads,
+                        threads > 1 ? "s" : "", shared ? "one endpoint for all" : "a context each", samples.c_str());
         }
     return 0;
 }

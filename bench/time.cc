@@ -51,8 +51,9 @@ class Machine {
   public:
     explicit Machine(std::array<uint8_t, 3> units = {1, 1, 1})
         : topology(units, 0), calendars_(topology.num_nodes() * (clock_node_bytes / sizeof(Calendar))),
-          network(topology, reinterpret_cast<std::byte*>(calendars_.data()),
-                  [](void*, uint32_t) noexcept { return true; }, nullptr)
+          network(
+              topology, reinterpret_cast<std::byte*>(calendars_.data()), [](void*, uint32_t) noexcept { return true; },
+              nullptr)
     {
     }
     [[nodiscard]] Way way(const Coords& from, const Coords& to) const
@@ -123,10 +124,11 @@ void print_sizes()
         uint32_t length;
         double figure;
         Origin origin;
-    } rows[] = {{2080, 1.56, Origin::calibrated}, {4160, 1.83, Origin::predicted},   {8320, 2.49, Origin::predicted},
+    } rows[] = {{2080, 1.56, Origin::calibrated}, {4160, 1.83, Origin::predicted},  {8320, 2.49, Origin::predicted},
                 {16640, 3.81, Origin::predicted}, {33280, 6.75, Origin::predicted}, {66560, 11.70, Origin::calibrated}};
     for (const auto& r : rows) {
-        row(std::to_string(r.length) + " B", r.figure, latency(Kind::put, neighbours[0], r.length), "us", 0.05, r.origin);
+        row(std::to_string(r.length) + " B", r.figure, latency(Kind::put, neighbours[0], r.length), "us", 0.05,
+            r.origin);
     }
 }
 
@@ -163,7 +165,8 @@ void print_bandwidths()
                 {"1 MiB", 1 << 20, 6.3, Origin::predicted}};
     for (const auto& r : rows) {
         row(std::string("Put, ") + r.name, r.figure, bandwidth(Kind::put, r.length, 8), "GB/s", 0.05, r.origin);
-        row(std::string("Get, ") + r.name, r.figure, bandwidth(Kind::get, r.length, 8), "GB/s", 0.05, Origin::predicted);
+        row(std::string("Get, ") + r.name, r.figure, bandwidth(Kind::get, r.length, 8), "GB/s", 0.05,
+            Origin::predicted);
     }
 }
 
@@ -177,8 +180,7 @@ double striped(unsigned tnis)
     Picoseconds now = 0, last = 0;
     for (unsigned tni = 0; tni < tnis; tni++) {
         now += figures::post_call;
-        const Times times =
-            m.network.carry(way, transit(Kind::put, 16640 / tnis, static_cast<uint8_t>(tni)), now);
+        const Times times = m.network.carry(way, transit(Kind::put, 16640 / tnis, static_cast<uint8_t>(tni)), now);
         last = std::max({last, times.arrived, times.sent});
     }
     return us(last + figures::found);
@@ -193,7 +195,8 @@ double all_at_once(unsigned tnis)
     Picoseconds last = 0;
     for (unsigned tni = 0; tni < tnis; tni++) {
         for (uint32_t node = 0; node < nodes_per_unit; node++) {
-            const uint32_t to = static_cast<uint32_t>(static_cast<int>(node + nodes_per_unit) + offsets[tni]) % nodes_per_unit;
+            const uint32_t to =
+                static_cast<uint32_t>(static_cast<int>(node + nodes_per_unit) + offsets[tni]) % nodes_per_unit;
             now[node] += figures::post_call;
             const Times times = m.network.carry(m.way(m.topology.coords_of(node), m.topology.coords_of(to)),
                                                 transit(Kind::put, 16640, static_cast<uint8_t>(tni)), now[node]);
@@ -226,8 +229,8 @@ void print_tnis()
 {
     title("Several TNIs", 0.10);
     for (const auto& [tnis, figure] : {std::pair{1u, 3.87}, {2u, 3.88}, {3u, 3.87}, {6u, 5.42}}) {
-        row("one peer, 16,640 B over " + std::to_string(tnis) + (tnis == 1 ? " TNI" : " TNIs"), figure, striped(tnis), "us",
-            0.10, tnis == 6 ? Origin::calibrated : Origin::predicted);
+        row("one peer, 16,640 B over " + std::to_string(tnis) + (tnis == 1 ? " TNI" : " TNIs"), figure, striped(tnis),
+            "us", 0.10, tnis == 6 ? Origin::calibrated : Origin::predicted);
     }
     // What else a round of that program takes follows from its first row.
     const double rest = 12 * 16640 / 28.9e3 - all_at_once(1);
@@ -252,7 +255,8 @@ void print_sharing()
     for (unsigned i = 0; i < count; i++) {
         for (uint8_t flow = 0; flow < 2; flow++) {
             now[flow] = std::max(now[flow] + figures::post_call, last[flow] > 8'000'000 ? last[flow] - 8'000'000 : 0);
-            last[flow] = m.network.carry(flow == 0 ? first : second, transit(Kind::put, length, flow), now[flow]).arrived;
+            last[flow] =
+                m.network.carry(flow == 0 ? first : second, transit(Kind::put, length, flow), now[flow]).arrived;
         }
     }
     const double alone = bandwidth(Kind::put, length, 8);
@@ -279,8 +283,9 @@ void print_gates()
                 {"49,152", {8, 8, 16}, 8.27, 8.55}};
     for (const bool sums : {false, true}) {
         for (const auto& r : rows) {
-            row(std::string(sums ? "sum of a double, " : "barrier, ") + r.processes + " processes", sums ? r.sum : r.barrier,
-                us(replay::time_of_gates(Topology(r.units, 0), sums)), "us", 0.10, sums && &r != rows ? Origin::predicted : Origin::calibrated);
+            row(std::string(sums ? "sum of a double, " : "barrier, ") + r.processes + " processes",
+                sums ? r.sum : r.barrier, us(replay::time_of_gates(Topology(r.units, 0), sums)), "us", 0.10,
+                sums && &r != rows ? Origin::predicted : Origin::calibrated);
         }
     }
 }
@@ -293,11 +298,14 @@ void print_gates_of_mpi()
         const char* nodes;
         std::array<uint8_t, 3> units;
         double allreduce, broadcast, reduce;
-    } rows[] = {{"384", {2, 2, 8}, 4.56, 4.4, 4.5}, {"3,072", {8, 4, 8}, 6.29, 6.0, 8.1}, {"27,648", {16, 12, 12}, 12.1, 10.8, 12.4}};
+    } rows[] = {{"384", {2, 2, 8}, 4.56, 4.4, 4.5},
+                {"3,072", {8, 4, 8}, 6.29, 6.0, 8.1},
+                {"27,648", {16, 12, 12}, 12.1, 10.8, 12.4}};
     for (const auto& r : rows) {
         const double time = us(replay::time_of_gates(Topology(r.units, 0), true));
         row(std::string("allreduce of 8 B, ") + r.nodes + " nodes", r.allreduce, time, "us", no_bar, Origin::compared);
-        row(std::string("broadcast of up to 32 B, ") + r.nodes + " nodes", r.broadcast, time, "us", no_bar, Origin::compared);
+        row(std::string("broadcast of up to 32 B, ") + r.nodes + " nodes", r.broadcast, time, "us", no_bar,
+            Origin::compared);
         row(std::string("reduce of 8 B, ") + r.nodes + " nodes", r.reduce, time, "us", no_bar, Origin::compared);
     }
 }
@@ -313,12 +321,13 @@ struct Setting {
 double collective(const char* pattern, const char* algorithm, uint32_t bytes, const Setting& setting)
 {
     const auto units = replay::units_of(setting.box);
-    const Topology topology({static_cast<uint8_t>(units[0]), static_cast<uint8_t>(units[1]), static_cast<uint8_t>(units[2])}, 0);
+    const Topology topology(
+        {static_cast<uint8_t>(units[0]), static_cast<uint8_t>(units[1]), static_cast<uint8_t>(units[2])}, 0);
     const replay::Placement placement(topology, setting.ppn, replay::Paths::spread,
                                       {.kind = replay::Order::Kind::box, .grid = setting.box});
     constexpr uint32_t segment = 16384;
-    const auto script = replay::make_pattern(pattern, placement,
-                                             {placement.nodes() * setting.ppn, bytes, 1, algorithm, segment});
+    const auto script =
+        replay::make_pattern(pattern, placement, {placement.nodes() * setting.ppn, bytes, 1, algorithm, segment});
     replay::Traffic traffic(topology, 1, nullptr, 0);
     replay::Player player(*script, traffic);
     const bool ended = player.play() == 0;
@@ -340,7 +349,12 @@ void print_collectives()
         {"all-to-all of 1 B, 1,536 processes", 352, "alltoall", {"bruck", "pairwise"}, 1, large},
         {"all-to-all of 1 KiB, 1,536 processes", 3670, "alltoall", {"pairwise"}, 1024, large},
         {"all-to-all of 8 KiB, 1,536 processes", 22400, "alltoall", {"pairwise"}, 8192, large},
-        {"broadcast of 4 MiB, 384 processes", 577, "broadcast", {"binomial", "chain", "double-tree", "scatter-allgather"}, 4194304, alone},
+        {"broadcast of 4 MiB, 384 processes",
+         577,
+         "broadcast",
+         {"binomial", "chain", "double-tree", "scatter-allgather"},
+         4194304,
+         alone},
         {"broadcast of 64 B, 1,536 processes", 39.6, "broadcast", {"binomial"}, 64, large},
         {"broadcast of 64 B, 12,288 processes", 55.6, "broadcast", {"binomial"}, 64, larger},
         {"allreduce of 16 B, 1,536 processes", 31.1, "allreduce", {"doubling"}, 16, large},

@@ -55,23 +55,25 @@ Figures measure()
     check(utofu_reg_mem(vcq, memory, sizeof memory, 0, &stadd), "utofu_reg_mem");
     Figures best;
     for (unsigned round = 0; round < rounds; round++) {
-        best.post = std::min(best.post, once([&] {
-            check(utofu_put_piggyback8(vcq, id, 7, stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr), "put");
-        }));
+        best.post = std::min(
+            best.post, once([&] {
+                check(utofu_put_piggyback8(vcq, id, 7, stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+                      "put");
+            }));
         best.found = std::min(best.found, once([&] {
-            utofu_mrq_notice notice;
-            check(utofu_poll_mrq(vcq, 0, &notice), "poll");
-        }));
+                                  utofu_mrq_notice notice;
+                                  check(utofu_poll_mrq(vcq, 0, &notice), "poll");
+                              }));
         void* cbdata = nullptr;
         if (utofu_poll_tcq(vcq, 0, &cbdata) != UTOFU_ERR_NOT_FOUND) { // makes room in the TOQ
             std::_Exit(1);
         }
         best.vain = std::min(best.vain, once([&] {
-            utofu_mrq_notice notice;
-            if (utofu_poll_mrq(vcq, 0, &notice) != UTOFU_ERR_NOT_FOUND) {
-                std::_Exit(1);
-            }
-        }));
+                                 utofu_mrq_notice notice;
+                                 if (utofu_poll_mrq(vcq, 0, &notice) != UTOFU_ERR_NOT_FOUND) {
+                                     std::_Exit(1);
+                                 }
+                             }));
     }
     return best;
 }

@@ -33,9 +33,7 @@ constexpr int times = 5;
 Wire* wire = nullptr;
 
 struct Side : Objects {
-    explicit Side(Keys keys) : Objects({.keys = keys}), memory(map_pages(memory_bytes)), end(add_endpoint())
-    {
-    }
+    explicit Side(Keys keys) : Objects({.keys = keys}), memory(map_pages(memory_bytes)), end(add_endpoint()) {}
     char* memory;
     fid_ep* end;
 };
@@ -89,8 +87,7 @@ class Operations {
     }
     // `mine` entries of A's queue and `theirs` of B's end the operation.
     template <class F>
-    void measure(const char* name, const Pair& pair, int mine, int theirs, F&& f,
-                 int repeat = times)
+    void measure(const char* name, const Pair& pair, int mine, int theirs, F&& f, int repeat = times)
     {
         std::vector<Start> runs;
         for (int i = 0; i < repeat; ++i) {
@@ -119,8 +116,7 @@ class Operations {
         }
         auto cost = [](const Start& run) {
             const WireCounts &a = run.side[0], &b = run.side[1];
-            return std::pair(std::max(a.hops, b.hops),
-                             a.puts + b.puts + a.registrations + b.registrations);
+            return std::pair(std::max(a.hops, b.hops), a.puts + b.puts + a.registrations + b.registrations);
         };
         report(name,
                *std::min_element(runs.begin(), runs.end(),
@@ -132,13 +128,16 @@ class Operations {
         Start result{};
         for (int i = 0; i < wire_sides; ++i) {
             const WireCounts &now = wire->side[i], &then = before.side[i];
-            result.side[i] = {
-                now.puts - then.puts,           now.gets - then.gets,
-                now.armws - then.armws,         now.registrations - then.registrations,
-                now.injected - then.injected,
-                now.bytes_out - then.bytes_out, now.bytes_back - then.bytes_back,
-                now.hops - then.hops,           now.ns - then.ns,
-                now.registered - then.registered};
+            result.side[i] = {now.puts - then.puts,
+                              now.gets - then.gets,
+                              now.armws - then.armws,
+                              now.registrations - then.registrations,
+                              now.injected - then.injected,
+                              now.bytes_out - then.bytes_out,
+                              now.bytes_back - then.bytes_back,
+                              now.hops - then.hops,
+                              now.ns - then.ns,
+                              now.registered - then.registered};
         }
         return result;
     }
@@ -165,15 +164,12 @@ class Operations {
 
     void first_contact(Pair& pair)
     {
-        check(fi_trecv(pair.b.end, pair.b.memory, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &context_),
-              "fi_trecv");
+        check(fi_trecv(pair.b.end, pair.b.memory, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &context_), "fi_trecv");
         measure(
             "fi_tinject, 8 B, first contact", pair, 0, 1,
             [&] { return fi_tinject(pair.a.end, pair.a.memory, 8, pair.to_b, 1); }, 1);
-        check(fi_trecv(pair.a.end, pair.a.memory, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &context_),
-              "fi_trecv");
-        pair.b.post("fi_tinject", pair.a,
-                    [&] { return fi_tinject(pair.b.end, pair.b.memory, 8, pair.to_a, 1); });
+        check(fi_trecv(pair.a.end, pair.a.memory, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, &context_), "fi_trecv");
+        pair.b.post("fi_tinject", pair.a, [&] { return fi_tinject(pair.b.end, pair.b.memory, 8, pair.to_a, 1); });
         pair.a.finish(1);
     }
     void rma(Pair& pair)
@@ -191,14 +187,12 @@ class Operations {
         measure("fi_inject_write, 8 B", pair, 0, 0,
                 [&] { return fi_inject_write(a.end, a.memory, 8, pair.to_b, base, key); });
         measure("fi_write, 8 B", pair, 1, 0, [&] { return write(8, 0); });
-        measure("fi_write, 8 B, FI_INJECT_COMPLETE", pair, 1, 0,
-                [&] { return write(8, FI_INJECT_COMPLETE); });
+        measure("fi_write, 8 B, FI_INJECT_COMPLETE", pair, 1, 0, [&] { return write(8, FI_INJECT_COMPLETE); });
         measure("fi_write, 4 KiB", pair, 1, 0, [&] { return write(4 * KiB, 0); });
         measure("fi_write, 1 MiB", pair, 1, 0, [&] { return write(MiB, 0); });
         measure("fi_write, 32 MiB", pair, 1, 0, [&] { return write(32 * MiB, 0); });
-        measure("fi_writedata, 8 B", pair, 1, 1, [&] {
-            return fi_writedata(a.end, a.memory, 8, nullptr, 7, pair.to_b, base, key, &context_);
-        });
+        measure("fi_writedata, 8 B", pair, 1, 1,
+                [&] { return fi_writedata(a.end, a.memory, 8, nullptr, 7, pair.to_b, base, key, &context_); });
         auto read = [&](std::size_t size) {
             return fi_read(a.end, a.memory, size, nullptr, pair.to_b, base, key, &context_);
         };
@@ -211,41 +205,34 @@ class Operations {
     void atomics(Pair& pair)
     {
         auto fetch = [&](fi_op op, fi_datatype type, std::size_t count = 1) {
-            return fi_fetch_atomic(pair.a.end, pair.a.memory, count, nullptr,
-                                   pair.a.memory + 64 * KiB, nullptr, pair.to_b, base_, key_, type,
-                                   op, &context_);
+            return fi_fetch_atomic(pair.a.end, pair.a.memory, count, nullptr, pair.a.memory + 64 * KiB, nullptr,
+                                   pair.to_b, base_, key_, type, op, &context_);
         };
         auto* operand = reinterpret_cast<std::int64_t*>(pair.a.memory);
         measure("fi_inject_atomic, SUM of UINT64", pair, 0, 0, [&] {
-            return fi_inject_atomic(pair.a.end, pair.a.memory, 1, pair.to_b, base_, key_, FI_UINT64,
-                                    FI_SUM);
+            return fi_inject_atomic(pair.a.end, pair.a.memory, 1, pair.to_b, base_, key_, FI_UINT64, FI_SUM);
         });
-        measure("fi_fetch_atomic, SUM of UINT64", pair, 1, 0,
-                [&] { return fetch(FI_SUM, FI_UINT64); });
+        measure("fi_fetch_atomic, SUM of UINT64", pair, 1, 0, [&] { return fetch(FI_SUM, FI_UINT64); });
         measure("fi_compare_atomic, CSWAP of UINT64", pair, 1, 0, [&] {
-            return fi_compare_atomic(pair.a.end, pair.a.memory, 1, nullptr, pair.a.memory + 64,
-                                     nullptr, pair.a.memory + 128, nullptr, pair.to_b, base_, key_,
-                                     FI_UINT64, FI_CSWAP, &context_);
+            return fi_compare_atomic(pair.a.end, pair.a.memory, 1, nullptr, pair.a.memory + 64, nullptr,
+                                     pair.a.memory + 128, nullptr, pair.to_b, base_, key_, FI_UINT64, FI_CSWAP,
+                                     &context_);
         });
         measure(
-            "fi_fetch_atomic, MIN of INT64, first", pair, 1, 0,
-            [&] { return *operand = -1, fetch(FI_MIN, FI_INT64); }, 1);
+            "fi_fetch_atomic, MIN of INT64, first", pair, 1, 0, [&] { return *operand = -1, fetch(FI_MIN, FI_INT64); },
+            1);
         measure("fi_fetch_atomic, MIN of INT64, again", pair, 1, 0,
                 [&] { return --*operand, fetch(FI_MIN, FI_INT64); });
-        measure("fi_fetch_atomic, SUM of 512 UINT64", pair, 1, 0,
-                [&] { return fetch(FI_SUM, FI_UINT64, 512); });
-        measure("fi_fetch_atomic, SUM of 512 DOUBLE", pair, 1, 0,
-                [&] { return fetch(FI_SUM, FI_DOUBLE, 512); });
-        measure("fi_fetch_atomic, SUM of DOUBLE_COMPLEX", pair, 1, 0,
-                [&] { return fetch(FI_SUM, FI_DOUBLE_COMPLEX); });
+        measure("fi_fetch_atomic, SUM of 512 UINT64", pair, 1, 0, [&] { return fetch(FI_SUM, FI_UINT64, 512); });
+        measure("fi_fetch_atomic, SUM of 512 DOUBLE", pair, 1, 0, [&] { return fetch(FI_SUM, FI_DOUBLE, 512); });
+        measure("fi_fetch_atomic, SUM of DOUBLE_COMPLEX", pair, 1, 0, [&] { return fetch(FI_SUM, FI_DOUBLE_COMPLEX); });
     }
     void messages(Pair& pair)
     {
         auto send = [&](const char* name, std::size_t size, std::uint64_t flags) {
             measure(name, pair, 1, 1, [&, posted = false]() mutable {
                 if (!posted)
-                    check(fi_trecv(pair.b.end, pair.b.memory, size, nullptr, FI_ADDR_UNSPEC, 2, 0,
-                                   &context_),
+                    check(fi_trecv(pair.b.end, pair.b.memory, size, nullptr, FI_ADDR_UNSPEC, 2, 0, &context_),
                           "fi_trecv");
                 iovec iov{pair.a.memory, size};
                 fi_msg_tagged msg{&iov, nullptr, 1, pair.to_b, 2, 0, &context_, 0};
@@ -256,9 +243,7 @@ class Operations {
         };
         measure("fi_tinject, 8 B", pair, 0, 1, [&, posted = false]() mutable {
             if (!posted)
-                check(fi_trecv(pair.b.end, pair.b.memory, 8, nullptr, FI_ADDR_UNSPEC, 2, 0,
-                               &context_),
-                      "fi_trecv");
+                check(fi_trecv(pair.b.end, pair.b.memory, 8, nullptr, FI_ADDR_UNSPEC, 2, 0, &context_), "fi_trecv");
             ssize_t ret = fi_tinject(pair.a.end, pair.a.memory, 8, pair.to_b, 2);
             posted = ret == -FI_EAGAIN;
             return ret;
@@ -276,9 +261,7 @@ class Operations {
     void keys(Pair& pair)
     {
         pair.b.add_region(pair.b.memory, memory_bytes, 4711);
-        auto write = [&] {
-            return fi_write(pair.a.end, pair.a.memory, 8, nullptr, pair.to_b, 0, 4711, &context_);
-        };
+        auto write = [&] { return fi_write(pair.a.end, pair.a.memory, 8, nullptr, pair.to_b, 0, 4711, &context_); };
         measure("fi_write, 8 B, a key of the user, first use", pair, 1, 0, write, 1);
         measure("fi_write, 8 B, a key of the user", pair, 1, 0, write);
     }

@@ -112,9 +112,9 @@ Finding unsignaled(Side& side)
         try {
             const Told told = link.vcq.next_mrq(answer_time());
             return told.code != UTOFU_SUCCESS && told.notice.edata == 200 && told.notice.vcq_id == link.peer
-                          ? holds("%s, with its EDATA and its VCQ ID", code_name(told.code).c_str())
-                          : fails("%s with EDATA %lu and VCQ ID %#lx", code_name(told.code).c_str(), told.notice.edata,
-                                  told.notice.vcq_id);
+                       ? holds("%s, with its EDATA and its VCQ ID", code_name(told.code).c_str())
+                       : fails("%s with EDATA %lu and VCQ ID %#lx", code_name(told.code).c_str(), told.notice.edata,
+                               told.notice.vcq_id);
         } catch (const Silence&) {
             return fails("no notice within %g seconds", answer_time());
         }

@@ -122,7 +122,8 @@ Finding gates(Side& side)
     const auto zero = pair.numbers(-0.0, -0.0);
     if (!nan || !both || !zero)
         return fails("sums of NaN, infinity or -0 do not end, or differ between members");
-    if (!std::isnan(*nan) || !std::isnan(*both) || !std::signbit(*zero) || pair.numbers(L::infinity(), 1) != L::infinity() ||
+    if (!std::isnan(*nan) || !std::isnan(*both) || !std::signbit(*zero) ||
+        pair.numbers(L::infinity(), 1) != L::infinity() ||
         pair.numbers(L::denorm_min(), L::denorm_min()) != 2 * L::denorm_min())
         return weaker("NaN + 1 = %g, inf - inf = %g, -0 + -0 = %g", *nan, *both, *zero);
     return holds("barrier, five operations on integers, sums of doubles");

@@ -90,9 +90,8 @@ Cell measure_cell(const Link& link, utofu_tni_id_t tni)
     Vcq vcq(link.side, tni);
     const utofu_stadd_t stadd = vcq.reg(memory.at(), size);
     const auto put = [&](std::size_t length) {
-        vcq.post([&] {
-            return link.u.put(vcq.handle(), link.peer, stadd, link.peer_stadd, length, 1, local_mrq, nullptr);
-        });
+        vcq.post(
+            [&] { return link.u.put(vcq.handle(), link.peer, stadd, link.peer_stadd, length, 1, local_mrq, nullptr); });
     };
     Cell cell;
     cell.latency = middle(100, [&] {
@@ -125,9 +124,8 @@ std::string row_of(const std::string& name, const std::vector<double>& values)
 
 std::string assistants(const std::vector<Group>& groups)
 {
-    const auto most = std::max_element(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-        return a.of_hardware < b.of_hardware;
-    });
+    const auto most = std::max_element(groups.begin(), groups.end(),
+                                       [](const Group& a, const Group& b) { return a.of_hardware < b.of_hardware; });
     std::string usable, there;
     for (const Group& group : groups)
         if (group.of_hardware * 4 <= most->of_hardware) {
@@ -171,9 +169,8 @@ std::string measure_groups(const Link& link)
             latency.push_back(cell.latency);
             bandwidth.push_back(cell.bandwidth);
         }
-        const std::string name =
-            text("NUMA node %u, %s %.40s", group.number, bound ? "processors" : "not bound,",
-                 list_of(group.processors).c_str());
+        const std::string name = text("NUMA node %u, %s %.40s", group.number, bound ? "processors" : "not bound,",
+                                      list_of(group.processors).c_str());
         latencies += row_of(name, latency);
         bandwidths += row_of(name, bandwidth);
     }

@@ -262,7 +262,8 @@ std::span<const Check> offer_checks()
 std::vector<Check> all_checks()
 {
     std::vector<Check> all;
-    for (const auto part : {offer_checks(), memory_checks(), post_checks(), order_checks(), error_checks(), gate_checks()})
+    for (const auto part :
+         {offer_checks(), memory_checks(), post_checks(), order_checks(), error_checks(), gate_checks()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }

@@ -111,11 +111,9 @@ Finding padded_line(Side& side)
         [](Link& link, std::size_t at, std::uint64_t value) {
             std::uint64_t words[] = {value, value, value, value};
             link.vcq.post([&] {
-                return link.side.u.put_piggyback(link.vcq.handle(), link.peer, words, link.peer_stadd + at + packet,
-                                                 sizeof words, 0,
-                                                 strong | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
-                                                     UTOFU_ONESIDED_FLAG_PADDING,
-                                                 nullptr);
+                return link.side.u.put_piggyback(
+                    link.vcq.handle(), link.peer, words, link.peer_stadd + at + packet, sizeof words, 0,
+                    strong | UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_PADDING, nullptr);
             });
         },
         [](Link& link, std::size_t at, std::uint64_t value) {

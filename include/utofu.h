@@ -207,8 +207,8 @@ int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_h
  * @param cmp_id  below utofu_onesided_caps::num_cmp_ids
  * @return as utofu_create_vcq(), or USED: another component has this ID.
  */
-int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id,
-                                 unsigned long int flags, utofu_vcq_hdl_t* vcq_hdl);
+int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
+                                 utofu_vcq_hdl_t* vcq_hdl);
 
 /** Frees a VCQ, once [3.3.1.3]. May make a system call. */
 int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl);
@@ -220,8 +220,8 @@ int utofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id);
  * Computes the ID of a VCQ made by utofu_create_vcq_with_cmp_id(), here or elsewhere [3.3.2.2].
  * Does not tell whether the VCQ exists.
  */
-int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id,
-                           utofu_cmp_id_t cmp_id, utofu_vcq_id_t* vcq_id);
+int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id, utofu_cmp_id_t cmp_id,
+                           utofu_vcq_id_t* vcq_id);
 
 /**
  * Replaces the default path in the caller's copy of a VCQ ID [3.3.2.3].
@@ -235,8 +235,8 @@ int utofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[]);
  * @param coords     out: 6 elements
  * @param extra_val  out: internal to the library
  */
-int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id,
-                         utofu_cq_id_t* cq_id, uint16_t* extra_val);
+int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_cq_id_t* cq_id,
+                         uint16_t* extra_val);
 
 /* ---- 3.4 VBGs ---------------------------------------------------------------------------- */
 
@@ -265,8 +265,7 @@ struct utofu_vbg_setting {
  *                  indirection more, but its own sample and the text say what is meant.)
  * @return FULL: not that many left; NOT_AVAILABLE, NOT_SUPPORTED: none of the kind asked for.
  */
-int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags,
-                    utofu_vbg_id_t vbg_ids[]);
+int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags, utofu_vbg_id_t vbg_ids[]);
 
 /** Frees, once, exactly what one utofu_alloc_vbg() gave [3.4.1.2]. May make a system call. */
 int utofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs);
@@ -279,8 +278,8 @@ int utofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs);
 int utofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_settings);
 
 /** Takes a VBG ID apart [3.4.3.1]; coords has 6 elements, extra_val is internal. */
-int utofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id,
-                         utofu_bg_id_t* bg_id, uint16_t* extra_val);
+int utofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_bg_id_t* bg_id,
+                         uint16_t* extra_val);
 
 /* ---- 3.5 paths --------------------------------------------------------------------------- */
 
@@ -312,8 +311,7 @@ int utofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_
  * @param stadd  out: names the first byte; STADDs inside the region follow by addition
  * @return FULL: this VCQ has no STADD left; NOT_AVAILABLE, NOT_SUPPORTED: none of this kind.
  */
-int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags,
-                  utofu_stadd_t* stadd);
+int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd);
 
 /**
  * The same with an STag of the caller's choice, whose STADD peers can compute [3.6.1.2].
@@ -413,82 +411,70 @@ struct utofu_mrq_notice {
  */
 
 /** Writes length bytes from own memory into the peer's [3.7.1.1]. */
-int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-              utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-              void* cbdata);
+int utofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+              size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** utofu_put() with the packets' MTU and the gap between them given [3.7.1.2]. */
-int utofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                  utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                  size_t mtu, size_t gap, void* cbdata);
+int utofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+                  size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
 
 /**
  * num_blocks puts of length bytes, each stride bytes further on both sides [3.7.1.3]. Notices come
  * once per block.
  */
 int utofu_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                     utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
-                     uint64_t edata, unsigned long int flags, void* cbdata);
+                     utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                     unsigned long int flags, void* cbdata);
 
 /** utofu_put_stride() with MTU and gap [3.7.1.4]. */
-int utofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                         utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                         size_t stride, size_t num_blocks, uint64_t edata, unsigned long int flags,
-                         size_t mtu, size_t gap, void* cbdata);
+int utofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                         utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                         unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
 
 /**
  * A put whose data travel in the descriptor [3.7.1.5]: lcl_data needs no registration and can be
  * reused at once; length up to utofu_onesided_caps::max_piggyback_size.
  */
-int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data,
-                        utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                        unsigned long int flags, void* cbdata);
+int utofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data, utofu_stadd_t rmt_stadd,
+                        size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** The same with up to 8 bytes by value, the least significant ones first [3.7.1.6]. */
-int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
-                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                         unsigned long int flags, void* cbdata);
+int utofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data, utofu_stadd_t rmt_stadd,
+                         size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** Reads length bytes of the peer's memory into own memory [3.7.1.7]. */
-int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-              utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-              void* cbdata);
+int utofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+              size_t length, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** utofu_get() with MTU and gap [3.7.1.8]. */
-int utofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                  utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                  size_t mtu, size_t gap, void* cbdata);
+int utofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+                  size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
 
 /** num_blocks gets, each stride bytes further on both sides [3.7.1.9]. */
 int utofu_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                     utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
-                     uint64_t edata, unsigned long int flags, void* cbdata);
+                     utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                     unsigned long int flags, void* cbdata);
 
 /** utofu_get_stride() with MTU and gap [3.7.1.10]. */
-int utofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                         utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                         size_t stride, size_t num_blocks, uint64_t edata, unsigned long int flags,
-                         size_t mtu, size_t gap, void* cbdata);
+int utofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                         utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                         unsigned long int flags, size_t mtu, size_t gap, void* cbdata);
 
 /** Atomic operation on 4 bytes of the peer's memory, aligned to 4 [3.7.1.11]. */
-int utofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
-                uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
-                void* cbdata);
+int utofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint32_t op_value,
+                utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** Atomic operation on 8 bytes of the peer's memory, aligned to 8 [3.7.1.12]. */
-int utofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
-                uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
-                void* cbdata);
+int utofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
+                utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** Compare and swap of 4 bytes: new_value is written where old_value is found [3.7.1.13]. */
-int utofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value,
-                 uint32_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                 unsigned long int flags, void* cbdata);
+int utofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
+                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** Compare and swap of 8 bytes [3.7.1.14]. */
-int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value,
-                 uint64_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                 unsigned long int flags, void* cbdata);
+int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
+                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
 /** A descriptor that does nothing; it takes its turn in the queue [3.7.1.15]. */
 int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata);
@@ -503,86 +489,78 @@ int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata);
 
 /** Prepares utofu_put() [3.7.2.1]. */
 int utofu_prepare_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                      utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                      unsigned long int flags, void* desc, size_t* desc_size);
+                      utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
+                      size_t* desc_size);
 
 /** Prepares utofu_put_gap() [3.7.2.2]. */
-int utofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                          utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                          uint64_t edata, unsigned long int flags, size_t mtu, size_t gap,
-                          void* desc, size_t* desc_size);
+int utofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
+                          size_t gap, void* desc, size_t* desc_size);
 
 /** Prepares utofu_put_stride() [3.7.2.3]. */
-int utofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                             utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                             size_t stride, size_t num_blocks, uint64_t edata,
+int utofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                             utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                              unsigned long int flags, void* desc, size_t* desc_size);
 
 /** Prepares utofu_put_stride_gap() [3.7.2.4]. */
-int utofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                 utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                                 size_t stride, size_t num_blocks, uint64_t edata,
-                                 unsigned long int flags, size_t mtu, size_t gap, void* desc,
+int utofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                 utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
+                                 uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                  size_t* desc_size);
 
 /** Prepares utofu_put_piggyback(); the data are copied into the descriptor now [3.7.2.5]. */
 int utofu_prepare_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data,
-                                utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                                unsigned long int flags, void* desc, size_t* desc_size);
+                                utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                void* desc, size_t* desc_size);
 
 /** Prepares utofu_put_piggyback8() [3.7.2.6]. */
-int utofu_prepare_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                 uint64_t lcl_data, utofu_stadd_t rmt_stadd, size_t length,
-                                 uint64_t edata, unsigned long int flags, void* desc,
-                                 size_t* desc_size);
+int utofu_prepare_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+                                 utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                 void* desc, size_t* desc_size);
 
 /** Prepares utofu_get() [3.7.2.7]. */
 int utofu_prepare_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                      utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                      unsigned long int flags, void* desc, size_t* desc_size);
+                      utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
+                      size_t* desc_size);
 
 /** Prepares utofu_get_gap() [3.7.2.8]. */
-int utofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                          utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                          uint64_t edata, unsigned long int flags, size_t mtu, size_t gap,
-                          void* desc, size_t* desc_size);
+int utofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
+                          size_t gap, void* desc, size_t* desc_size);
 
 /** Prepares utofu_get_stride() [3.7.2.9]. */
-int utofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                             utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                             size_t stride, size_t num_blocks, uint64_t edata,
+int utofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                             utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                              unsigned long int flags, void* desc, size_t* desc_size);
 
 /** Prepares utofu_get_stride_gap() [3.7.2.10]. */
-int utofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                 utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                                 size_t stride, size_t num_blocks, uint64_t edata,
-                                 unsigned long int flags, size_t mtu, size_t gap, void* desc,
+int utofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                 utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
+                                 uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                  size_t* desc_size);
 
 /** Prepares utofu_armw4() [3.7.2.11]. */
-int utofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                        enum utofu_armw_op armw_op, uint32_t op_value, utofu_stadd_t rmt_stadd,
-                        uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size);
+int utofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                        uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                        size_t* desc_size);
 
 /** Prepares utofu_armw8() [3.7.2.12]. */
-int utofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                        enum utofu_armw_op armw_op, uint64_t op_value, utofu_stadd_t rmt_stadd,
-                        uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size);
+int utofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                        uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                        size_t* desc_size);
 
 /** Prepares utofu_cswap4() [3.7.2.13]. */
-int utofu_prepare_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value,
-                         uint32_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                         unsigned long int flags, void* desc, size_t* desc_size);
+int utofu_prepare_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
+                         utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                         size_t* desc_size);
 
 /** Prepares utofu_cswap8() [3.7.2.14]. */
-int utofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value,
-                         uint64_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                         unsigned long int flags, void* desc, size_t* desc_size);
+int utofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
+                         utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                         size_t* desc_size);
 
 /** Prepares utofu_nop() [3.7.2.15]. */
-int utofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc,
-                      size_t* desc_size);
+int utofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc, size_t* desc_size);
 
 /**
  * Posts prepared descriptors, and starts whatever DELAY_START held back on this VCQ [3.7.3.1].
@@ -609,8 +587,7 @@ int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbda
  * @param notice  out, unless NOT_FOUND is returned; the caller's
  * @return NOT_FOUND: nothing new; MRQ_*: the communication that notice describes failed.
  */
-int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags,
-                   struct utofu_mrq_notice* notice);
+int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice);
 
 /**
  * How many posted descriptors have a TCQ entry that was not read yet [3.7.5.1]: about how much the
@@ -651,12 +628,12 @@ int utofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags);
  * @param data      num_data values, read before the function returns
  * @param num_data  1 .. utofu_barrier_caps::max_uint64_reduction
  */
-int utofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[],
-                        size_t num_data, unsigned long int flags);
+int utofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[], size_t num_data,
+                        unsigned long int flags);
 
 /** The same for double values, up to utofu_barrier_caps::max_double_reduction [3.8.1.3]. */
-int utofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[],
-                        size_t num_data, unsigned long int flags);
+int utofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[], size_t num_data,
+                        unsigned long int flags);
 
 /**
  * Has the barrier come to its end [3.8.2.1]? Never blocks.

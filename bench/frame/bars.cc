@@ -87,20 +87,17 @@ std::vector<BarResult> judge_bars(const std::vector<Series>& all)
     std::vector<BarResult> results;
     for (const Bar& bar : table) {
         BarResult result{&bar, {}, false};
-        const Series* over =
-            find(all, bar.over.name, bar.over.bytes, bar.over.transport, bar.over.processes);
-        const Series* under = bar.under.name ? find(all, bar.under.name, bar.under.bytes,
-                                                    bar.under.transport, bar.under.processes, over)
-                                             : nullptr;
+        const Series* over = find(all, bar.over.name, bar.over.bytes, bar.over.transport, bar.over.processes);
+        const Series* under =
+            bar.under.name ? find(all, bar.under.name, bar.under.bytes, bar.under.transport, bar.under.processes, over)
+                           : nullptr;
         if (over != nullptr && (under != nullptr || bar.under.name == nullptr)) {
-            result.figure =
-                under ? ratio_of(over->samples, under->samples) : figure_of(over->samples);
+            result.figure = under ? ratio_of(over->samples, under->samples) : figure_of(over->samples);
             if (result.figure.valid()) {
                 double factor = bar.over.factor / bar.under.factor;
                 result.figure = {result.figure.median * factor, result.figure.low * factor,
                                  result.figure.high * factor};
-                result.met = bar.at_most ? result.figure.median <= bar.limit
-                                         : result.figure.median >= bar.limit;
+                result.met = bar.at_most ? result.figure.median <= bar.limit : result.figure.median >= bar.limit;
             }
         }
         results.push_back(result);

@@ -12,9 +12,8 @@
 
 namespace tofu::bench {
 
-inline constexpr std::size_t buffer_bytes = std::size_t{1}
-                                            << 26; ///< registered memory of each side
-inline constexpr int max_sides = 4;                ///< processes of a transport
+inline constexpr std::size_t buffer_bytes = std::size_t{1} << 26; ///< registered memory of each side
+inline constexpr int max_sides = 4;                               ///< processes of a transport
 
 /// What a case's figure is; also says which direction is better.
 enum class Unit { ns, mib_per_s, mega_per_s };

@@ -37,8 +37,7 @@ constexpr Case table[] = {
     {atomic_vector_loop, atomics, "doubles added, 512 a call", Unit::mega_per_s, 8, 8},
     {atomic_single_loop, atomics, "doubles added, 1 a call", Unit::mega_per_s, 8, 8},
     {tagged_latency, messages, "tagged ping-pong", Unit::ns, 1, 16 * MiB},
-    {tagged_latency_used, messages, "tagged ping-pong, bytes written and read", Unit::ns, 64,
-     1 * MiB},
+    {tagged_latency_used, messages, "tagged ping-pong, bytes written and read", Unit::ns, 64, 1 * MiB},
     {tagged_bandwidth, messages, "tagged bandwidth", Unit::mib_per_s, 64, 16 * MiB},
     {message_latency, messages, "plain ping-pong", Unit::ns, 8, 4 * KiB},
     {message_bandwidth, messages, "plain bandwidth", Unit::mib_per_s, 4 * KiB, 1 * MiB},
@@ -73,12 +72,9 @@ static_assert(ordered(), "the table has the order of CaseId");
 const char* unit_name(Unit unit)
 {
     switch (unit) {
-    case Unit::ns:
-        return "ns";
-    case Unit::mib_per_s:
-        return "MiB/s";
-    case Unit::mega_per_s:
-        return "M/s";
+    case Unit::ns: return "ns";
+    case Unit::mib_per_s: return "MiB/s";
+    case Unit::mega_per_s: return "M/s";
     }
     return "";
 }

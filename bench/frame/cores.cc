@@ -20,9 +20,12 @@ constexpr struct {
     const char* name;
     hwloc_obj_type_t type;
 } kinds[] = {
-    {Sharing::processor, "a processor", HWLOC_OBJ_PU}, {Sharing::core, "a core", HWLOC_OBJ_CORE},
-    {Sharing::l2, "L2", HWLOC_OBJ_L2CACHE},            {Sharing::l3, "L3", HWLOC_OBJ_L3CACHE},
-    {Sharing::package, "a package", HWLOC_OBJ_PACKAGE}, {Sharing::machine, "the machine", HWLOC_OBJ_MACHINE},
+    {Sharing::processor, "a processor", HWLOC_OBJ_PU},
+    {Sharing::core, "a core", HWLOC_OBJ_CORE},
+    {Sharing::l2, "L2", HWLOC_OBJ_L2CACHE},
+    {Sharing::l3, "L3", HWLOC_OBJ_L3CACHE},
+    {Sharing::package, "a package", HWLOC_OBJ_PACKAGE},
+    {Sharing::machine, "the machine", HWLOC_OBJ_MACHINE},
 };
 
 /// What hwloc knows of the processors that this process may use.
@@ -37,7 +40,10 @@ Bitmap usable(hwloc_topology_t topology)
     return set;
 }
 
-int processor_of(hwloc_obj_t pu) { return int(pu->os_index); }
+int processor_of(hwloc_obj_t pu)
+{
+    return int(pu->os_index);
+}
 
 /// Is `inner` the same as, or part of, `outer`?
 bool within(hwloc_obj_t inner, hwloc_obj_t outer)

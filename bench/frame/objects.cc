@@ -21,8 +21,7 @@ void check(long ret, const char* what)
 
 char* map_pages(std::size_t bytes)
 {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     check(memory == MAP_FAILED ? -FI_ENOMEM : 0, "mmap");
     return static_cast<char*>(memory);
 }
@@ -78,8 +77,7 @@ fid_ep* Objects::add_endpoint()
 fid_mr* Objects::add_region(char* memory, std::size_t bytes, std::uint64_t key)
 {
     fid_mr* one = nullptr;
-    check(fi_mr_reg(domain, memory, bytes,
-                    FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV, 0,
+    check(fi_mr_reg(domain, memory, bytes, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV, 0,
                     key, 0, &one, nullptr),
           "fi_mr_reg");
     mr.push_back(one);

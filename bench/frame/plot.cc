@@ -36,8 +36,7 @@ constexpr Panel panels[] = {
     {"tagged bandwidth", "Tagged messages: bandwidth", false},
 };
 
-constexpr double panel_width = 470, panel_height = 250, left = 62, top = 34, right = 14,
-                 bottom = 30;
+constexpr double panel_width = 470, panel_height = 250, left = 62, top = 34, right = 14, bottom = 30;
 
 std::string size_label(double bytes)
 {
@@ -58,8 +57,7 @@ std::string value_label(double value, bool latency)
                       : value >= 1e3 ? value / 1e3
                                      : value);
     else
-        std::snprintf(text, sizeof(text), value >= 1000 ? "%g GB/s" : "%g MB/s",
-                      value >= 1000 ? value / 1000 : value);
+        std::snprintf(text, sizeof(text), value >= 1000 ? "%g GB/s" : "%g MB/s", value >= 1000 ? value / 1000 : value);
     return text;
 }
 
@@ -76,8 +74,7 @@ class Axes {
     }
     [[nodiscard]] double x(double bytes) const
     {
-        return x_ + left +
-               (std::log2(bytes) - first_) / (last_ - first_) * (panel_width - left - right);
+        return x_ + left + (std::log2(bytes) - first_) / (last_ - first_) * (panel_width - left - right);
     }
     [[nodiscard]] double y(double value) const
     {
@@ -86,21 +83,20 @@ class Axes {
     }
     void draw(std::FILE* f, const Panel& panel) const
     {
-        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s</text>\n", x_ + left, y_ + 20,
-                     panel.title);
+        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s</text>\n", x_ + left, y_ + 20, panel.title);
         for (double decade = least_; decade <= most_; ++decade) {
             double at = y(std::pow(10, decade));
-            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n",
-                         x_ + left, x_ + panel_width - right, at, at);
-            std::fprintf(f, "<text x='%.1f' y='%.1f' class='end'>%s</text>\n", x_ + left - 6,
-                         at + 4, value_label(std::pow(10, decade), panel.latency).c_str());
+            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", x_ + left,
+                         x_ + panel_width - right, at, at);
+            std::fprintf(f, "<text x='%.1f' y='%.1f' class='end'>%s</text>\n", x_ + left - 6, at + 4,
+                         value_label(std::pow(10, decade), panel.latency).c_str());
         }
         for (double power = first_; power <= last_ + 0.01; power += 4) {
             double at = x(std::exp2(power));
-            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", at,
-                         at, y_ + top, y_ + panel_height - bottom);
-            std::fprintf(f, "<text x='%.1f' y='%.1f' class='mid'>%s</text>\n", at,
-                         y_ + panel_height - bottom + 16, size_label(std::exp2(power)).c_str());
+            std::fprintf(f, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' class='grid'/>\n", at, at, y_ + top,
+                         y_ + panel_height - bottom);
+            std::fprintf(f, "<text x='%.1f' y='%.1f' class='mid'>%s</text>\n", at, y_ + panel_height - bottom + 16,
+                         size_label(std::exp2(power)).c_str());
         }
     }
 
@@ -126,13 +122,11 @@ std::vector<Point> curve(const std::vector<Series>& all, const Panel& panel, con
                 }
                 points.push_back({double(s.bytes), figure});
             }
-    std::sort(points.begin(), points.end(),
-              [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
+    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
     return points;
 }
 
-void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel, double x,
-                double y)
+void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel, double x, double y)
 {
     double least = 1e300, most = 0, first = 1e300, last = 0;
     for (const Line& line : lines)
@@ -143,8 +137,8 @@ void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel
             last = std::max(last, p.bytes);
         }
     if (most <= 0) {
-        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s: not measured</text>\n", x + left,
-                     y + 20, panel.title);
+        std::fprintf(f, "<text x='%.0f' y='%.0f' class='title'>%s: not measured</text>\n", x + left, y + 20,
+                     panel.title);
         return;
     }
     Axes axes(x, y, least, most, first, last);
@@ -168,8 +162,8 @@ void draw_panel(std::FILE* f, const std::vector<Series>& all, const Panel& panel
         std::fputs("'/>\n", f);
         if (*line.dash == '\0')
             for (const Point& p : points)
-                std::fprintf(f, "<circle cx='%.1f' cy='%.1f' r='2.2' fill='%s'/>\n",
-                             axes.x(p.bytes), axes.y(p.figure.median), line.colour);
+                std::fprintf(f, "<circle cx='%.1f' cy='%.1f' r='2.2' fill='%s'/>\n", axes.x(p.bytes),
+                             axes.y(p.figure.median), line.colour);
     }
 }
 
@@ -197,8 +191,7 @@ void write_plot(std::FILE* f, const std::vector<Series>& all)
         x += 60 + 8.0 * double(std::string(line.transport).size());
     }
     for (std::size_t i = 0; i < std::size(panels); ++i)
-        draw_panel(f, all, panels[i], double(i % 2) * panel_width,
-                   head + double(i / 2) * panel_height);
+        draw_panel(f, all, panels[i], double(i % 2) * panel_width, head + double(i / 2) * panel_height);
     std::fputs("</svg>\n", f);
 }
 

@@ -40,8 +40,8 @@ Figure ratio_of(const std::vector<double>& a, const std::vector<double>& b)
 
 void write_series(std::FILE* file, const Series& s)
 {
-    std::fprintf(file, "%s\t%s\t%zu\t%d\t%s\t%s\t", s.section.c_str(), s.name.c_str(), s.bytes,
-                 s.processes, s.unit.c_str(), s.transport.c_str());
+    std::fprintf(file, "%s\t%s\t%zu\t%d\t%s\t%s\t", s.section.c_str(), s.name.c_str(), s.bytes, s.processes,
+                 s.unit.c_str(), s.transport.c_str());
     for (std::size_t i = 0; i < s.samples.size(); ++i)
         std::fprintf(file, "%s%.6g", i ? "," : "", s.samples[i]);
     if (!s.sharing.empty())
@@ -65,14 +65,9 @@ bool read_series(const char* path, std::vector<Series>& all)
                 fields.back() += c;
         if (fields.size() != 7 && fields.size() != 8)
             continue;
-        Series s{fields[0],
-                 fields[1],
-                 std::size_t(std::atoll(fields[2].c_str())),
-                 std::atoi(fields[3].c_str()),
-                 fields[4],
-                 fields[5],
-                 {},
-                 fields.size() == 8 ? fields[7] : ""};
+        Series s{
+            fields[0], fields[1], std::size_t(std::atoll(fields[2].c_str())), std::atoi(fields[3].c_str()), fields[4],
+            fields[5], {},        fields.size() == 8 ? fields[7] : ""};
         for (const char* at = fields[6].c_str(); *at != '\0';) {
             char* end = nullptr;
             s.samples.push_back(std::strtod(at, &end));
@@ -81,9 +76,8 @@ bool read_series(const char* path, std::vector<Series>& all)
             at = *end == ',' ? end + 1 : end;
         }
         // A second run of the same program adds its samples.
-        auto same = std::find_if(all.begin(), all.end(), [&](const Series& o) {
-            return o.same_row(s) && o.transport == s.transport;
-        });
+        auto same = std::find_if(all.begin(), all.end(),
+                                 [&](const Series& o) { return o.same_row(s) && o.transport == s.transport; });
         if (same == all.end())
             all.push_back(std::move(s));
         else
@@ -92,13 +86,13 @@ bool read_series(const char* path, std::vector<Series>& all)
     return true;
 }
 
-const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport, int processes, const Series* other)
+const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes, std::string_view transport,
+                   int processes, const Series* other)
 {
     for (const Series& s : all)
         if (s.name == name && s.bytes == bytes && s.transport == transport &&
-            (other == nullptr || comparable(s, *other)) &&
-            (processes == 0 || s.processes == processes) && figure_of(s.samples).valid())
+            (other == nullptr || comparable(s, *other)) && (processes == 0 || s.processes == processes) &&
+            figure_of(s.samples).valid())
             return &s;
     return nullptr;
 }

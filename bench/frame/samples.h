@@ -29,8 +29,8 @@ struct Series {
     /// Of the same row of a table: all but transport and samples are equal.
     [[nodiscard]] bool same_row(const Series& other) const
     {
-        return section == other.section && name == other.name && bytes == other.bytes &&
-               processes == other.processes && sharing == other.sharing;
+        return section == other.section && name == other.name && bytes == other.bytes && processes == other.processes &&
+               sharing == other.sharing;
     }
 };
 
@@ -63,7 +63,7 @@ bool read_series(const char* path, std::vector<Series>& all);
 
 /// The first that fits, and that can be compared with `other`, which may be null; null if there is none. 0 processes:
 /// any number.
-const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes,
-                   std::string_view transport, int processes = 0, const Series* other = nullptr);
+const Series* find(const std::vector<Series>& all, std::string_view name, std::size_t bytes, std::string_view transport,
+                   int processes = 0, const Series* other = nullptr);
 
 } // namespace tofu::bench

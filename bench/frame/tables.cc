@@ -40,8 +40,7 @@ std::string size_text(std::size_t bytes)
 // How many times as good the reference is.
 Figure advantage(const Series& mine, const Series& theirs)
 {
-    return more_is_better(mine.unit) ? ratio_of(mine.samples, theirs.samples)
-                                     : ratio_of(theirs.samples, mine.samples);
+    return more_is_better(mine.unit) ? ratio_of(mine.samples, theirs.samples) : ratio_of(theirs.samples, mine.samples);
 }
 
 std::string cell(const Series* theirs, const Series* mine)
@@ -67,8 +66,7 @@ std::string cell(const Series* theirs, const Series* mine)
 std::size_t place_of(const std::string& transport)
 {
     constexpr const char* order[] = {"memory", "memcpy", "process_vm", "utofu", "tofu"};
-    return std::size_t(std::find(std::begin(order), std::end(order), transport) -
-                       std::begin(order));
+    return std::size_t(std::find(std::begin(order), std::end(order), transport) - std::begin(order));
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -77,8 +75,7 @@ void write_rows(std::FILE* file, const Rows& rows, Style style, std::size_t left
 {
     std::vector<std::size_t> widths(rows[0].size());
     auto width = [](const std::string& s) { // characters, not bytes of UTF-8
-        return std::size_t(
-            std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+        return std::size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
     };
     for (auto& row : rows)
         for (std::size_t i = 0; i < row.size(); ++i)
@@ -91,8 +88,7 @@ void write_rows(std::FILE* file, const Rows& rows, Style style, std::size_t left
                          style == Style::markdown ? "| "
                          : i                      ? "  "
                                                   : "",
-                         (i < left ? row[i] + pad : pad + row[i]).c_str(),
-                         style == Style::markdown ? " " : "");
+                         (i < left ? row[i] + pad : pad + row[i]).c_str(), style == Style::markdown ? " " : "");
         }
         std::fputs(style == Style::markdown ? "|\n" : "\n", file);
         if (head && style == Style::markdown) {
@@ -113,15 +109,13 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
     for (const Series* s : series) {
         if (std::find(transports.begin(), transports.end(), s->transport) == transports.end())
             transports.push_back(s->transport);
-        if (std::none_of(firsts.begin(), firsts.end(),
-                         [&](const Series* f) { return f->same_row(*s); }))
+        if (std::none_of(firsts.begin(), firsts.end(), [&](const Series* f) { return f->same_row(*s); }))
             firsts.push_back(s);
         sized = sized || s->bytes != 0;
         with_unit = with_unit || !s->unit.empty();
     }
-    std::stable_sort(
-        transports.begin(), transports.end(),
-        [](const std::string& a, const std::string& b) { return place_of(a) < place_of(b); });
+    std::stable_sort(transports.begin(), transports.end(),
+                     [](const std::string& a, const std::string& b) { return place_of(a) < place_of(b); });
     Rows rows(1);
     rows[0] = {series[0]->section};
     if (sized)
@@ -132,14 +126,13 @@ void write_section(std::FILE* file, const std::vector<const Series*>& series, St
     // The same on processors that share something else.
     auto on_several = [&](const Series& row) {
         return std::any_of(firsts.begin(), firsts.end(), [&](const Series* other) {
-            return other->name == row.name && other->bytes == row.bytes &&
-                   other->processes == row.processes && other->sharing != row.sharing;
+            return other->name == row.name && other->bytes == row.bytes && other->processes == row.processes &&
+                   other->sharing != row.sharing;
         });
     };
     for (const Series* first : firsts) {
         std::vector<std::string> row = {
-            first->name +
-            (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "") +
+            first->name + (first->processes > 2 ? ", " + std::to_string(first->processes) + " proc." : "") +
             (on_several(*first) ? ", sharing " + first->sharing : "")};
         if (sized)
             row.push_back(size_text(first->bytes));
@@ -198,19 +191,17 @@ void write_tables(std::FILE* file, const std::vector<Series>& all, Style style)
 void write_bars(std::FILE* file, const std::vector<Series>& all, Style style)
 {
     std::vector<BarResult> results = judge_bars(all);
-    if (std::none_of(results.begin(), results.end(),
-                     [](const BarResult& bar) { return bar.figure.valid(); }))
+    if (std::none_of(results.begin(), results.end(), [](const BarResult& bar) { return bar.figure.valid(); }))
         return;
     Rows rows = {{"bar", "issue", "wanted", "measured", ""}};
     for (const BarResult& bar : results) {
         const char* sign = bar.bar->at_most ? "≤ " : "≥ ";
         std::string measured = "-";
         if (bar.figure.valid())
-            measured = number(bar.figure.median) + " (" + number(bar.figure.low) + " to " +
-                       number(bar.figure.high) + ")";
+            measured =
+                number(bar.figure.median) + " (" + number(bar.figure.low) + " to " + number(bar.figure.high) + ")";
         rows.push_back({bar.bar->text, std::to_string(bar.bar->issue),
-                        sign + number(bar.bar->limit) + (*bar.bar->unit ? " " : "") + bar.bar->unit,
-                        measured,
+                        sign + number(bar.bar->limit) + (*bar.bar->unit ? " " : "") + bar.bar->unit, measured,
                         !bar.figure.valid() ? "not measured"
                         : bar.met           ? "met"
                                             : "not met"});
@@ -232,8 +223,8 @@ void write_json(std::FILE* file, const std::vector<Series>& all)
         write_field(file, "sharing", s.sharing);
         std::fprintf(file, "\"bytes\": %zu, \"processes\": %d, ", s.bytes, s.processes);
         if (figure.valid())
-            std::fprintf(file, "\"median\": %.6g, \"q1\": %.6g, \"q3\": %.6g, ", figure.median,
-                         figure.low, figure.high);
+            std::fprintf(file, "\"median\": %.6g, \"q1\": %.6g, \"q3\": %.6g, ", figure.median, figure.low,
+                         figure.high);
         std::fputs("\"samples\": [", file);
         for (std::size_t i = 0; i < s.samples.size(); ++i)
             std::fprintf(file, "%s%.6g", i ? ", " : "", s.samples[i]);
@@ -248,8 +239,7 @@ void write_json(std::FILE* file, const std::vector<Series>& all)
         std::fprintf(file, "\"issue\": %d, \"at_most\": %s, \"limit\": %.6g, ", bar.bar->issue,
                      bar.bar->at_most ? "true" : "false", bar.bar->limit);
         if (bar.figure.valid())
-            std::fprintf(file, "\"measured\": %.6g, \"met\": %s}", bar.figure.median,
-                         bar.met ? "true" : "false");
+            std::fprintf(file, "\"measured\": %.6g, \"met\": %s}", bar.figure.median, bar.met ? "true" : "false");
         else
             std::fputs("\"measured\": null, \"met\": null}", file);
         separator = ",\n";

@@ -38,9 +38,7 @@ void Team::child(int side)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)cores_.pin(placement_, side); // main.cc says so where processors are not known
     setenv("TOFU_SIM_RANK", std::to_string(side).c_str(), 1);
-    setenv("TOFU_SIM_JOB",
-           ("bench-" + std::to_string(getppid()) + "-" + std::to_string(starts_) + name_).c_str(),
-           1);
+    setenv("TOFU_SIM_JOB", ("bench-" + std::to_string(getppid()) + "-" + std::to_string(starts_) + name_).c_str(), 1);
     Control& control = *control_;
     transport_->join(control, side);
     if (!transport_->open())
@@ -71,8 +69,7 @@ void Team::start(int sides)
     sides_ = sides;
     ++starts_;
     placement_ = chosen_ != nullptr ? *chosen_ : cores_.usual(sides);
-    void* memory =
-        mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
     control_ = new (memory) Control;
@@ -154,14 +151,12 @@ double Team::run(const Case& what, std::size_t size, std::size_t iterations)
     std::uint32_t round = control.round.fetch_add(1, std::memory_order_acq_rel) + 1;
     double bound = now_ns() + case_bound_ns;
     auto done = [&] {
-        return std::all_of(control.side, control.side + sides_, [&](auto& side) {
-            return side.done.load(std::memory_order_acquire) >= round;
-        });
+        return std::all_of(control.side, control.side + sides_,
+                           [&](auto& side) { return side.done.load(std::memory_order_acquire) >= round; });
     };
     while (!done()) {
         if (exited() || now_ns() > bound) {
-            std::fprintf(stderr, "bench: %s failed in \"%s\", %zu bytes\n", name_.c_str(),
-                         what.name, size);
+            std::fprintf(stderr, "bench: %s failed in \"%s\", %zu bytes\n", name_.c_str(), what.name, size);
             ++failures_;
             end();
             return -1;
@@ -171,12 +166,9 @@ double Team::run(const Case& what, std::size_t size, std::size_t iterations)
     if (control.elapsed < 0 || control.operations <= 0)
         return -1;
     switch (what.unit) {
-    case Unit::ns:
-        return control.elapsed / control.operations;
-    case Unit::mib_per_s:
-        return control.operations * double(size) / control.elapsed * 1e9 / 1048576;
-    case Unit::mega_per_s:
-        return control.operations / control.elapsed * 1e3;
+    case Unit::ns: return control.elapsed / control.operations;
+    case Unit::mib_per_s: return control.operations * double(size) / control.elapsed * 1e9 / 1048576;
+    case Unit::mega_per_s: return control.operations / control.elapsed * 1e3;
     }
     return -1;
 }

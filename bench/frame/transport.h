@@ -20,16 +20,15 @@ namespace tofu::bench {
 /// Lies in memory shared by the driver and the team. Words of one writer each, lines apart.
 struct Control {
     struct alignas(256) Side {
-        std::atomic<std::uint32_t> done{
-            0}; ///< last round this side has finished; read by the driver
+        std::atomic<std::uint32_t> done{0}; ///< last round this side has finished; read by the driver
         std::atomic<std::uint32_t> meet{0}; ///< meetings this side has come to; read by the others
         std::uint8_t exchange[256] = {};    ///< what it sends to the others at its start
     };
     Side side[max_sides];
     alignas(256) std::atomic<std::uint32_t> round{0}; ///< the driver adds one: run case_id
-    std::atomic<int> ready{0};                       ///< sides that have come up
-    std::atomic<int> stop{0};                        ///< serving processes may continue
-    int case_id = 0;                                 ///< -1: leave
+    std::atomic<int> ready{0};                        ///< sides that have come up
+    std::atomic<int> stop{0};                         ///< serving processes may continue
+    int case_id = 0;                                  ///< -1: leave
     int sides = 0;
     std::size_t size = 0;
     std::size_t iterations = 0;
@@ -52,14 +51,12 @@ inline void store_tail(std::byte* memory, std::size_t size, std::uint64_t value)
         std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory + (size - 8) / 8 * 8))
             .store(value, std::memory_order_release);
     else
-        std::atomic_ref(*reinterpret_cast<std::uint8_t*>(memory))
-            .store(std::uint8_t(value), std::memory_order_release);
+        std::atomic_ref(*reinterpret_cast<std::uint8_t*>(memory)).store(std::uint8_t(value), std::memory_order_release);
 }
 inline bool tail_is(const std::byte* memory, std::size_t size, std::uint64_t value)
 {
     if (size >= 8)
-        return *reinterpret_cast<const volatile std::uint64_t*>(memory + (size - 8) / 8 * 8) ==
-               value;
+        return *reinterpret_cast<const volatile std::uint64_t*>(memory + (size - 8) / 8 * 8) == value;
     return *reinterpret_cast<const volatile std::uint8_t*>(memory) == std::uint8_t(value);
 }
 
@@ -160,10 +157,7 @@ class Transport {
 
     /// Where round i of a ping-pong puts its bytes: in turn on several lines and pages while they
     /// are small, since the way between two cores is not as long for every line.
-    [[nodiscard]] std::size_t place_of(std::uint64_t i) const
-    {
-        return size_ <= 64 ? i % 16 * (4096 + 64) : 0;
-    }
+    [[nodiscard]] std::size_t place_of(std::uint64_t i) const { return size_ <= 64 ? i % 16 * (4096 + 64) : 0; }
     /// In cases in which the bytes matter: writes all of them before they are sent, reads all that
     /// came.
     void make_bytes(std::byte* memory, std::uint64_t i) const
@@ -212,8 +206,8 @@ class Transport {
     std::uint64_t used_ = 0;
 };
 
-Transport* make_memory();     ///< limits: cache lines, memcpy, the processor's atomics
-Transport* make_process_vm(); ///< limits: the kernel's copies between processes
+Transport* make_memory();                     ///< limits: cache lines, memcpy, the processor's atomics
+Transport* make_process_vm();                 ///< limits: the kernel's copies between processes
 Transport* make_utofu(const char* library);   ///< raw utofu_* calls
 Transport* make_fabric(const char* provider); ///< libfabric
 

@@ -94,8 +94,7 @@ void sizes()
     constexpr std::size_t some[] = {9 * KiB, 12 * KiB, 16 * KiB, 20 * KiB, 32 * KiB, 48 * KiB, 64 * KiB};
     const auto warm = [&](const char* name, std::size_t size, char* buffer) {
         std::memset(buffer, 1, size);
-        say(name, size, "ns",
-            1e9 / 2 * time_of([&](long n) { exchange(buffer, size, n); }, short_warm_up_seconds));
+        say(name, size, "ns", 1e9 / 2 * time_of([&](long n) { exchange(buffer, size, n); }, short_warm_up_seconds));
     };
     for (const std::size_t size : some) {
         char* const buffer = static_cast<char*>(std::malloc(size));
@@ -144,11 +143,9 @@ double stream(std::size_t size, int window, int pairs = 1)
             for (int slot = 0; slot < window; ++slot) {
                 char* at = memory.data() + std::size_t(slot) * size % memory_bytes;
                 if (sends)
-                    MPI_Isend(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD,
-                              &requests[std::size_t(slot)]);
+                    MPI_Isend(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD, &requests[std::size_t(slot)]);
                 else
-                    MPI_Irecv(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD,
-                              &requests[std::size_t(slot)]);
+                    MPI_Irecv(at, int(size), MPI_CHAR, other, 2, MPI_COMM_WORLD, &requests[std::size_t(slot)]);
             }
             MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
             if (sends)
@@ -200,18 +197,16 @@ void short_collectives()
     char* const out = in + memory_bytes / 2;
     const auto each = [](const char* name, std::size_t size, auto&& call) {
         say(name, size, "ns", 1e9 * time_of([&](long n) {
-            for (long i = 0; i < n; ++i)
-                call(int(size));
-        }));
+                                  for (long i = 0; i < n; ++i)
+                                      call(int(size));
+                              }));
     };
     barrier();
     for (std::size_t size : {std::size_t{8}, std::size_t{48}, KiB}) {
-        each("allreduce", size, [&](int bytes) {
-            MPI_Allreduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-        });
-        each("reduce", size, [&](int bytes) {
-            MPI_Reduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-        });
+        each("allreduce", size,
+             [&](int bytes) { MPI_Allreduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, MPI_COMM_WORLD); });
+        each("reduce", size,
+             [&](int bytes) { MPI_Reduce(in, out, bytes / int(sizeof(long)), MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD); });
         each("bcast", size, [&](int bytes) { MPI_Bcast(in, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); });
     }
     section = "MPI";
@@ -225,21 +220,18 @@ void oversubscribed()
     const MPI_Comm world = MPI_COMM_WORLD;
     auto collective = [](const char* name, std::size_t size, auto&& call) {
         say(name, size, "ns", 1e9 * time_of([&](long n) {
-            for (long i = 0; i < n; ++i)
-                call(int(size));
-        }));
+                                  for (long i = 0; i < n; ++i)
+                                      call(int(size));
+                              }));
     };
     for (std::size_t size : {std::size_t{8}, KiB, 16 * KiB, 64 * KiB, MiB}) {
-        collective("allreduce", size, [&](int bytes) {
-            MPI_Allreduce(in, out, bytes / int(sizeof(double)), MPI_DOUBLE, MPI_SUM, world);
-        });
-        collective("alltoall", size, [&](int bytes) {
-            MPI_Alltoall(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world);
-        });
+        collective("allreduce", size,
+                   [&](int bytes) { MPI_Allreduce(in, out, bytes / int(sizeof(double)), MPI_DOUBLE, MPI_SUM, world); });
+        collective("alltoall", size,
+                   [&](int bytes) { MPI_Alltoall(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world); });
         collective("bcast", size, [&](int bytes) { MPI_Bcast(in, bytes, MPI_CHAR, 0, world); });
-        collective("allgather", size, [&](int bytes) {
-            MPI_Allgather(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world);
-        });
+        collective("allgather", size,
+                   [&](int bytes) { MPI_Allgather(in, bytes, MPI_CHAR, out, bytes, MPI_CHAR, world); });
     }
     barrier();
     for (std::size_t size : {std::size_t{8}, 4 * KiB, 64 * KiB})
@@ -253,8 +245,7 @@ void windows()
     // any transport.
     std::vector<char> exposed(memory_bytes);
     MPI_Win window;
-    MPI_Win_create(exposed.data(), MPI_Aint(memory_bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                   &window);
+    MPI_Win_create(exposed.data(), MPI_Aint(memory_bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
     MPI_Win_lock_all(0, window);
     MPI_Barrier(MPI_COMM_WORLD);
     auto alone = [&](auto&& f) {
@@ -278,13 +269,11 @@ void windows()
     say("get bandwidth", MiB, "MiB/s", 1 / alone([&] { get(MiB); }));
     long one = 1, zero = 0, old = 0;
     say("fetch-and-op and flush", 8, "ns", 1e9 * alone([&] {
-                                               MPI_Fetch_and_op(&one, &old, MPI_LONG, 1, 64,
-                                                                MPI_SUM, window);
+                                               MPI_Fetch_and_op(&one, &old, MPI_LONG, 1, 64, MPI_SUM, window);
                                                MPI_Win_flush(1, window);
                                            }));
     say("compare-and-swap and flush", 8, "ns", 1e9 * alone([&] {
-                                                   MPI_Compare_and_swap(&one, &zero, &old, MPI_LONG,
-                                                                        1, 128, window);
+                                                   MPI_Compare_and_swap(&one, &zero, &old, MPI_LONG, 1, 128, window);
                                                    MPI_Win_flush(1, window);
                                                }));
     MPI_Win_unlock_all(window);
@@ -301,8 +290,8 @@ int main(int argc, char** argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc < 3 || ranks < 2) {
-        std::fprintf(stderr,
-                     "usage: mpirun -n RANKS mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|oversubscribed|windows]...\n");
+        std::fprintf(stderr, "usage: mpirun -n RANKS mpi_bench TRANSPORT "
+                             "[start|p2p|sizes|collectives|short|oversubscribed|windows]...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     transport = argv[1];

@@ -49,8 +49,8 @@ void Fabric::write(std::size_t slot, int side)
 {
     const Port::Peer& to = port_->peers[side < 0 ? 1 - side_ : side];
     port_->post([&] {
-        return fi_write(port_->ep, port_->memory + slot * size_, size_, fi_mr_desc(port_->mr),
-                        to.address, to.base + slot * size_, to.key, &contexts_[slot]);
+        return fi_write(port_->ep, port_->memory + slot * size_, size_, fi_mr_desc(port_->mr), to.address,
+                        to.base + slot * size_, to.key, &contexts_[slot]);
     });
 }
 
@@ -59,10 +59,8 @@ void Fabric::send(std::size_t slot, int side, bool tagged)
     fi_addr_t to = port_->peers[side < 0 ? 1 - side_ : side].address;
     const std::byte* from = port_->memory + slot * size_;
     port_->post([&] {
-        return tagged
-                   ? fi_tsend(port_->ep, from, size_, fi_mr_desc(port_->mr), to, 5,
-                              &contexts_[slot])
-                   : fi_send(port_->ep, from, size_, fi_mr_desc(port_->mr), to, &contexts_[slot]);
+        return tagged ? fi_tsend(port_->ep, from, size_, fi_mr_desc(port_->mr), to, 5, &contexts_[slot])
+                      : fi_send(port_->ep, from, size_, fi_mr_desc(port_->mr), to, &contexts_[slot]);
     });
 }
 
@@ -77,10 +75,8 @@ void Fabric::receive(std::byte* in, std::size_t slot, int side, bool tagged)
     fi_addr_t from = port_->peers[side < 0 ? 1 - side_ : side].address;
     void* context = &contexts_[window + slot];
     port_->post([&] {
-        return tagged ? fi_trecv(port_->ep, in + slot * size_, size_, fi_mr_desc(port_->mr), from,
-                                 5, 0, context)
-                      : fi_recv(port_->ep, in + slot * size_, size_, fi_mr_desc(port_->mr), from,
-                                context);
+        return tagged ? fi_trecv(port_->ep, in + slot * size_, size_, fi_mr_desc(port_->mr), from, 5, 0, context)
+                      : fi_recv(port_->ep, in + slot * size_, size_, fi_mr_desc(port_->mr), from, context);
     });
 }
 

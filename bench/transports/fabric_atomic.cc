@@ -21,9 +21,8 @@ double Fabric::fetches(fi_op op, int target)
     for (std::size_t i = 0; i < iterations_; ++i) {
         *operand = op == FI_MIN ? high - i * max_sides - std::size_t(side_) - 1 : 1;
         port_->post([&] {
-            return fi_fetch_atomic(port_->ep, operand, 1, fi_mr_desc(port_->mr), result,
-                                   fi_mr_desc(port_->mr), to.address, to.base + word_at, to.key,
-                                   FI_UINT64, op, &contexts_[0]);
+            return fi_fetch_atomic(port_->ep, operand, 1, fi_mr_desc(port_->mr), result, fi_mr_desc(port_->mr),
+                                   to.address, to.base + word_at, to.key, FI_UINT64, op, &contexts_[0]);
         });
         settle(1);
     }
@@ -100,10 +99,9 @@ double Fabric::compare()
             *expected = *result;
             *operand = i;
             port_->post([&] {
-                return fi_compare_atomic(port_->ep, operand, 1, fi_mr_desc(port_->mr), expected,
-                                         fi_mr_desc(port_->mr), result, fi_mr_desc(port_->mr),
-                                         peer().address, peer().base + 2 * word_at, peer().key,
-                                         FI_UINT64, FI_CSWAP, &contexts_[0]);
+                return fi_compare_atomic(port_->ep, operand, 1, fi_mr_desc(port_->mr), expected, fi_mr_desc(port_->mr),
+                                         result, fi_mr_desc(port_->mr), peer().address, peer().base + 2 * word_at,
+                                         peer().key, FI_UINT64, FI_CSWAP, &contexts_[0]);
             });
             settle(1);
         }
@@ -124,9 +122,8 @@ double Fabric::add_vectors()
     return timed([&] {
         for (; operations_ < double(iterations_); operations_ += double(count)) {
             port_->post([&] {
-                return fi_atomic(port_->ep, port_->memory, count, fi_mr_desc(port_->mr),
-                                 peer().address, peer().base + word_at, peer().key, type, FI_SUM,
-                                 &contexts_[0]);
+                return fi_atomic(port_->ep, port_->memory, count, fi_mr_desc(port_->mr), peer().address,
+                                 peer().base + word_at, peer().key, type, FI_SUM, &contexts_[0]);
             });
             settle(1);
         }
@@ -146,9 +143,8 @@ double Fabric::add_singles()
         for (; operations_ < double(iterations_); operations_ += double(window)) {
             for (std::size_t slot = 0; slot < window; ++slot)
                 port_->post([&] {
-                    return fi_atomic(port_->ep, port_->memory + 8 * slot, 1, fi_mr_desc(port_->mr),
-                                     peer().address, peer().base + word_at + 8 * slot, peer().key,
-                                     type, FI_SUM, &contexts_[slot]);
+                    return fi_atomic(port_->ep, port_->memory + 8 * slot, 1, fi_mr_desc(port_->mr), peer().address,
+                                     peer().base + word_at + 8 * slot, peer().key, type, FI_SUM, &contexts_[slot]);
                 });
             settle(window);
         }

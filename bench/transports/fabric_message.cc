@@ -92,8 +92,7 @@ double Fabric::stream(bool tagged, bool injected)
     for (std::size_t round = 0; round < rounds; ++round) {
         if (side_ == 0) {
             port_->post([&] {
-                return fi_trecv(port_->ep, nullptr, 0, nullptr, peer().address, token_tag, 0,
-                                &contexts_[2 * window]);
+                return fi_trecv(port_->ep, nullptr, 0, nullptr, peer().address, token_tag, 0, &contexts_[2 * window]);
             });
             for (std::size_t slot = 0; slot < slots; ++slot)
                 if (injected)
@@ -121,8 +120,8 @@ double Fabric::ping_pong_behind_receives()
     static fi_context posted[waiting];
     std::size_t count = 0;
     while (count < waiting) {
-        ssize_t ret = fi_trecv(port_->ep, port_->memory, 8, fi_mr_desc(port_->mr), peer().address,
-                               other_tags + count, 0, &posted[count]);
+        ssize_t ret = fi_trecv(port_->ep, port_->memory, 8, fi_mr_desc(port_->mr), peer().address, other_tags + count,
+                               0, &posted[count]);
         if (ret != 0)
             break; // no provider has to take that many
         ++count;
@@ -134,8 +133,7 @@ double Fabric::ping_pong_behind_receives()
         fi_cancel(&port_->ep->fid, &posted[i]);
         fi_cq_err_entry error{};
         fi_cq_tagged_entry entry;
-        while (fi_cq_read(port_->cq, &entry, 1) == -FI_EAVAIL &&
-               fi_cq_readerr(port_->cq, &error, 0) == 1)
+        while (fi_cq_read(port_->cq, &entry, 1) == -FI_EAVAIL && fi_cq_readerr(port_->cq, &error, 0) == 1)
             ++back;
     }
     if (back != count) // not as the manual has it: this team must start again
@@ -162,8 +160,8 @@ double Fabric::storm()
                 inject(0, to, token_tag);
         } else {
             port_->post([&] {
-                return fi_trecv(port_->ep, nullptr, 0, nullptr, port_->peers[0].address, token_tag,
-                                0, &contexts_[2 * window]);
+                return fi_trecv(port_->ep, nullptr, 0, nullptr, port_->peers[0].address, token_tag, 0,
+                                &contexts_[2 * window]);
             });
             for (std::size_t slot = 0; slot < slots; ++slot)
                 send(slot, 0);

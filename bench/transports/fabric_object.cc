@@ -82,8 +82,8 @@ double Fabric::write_counted()
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
             port.post([&] {
-                return fi_write(port.ep, port.memory, 8, fi_mr_desc(port.mr), to.address, to.base,
-                                to.key, &contexts_[0]);
+                return fi_write(port.ep, port.memory, 8, fi_mr_desc(port.mr), to.address, to.base, to.key,
+                                &contexts_[0]);
             });
             port.wait(port.written, ++count);
         }
@@ -103,8 +103,7 @@ double Fabric::write_remotely_counted()
     for (std::size_t i = 1; i <= iterations_; ++i) {
         if (side_ == 1)
             port.wait(port.remotely_written, seen + i);
-        port.post(
-            [&] { return fi_inject_write(port.ep, port.memory, 8, to.address, to.base, to.key); });
+        port.post([&] { return fi_inject_write(port.ep, port.memory, 8, to.address, to.base, to.key); });
         if (side_ == 0)
             port.wait(port.remotely_written, seen + i);
     }
@@ -120,8 +119,7 @@ fid_mr* register_or_leave(fid_domain* domain, std::byte* memory, std::size_t byt
 {
     fid_mr* mr = nullptr;
     static std::uint64_t key = 1000; // where the program chooses, each another
-    if (fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++key, 0, &mr,
-                  nullptr) != 0)
+    if (fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++key, 0, &mr, nullptr) != 0)
         std::exit(1);
     return mr;
 }
@@ -215,8 +213,7 @@ double Fabric::insertions()
                 break;
             }
             double start = now_ns();
-            good =
-                fi_av_insert(av, addresses.data(), count, places.data(), 0, nullptr) == int(count);
+            good = fi_av_insert(av, addresses.data(), count, places.data(), 0, nullptr) == int(count);
             inserting += now_ns() - start;
             fi_close(&av->fid);
         }

@@ -11,11 +11,9 @@ namespace tofu::bench {
 
 Port::~Port()
 {
-    for (fid* object :
-         {ep ? &ep->fid : nullptr, mr ? &mr->fid : nullptr, written ? &written->fid : nullptr,
-          remotely_written ? &remotely_written->fid : nullptr, cq ? &cq->fid : nullptr,
-          av ? &av->fid : nullptr, domain ? &domain->fid : nullptr,
-          fabric ? &fabric->fid : nullptr})
+    for (fid* object : {ep ? &ep->fid : nullptr, mr ? &mr->fid : nullptr, written ? &written->fid : nullptr,
+                        remotely_written ? &remotely_written->fid : nullptr, cq ? &cq->fid : nullptr,
+                        av ? &av->fid : nullptr, domain ? &domain->fid : nullptr, fabric ? &fabric->fid : nullptr})
         if (object != nullptr)
             fi_close(object);
     if (info != nullptr)
@@ -32,8 +30,7 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
 {
     memory = buffer;
     fi_info* hints = fi_allocinfo();
-    hints->caps =
-        FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::event ? FI_RMA_EVENT : 0);
+    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | (kind == Kind::event ? FI_RMA_EVENT : 0);
     hints->mode = FI_CONTEXT;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
@@ -85,10 +82,9 @@ bool Port::open(std::byte* buffer, std::size_t bytes)
                               fi_ep_bind(ep, &remotely_written->fid, FI_REMOTE_WRITE) == 0;
     }
     good = good && done("fi_enable", fi_enable(ep)) &&
-           done("fi_mr_reg",
-                fi_mr_reg(domain, memory, bytes,
-                          FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV,
-                          0, 77 + std::uint64_t(kind), 0, &mr, nullptr));
+           done("fi_mr_reg", fi_mr_reg(domain, memory, bytes,
+                                       FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV, 0,
+                                       77 + std::uint64_t(kind), 0, &mr, nullptr));
     return good || fail(at, ret);
 }
 
@@ -131,8 +127,7 @@ std::size_t Port::reap()
     if (n < 0) {
         fi_cq_err_entry error{};
         fi_cq_readerr(cq, &error, 0);
-        std::fprintf(stderr, "bench: %s: completion error: %s\n", provider.c_str(),
-                     fi_strerror(error.err));
+        std::fprintf(stderr, "bench: %s: completion error: %s\n", provider.c_str(), fi_strerror(error.err));
         std::exit(1);
     }
     for (ssize_t i = 0; i < n; ++i)

@@ -21,15 +21,15 @@ double Fabric::put_latency()
         store_tail(out, size_, value);
         if (size_ <= inject_bytes) {
             port_->post([&] {
-                return fi_inject_write(port_->ep, out, size_, peer().address,
-                                       peer().base + place_of(value), peer().key);
+                return fi_inject_write(port_->ep, out, size_, peer().address, peer().base + place_of(value),
+                                       peer().key);
             });
             return;
         }
         settle(under_way); // the buffer is used again
         port_->post([&] {
-            return fi_write(port_->ep, out, size_, fi_mr_desc(port_->mr), peer().address,
-                            peer().base + place_of(value), peer().key, &contexts_[0]);
+            return fi_write(port_->ep, out, size_, fi_mr_desc(port_->mr), peer().address, peer().base + place_of(value),
+                            peer().key, &contexts_[0]);
         });
         under_way = 1;
     };
@@ -62,8 +62,8 @@ double Fabric::get_latency()
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
             port_->post([&] {
-                return fi_read(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr),
-                               peer().address, peer().base, peer().key, &contexts_[0]);
+                return fi_read(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr), peer().address, peer().base,
+                               peer().key, &contexts_[0]);
             });
             settle(1);
         }
@@ -110,8 +110,8 @@ double Fabric::put_once()
     if (side_ == 1) {
         std::byte* memory = map_bytes(pieces * size_);
         fid_mr* mr = nullptr;
-        if (memory == nullptr || fi_mr_reg(port_->domain, memory, pieces * size_, FI_REMOTE_WRITE,
-                                           0, 90, 0, &mr, nullptr) != 0)
+        if (memory == nullptr ||
+            fi_mr_reg(port_->domain, memory, pieces * size_, FI_REMOTE_WRITE, 0, 90, 0, &mr, nullptr) != 0)
             std::exit(1);
         bool virt = port_->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
         told = {fi_mr_key(mr), virt ? reinterpret_cast<std::uint64_t>(memory) : 0};
@@ -124,8 +124,8 @@ double Fabric::put_once()
     return timed([&] {
         for (std::size_t i = 0; i < pieces; ++i) {
             port_->post([&] {
-                return fi_write(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr),
-                                peer().address, told.base + i * size_, told.key, &contexts_[0]);
+                return fi_write(port_->ep, port_->memory, size_, fi_mr_desc(port_->mr), peer().address,
+                                told.base + i * size_, told.key, &contexts_[0]);
             });
             settle(1);
         }
@@ -141,9 +141,8 @@ double Fabric::get_bandwidth()
         for (; operations_ < double(iterations_); operations_ += double(slots)) {
             for (std::size_t slot = 0; slot < slots; ++slot)
                 port_->post([&] {
-                    return fi_read(port_->ep, port_->memory + slot * size_, size_,
-                                   fi_mr_desc(port_->mr), peer().address,
-                                   peer().base + slot * size_, peer().key, &contexts_[slot]);
+                    return fi_read(port_->ep, port_->memory + slot * size_, size_, fi_mr_desc(port_->mr),
+                                   peer().address, peer().base + slot * size_, peer().key, &contexts_[slot]);
                 });
             settle(slots);
         }
@@ -158,10 +157,8 @@ double Fabric::inject_writes()
     operations_ = double(iterations_);
     double elapsed = timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i)
-            port_->post([&] {
-                return fi_inject_write(port_->ep, &word, 8, peer().address, peer().base + 8192,
-                                       peer().key);
-            });
+            port_->post(
+                [&] { return fi_inject_write(port_->ep, &word, 8, peer().address, peer().base + 8192, peer().key); });
     });
     return elapsed;
 }

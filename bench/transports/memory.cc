@@ -17,8 +17,8 @@ class Memory final : public Transport {
   public:
     // The pages that all sides map are made before the fork.
     Memory()
-        : shared_(static_cast<std::byte*>(mmap(nullptr, 2 * buffer_bytes, PROT_READ | PROT_WRITE,
-                                               MAP_SHARED | MAP_ANONYMOUS, -1, 0)))
+        : shared_(static_cast<std::byte*>(
+              mmap(nullptr, 2 * buffer_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)))
     {
     }
     ~Memory() override { munmap(shared_, 2 * buffer_bytes); }
@@ -36,10 +36,7 @@ class Memory final : public Transport {
   private:
     // What side `side` owns, as all see it.
     std::byte* of(int side) { return shared_ + std::size_t(side) * buffer_bytes; }
-    std::atomic<std::uint64_t>& word()
-    {
-        return *reinterpret_cast<std::atomic<std::uint64_t>*>(shared_ + 8192);
-    }
+    std::atomic<std::uint64_t>& word() { return *reinterpret_cast<std::atomic<std::uint64_t>*>(shared_ + 8192); }
 
     double ping_pong()
     {
@@ -172,8 +169,7 @@ class ProcessVm final : public Transport {
     }
 
   private:
-    using Call = ssize_t(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
-                         unsigned long);
+    using Call = ssize_t(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
     bool move(Call* call, void* here, void* there, std::size_t bytes)
     {
         iovec local{here, bytes}, remote{there, bytes};

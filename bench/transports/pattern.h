@@ -30,8 +30,7 @@ constexpr std::size_t once_pieces(std::size_t size)
 /// Private pages with something in them; null: no memory.
 inline std::byte* map_bytes(std::size_t bytes)
 {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 /// Sides beyond the first pair take part with few and small transfers only.

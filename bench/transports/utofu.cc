@@ -24,10 +24,10 @@ bool UtofuCalls::load(const char* library)
 {
     void* lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     bool all = lib != nullptr;
-#define TOFU_BENCH_FIND(name)                                                                      \
-    if (all) {                                                                                     \
-        name = reinterpret_cast<decltype(name)>(dlsym(lib, "utofu_" #name));                       \
-        all = name != nullptr;                                                                     \
+#define TOFU_BENCH_FIND(name)                                                                                          \
+    if (all) {                                                                                                         \
+        name = reinterpret_cast<decltype(name)>(dlsym(lib, "utofu_" #name));                                           \
+        all = name != nullptr;                                                                                         \
     }
     TOFU_BENCH_CALLS(TOFU_BENCH_FIND)
 #undef TOFU_BENCH_FIND
@@ -71,8 +71,7 @@ void Utofu::put(std::size_t slot, unsigned long flags, int side)
     std::size_t at = slot * size_, part = part_of(size_);
     if (part < size_) { // in order, so that the second one's notice confirms both (guide 2.2.10)
         flags |= UTOFU_ONESIDED_FLAG_STRONG_ORDER;
-        check(u_.put(vcq_, to.id, local_ + at, to.stadd + at, part, 0,
-                     UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr),
+        check(u_.put(vcq_, to.id, local_ + at, to.stadd + at, part, 0, UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr),
               "put");
     }
     at += size_ - part;
@@ -83,14 +82,12 @@ void Utofu::get(std::size_t slot)
 {
     std::size_t at = slot * size_, part = part_of(size_);
     if (part < size_)
-        check(u_.get(vcq_, peer().id, local_ + at, peer().stadd + at, part, 0,
-                     UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr),
-              "get");
+        check(
+            u_.get(vcq_, peer().id, local_ + at, peer().stadd + at, part, 0, UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr),
+            "get");
     at += size_ - part;
     check(u_.get(vcq_, peer().id, local_ + at, peer().stadd + at, part, 0,
-                 UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
-                     (part < size_ ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0),
-                 nullptr),
+                 UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | (part < size_ ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0), nullptr),
           "get");
 }
 

@@ -13,9 +13,9 @@ namespace tofu::bench {
 
 /// The functions that the cases call. To use another: a line here.
 struct UtofuCalls {
-#define TOFU_BENCH_CALLS(call)                                                                     \
-    call(create_vcq) call(query_vcq_id) call(reg_mem) call(dereg_mem) call(put)                    \
-        call(put_piggyback8) call(get) call(armw8) call(cswap8) call(poll_tcq) call(poll_mrq)
+#define TOFU_BENCH_CALLS(call)                                                                                         \
+    call(create_vcq) call(query_vcq_id) call(reg_mem) call(dereg_mem) call(put) call(put_piggyback8) call(get)         \
+        call(armw8) call(cswap8) call(poll_tcq) call(poll_mrq)
 #define TOFU_BENCH_POINTER(name) decltype(&::utofu_##name) name = nullptr;
     TOFU_BENCH_CALLS(TOFU_BENCH_POINTER)
 #undef TOFU_BENCH_POINTER

@@ -32,8 +32,8 @@ double Utofu::poll_full()
     timed([&] {
         for (; operations_ < double(iterations_); operations_ += double(filled)) {
             for (std::size_t i = 0; i < filled; ++i)
-                check(u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0,
-                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr),
+                check(u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
+                                        nullptr),
                       "put_piggyback8");
             double start = now_ns();
             wait_mrq(filled);

@@ -20,8 +20,7 @@ double Utofu::ping_pong()
     std::byte* out = memory_ + buffer_bytes / 2;
     auto send = [&](std::uint64_t value) {
         if (size_ <= 8) {
-            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd + place_of(value), size_,
-                                    0, 0, nullptr),
+            check(u_.put_piggyback8(vcq_, peer().id, value, peer().stadd + place_of(value), size_, 0, 0, nullptr),
                   "put_piggyback8");
         } else {
             make_bytes(out, value);
@@ -31,8 +30,7 @@ double Utofu::ping_pong()
                 at += part;
                 check(u_.put(vcq_, peer().id, local_ + buffer_bytes / 2 + at - part,
                              peer().stadd + place_of(value) + at - part, part, 0,
-                             UTOFU_ONESIDED_FLAG_STRONG_ORDER | (at == size_ ? told_when_sent : 0),
-                             nullptr),
+                             UTOFU_ONESIDED_FLAG_STRONG_ORDER | (at == size_ ? told_when_sent : 0), nullptr),
                       "put");
             }
             wait_tcq(1);
@@ -55,9 +53,8 @@ double Utofu::put_completion()
     operations_ = double(iterations_);
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
-            check(
-                u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0, told_when_there, nullptr),
-                "put_piggyback8");
+            check(u_.put_piggyback8(vcq_, peer().id, i, peer().stadd, 8, 0, told_when_there, nullptr),
+                  "put_piggyback8");
             wait_mrq(1);
         }
     });
@@ -85,8 +82,7 @@ double Utofu::put_bandwidth()
 
 double Utofu::put_both_ways()
 {
-    double elapsed =
-        all_together([&] { windows([&](std::size_t slot) { put(slot, told_when_there); }); });
+    double elapsed = all_together([&] { windows([&](std::size_t slot) { put(slot, told_when_there); }); });
     operations_ *= 2;
     return elapsed;
 }
@@ -117,9 +113,7 @@ double Utofu::put_once()
     operations_ = double(pieces);
     return timed([&] {
         for (std::size_t i = 0; i < pieces; ++i) {
-            check(u_.put(vcq_, peer().id, local_, told + i * size_, size_, 0, told_when_there,
-                         nullptr),
-                  "put");
+            check(u_.put(vcq_, peer().id, local_, told + i * size_, size_, 0, told_when_there, nullptr), "put");
             wait_mrq(1);
         }
     });
@@ -133,8 +127,8 @@ double Utofu::put_rate()
         for (; operations_ < double(iterations_); operations_ += double(window)) {
             for (std::size_t slot = 0; slot < window; ++slot)
                 if (size_ <= 8)
-                    check(u_.put_piggyback8(vcq_, peer().id, slot, peer().stadd + word_at, size_, 0,
-                                            told_when_sent, nullptr),
+                    check(u_.put_piggyback8(vcq_, peer().id, slot, peer().stadd + word_at, size_, 0, told_when_sent,
+                                            nullptr),
                           "put_piggyback8");
                 else
                     put(slot, told_when_sent);
@@ -146,8 +140,8 @@ double Utofu::put_rate()
 void Utofu::adds(int target)
 {
     for (std::size_t i = 0; i < iterations_; ++i) {
-        check(u_.armw8(vcq_, peers_[target].id, UTOFU_ARMW_OP_ADD, 1,
-                       peers_[target].stadd + word_at, 0, told_when_there, nullptr),
+        check(u_.armw8(vcq_, peers_[target].id, UTOFU_ARMW_OP_ADD, 1, peers_[target].stadd + word_at, 0,
+                       told_when_there, nullptr),
               "armw8");
         wait_mrq(1);
     }
@@ -165,8 +159,7 @@ double Utofu::add()
 double Utofu::add_polled()
 {
     if (side_ != 0)
-        return serve(
-            [this] { (void)*reinterpret_cast<const volatile std::uint64_t*>(memory_ + word_at); });
+        return serve([this] { (void)*reinterpret_cast<const volatile std::uint64_t*>(memory_ + word_at); });
     return add();
 }
 
@@ -184,8 +177,7 @@ double Utofu::swap()
     operations_ = double(iterations_);
     return timed([&] {
         for (std::size_t i = 0; i < iterations_; ++i) {
-            check(u_.cswap8(vcq_, peer().id, seen, i, peer().stadd + 2 * word_at, 0,
-                            told_when_there, nullptr),
+            check(u_.cswap8(vcq_, peer().id, seen, i, peer().stadd + 2 * word_at, 0, told_when_there, nullptr),
                   "cswap8");
             seen = wait_mrq(1);
         }
@@ -199,8 +191,8 @@ void Utofu::lower(int target)
     for (std::size_t i = 0; i < iterations_; ++i) {
         std::uint64_t wanted = high - i * max_sides - std::size_t(side_) - 1;
         while (guess > wanted) {
-            check(u_.cswap8(vcq_, peers_[target].id, guess, wanted, peers_[target].stadd + word_at,
-                            0, told_when_there, nullptr),
+            check(u_.cswap8(vcq_, peers_[target].id, guess, wanted, peers_[target].stadd + word_at, 0, told_when_there,
+                            nullptr),
                   "cswap8");
             std::uint64_t seen = wait_mrq(1);
             guess = seen == guess ? wanted : seen;
@@ -222,8 +214,8 @@ double Utofu::add_singles()
         return serving();
     return timed([&] {
         windows([&](std::size_t slot) {
-            check(u_.armw8(vcq_, peer().id, UTOFU_ARMW_OP_ADD, 1, peer().stadd + word_at + 8 * slot,
-                           0, told_when_there, nullptr),
+            check(u_.armw8(vcq_, peer().id, UTOFU_ARMW_OP_ADD, 1, peer().stadd + word_at + 8 * slot, 0, told_when_there,
+                           nullptr),
                   "armw8");
         });
     });
@@ -232,8 +224,7 @@ double Utofu::add_singles()
 double Utofu::put_storm()
 {
     constexpr std::size_t slots = 16;
-    std::size_t writers = std::size_t(sides_ - 1),
-                rounds = (iterations_ / writers + slots - 1) / slots;
+    std::size_t writers = std::size_t(sides_ - 1), rounds = (iterations_ / writers + slots - 1) / slots;
     operations_ = double(rounds * slots * writers);
     return all_together([&] {
         for (std::size_t round = 0; side_ != 0 && round < rounds; ++round) {
@@ -259,8 +250,7 @@ double Utofu::exchange()
             store_tail(out, size_, i);
             for (int other = 0; other < sides_; ++other)
                 if (other != side_)
-                    check(u_.put(vcq_, peers_[other].id, local_ + half,
-                                 peers_[other].stadd + in(side_), size_, 0,
+                    check(u_.put(vcq_, peers_[other].id, local_ + half, peers_[other].stadd + in(side_), size_, 0,
                                  UTOFU_ONESIDED_FLAG_STRONG_ORDER | told_when_sent, nullptr),
                           "put");
             wait_tcq(std::size_t(sides_ - 1));

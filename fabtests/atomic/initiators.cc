@@ -135,14 +135,13 @@ void extremes(World& w)
         low = std::min(low, values[i]);
         high = std::max(high, values[i]);
         for (fi_op op : {FI_MIN, FI_MAX}) {
-            const Operation o{op, FI_INT32, 1, 0, offset + (op == FI_MAX ? 4 : 0),
-                              w.local(i * 4), nullptr, nullptr};
+            const Operation o{op, FI_INT32, 1, 0, offset + (op == FI_MAX ? 4 : 0), w.local(i * 4), nullptr, nullptr};
             CHECK(w, post(w, o, Form::plain) == 0);
         }
     }
     CHECK(w, w.wait_count(w.writes(), before + 2 * n) == 0);
-    w.shared().word[w.rank()] = static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) << 32 |
-                                static_cast<std::uint32_t>(high);
+    w.shared().word[w.rank()] =
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) << 32 | static_cast<std::uint32_t>(high);
     w.barrier();
     if (w.rank() == 0) {
         for (unsigned r = 0; r < w.ranks(); ++r) {
@@ -187,12 +186,21 @@ void check_random(World& w)
         fi_datatype type;
         std::size_t offset;
     };
-    static constexpr Area areas[] = {
-        {FI_UINT8, 0x1000},   {FI_INT8, 0x2000},  {FI_INT16, 0x3000},  {FI_UINT16, 0x4000},
-        {FI_INT32, 0x5000},   {FI_UINT32, 0x6000}, {FI_FLOAT, 0x7000},  {FI_INT64, 0x8000},
-        {FI_DOUBLE, 0x9000},  {FI_FLOAT_COMPLEX, 0xa000}, {FI_DOUBLE_COMPLEX, 0xb000},
-        {FI_LONG_DOUBLE, 0xc000}, {FI_LONG_DOUBLE_COMPLEX, 0xd000},
-        {static_cast<fi_datatype>(FI_INT128), 0xe000}, {static_cast<fi_datatype>(FI_UINT128), 0xf000}};
+    static constexpr Area areas[] = {{FI_UINT8, 0x1000},
+                                     {FI_INT8, 0x2000},
+                                     {FI_INT16, 0x3000},
+                                     {FI_UINT16, 0x4000},
+                                     {FI_INT32, 0x5000},
+                                     {FI_UINT32, 0x6000},
+                                     {FI_FLOAT, 0x7000},
+                                     {FI_INT64, 0x8000},
+                                     {FI_DOUBLE, 0x9000},
+                                     {FI_FLOAT_COMPLEX, 0xa000},
+                                     {FI_DOUBLE_COMPLEX, 0xb000},
+                                     {FI_LONG_DOUBLE, 0xc000},
+                                     {FI_LONG_DOUBLE_COMPLEX, 0xd000},
+                                     {static_cast<fi_datatype>(FI_INT128), 0xe000},
+                                     {static_cast<fi_datatype>(FI_UINT128), 0xf000}};
     constexpr std::size_t slots = 24; ///< elements of each rank in an area: strangers in every word
     std::mt19937 random(w.seed() * 991 + w.rank());
     std::vector<std::vector<unsigned char>> model(std::size(areas));
@@ -248,13 +256,13 @@ void check_random(World& w)
                     sent.pop_back();
                     std::memcpy(mine, operand, size);
                     sent.push_back({type, {}, result});
-                    const Operation o{FI_ATOMIC_WRITE, type, 1, 0,
-                                      areas[a].offset + (slot * w.ranks() + w.rank()) * size, operand,
-                                      compare, result};
+                    const Operation o{
+                        FI_ATOMIC_WRITE, type,    1,     0, areas[a].offset + (slot * w.ranks() + w.rank()) * size,
+                        operand,         compare, result};
                     CHECK(w, post(w, o, Form::msg) == 0);
                     continue;
                 }
-            const Operation o{op, type, 1, 0, areas[a].offset + (slot * w.ranks() + w.rank()) * size,
+            const Operation o{op,      type,    1,     0, areas[a].offset + (slot * w.ranks() + w.rank()) * size,
                               operand, compare, result};
             CHECK(w, post(w, o, Form::msg) == 0);
         }

@@ -6,16 +6,11 @@
 namespace {
 
 constexpr fabtests::Case cases[] = {
-    {"queries", fabtests::check_queries},
-    {"every_pair", fabtests::check_every_pair},
-    {"lists", fabtests::check_lists},
-    {"completions", fabtests::check_completions},
-    {"refusals", fabtests::check_refusals},
-    {"inject_effect", fabtests::check_inject_effect, 2},
-    {"fence", fabtests::check_fence},
-    {"access", fabtests::check_access},
-    {"order", fabtests::check_order},
-    {"contention", fabtests::check_contention},
+    {"queries", fabtests::check_queries},   {"every_pair", fabtests::check_every_pair},
+    {"lists", fabtests::check_lists},       {"completions", fabtests::check_completions},
+    {"refusals", fabtests::check_refusals}, {"inject_effect", fabtests::check_inject_effect, 2},
+    {"fence", fabtests::check_fence},       {"access", fabtests::check_access},
+    {"order", fabtests::check_order},       {"contention", fabtests::check_contention},
     {"random", fabtests::check_random},
 };
 

@@ -10,11 +10,11 @@ ssize_t post_plain(World& w, const Operation& o, void* context)
     const fi_addr_t to = w.peer(o.target);
     const std::uint64_t addr = w.address(o.target, o.offset), key = w.key(o.target);
     if (o.op >= FI_CSWAP)
-        return fi_compare_atomic(w.ep(), o.operand, o.count, w.desc(), o.compare, w.desc(), o.result,
-                                 w.desc(), to, addr, key, o.type, o.op, context);
+        return fi_compare_atomic(w.ep(), o.operand, o.count, w.desc(), o.compare, w.desc(), o.result, w.desc(), to,
+                                 addr, key, o.type, o.op, context);
     if (o.result)
-        return fi_fetch_atomic(w.ep(), o.operand, o.count, w.desc(), o.result, w.desc(), to, addr,
-                               key, o.type, o.op, context);
+        return fi_fetch_atomic(w.ep(), o.operand, o.count, w.desc(), o.result, w.desc(), to, addr, key, o.type, o.op,
+                               context);
     return fi_atomic(w.ep(), o.operand, o.count, w.desc(), to, addr, key, o.type, o.op, context);
 }
 
@@ -26,11 +26,10 @@ ssize_t post_v(World& w, const Operation& o, void* context)
     fi_ioc result{o.result, o.count};
     void* desc = w.desc();
     if (o.op >= FI_CSWAP)
-        return fi_compare_atomicv(w.ep(), &operand, &desc, 1, &compare, &desc, 1, &result, &desc, 1,
-                                  to, addr, key, o.type, o.op, context);
+        return fi_compare_atomicv(w.ep(), &operand, &desc, 1, &compare, &desc, 1, &result, &desc, 1, to, addr, key,
+                                  o.type, o.op, context);
     if (o.result)
-        return fi_fetch_atomicv(w.ep(), &operand, &desc, 1, &result, &desc, 1, to, addr, key, o.type,
-                                o.op, context);
+        return fi_fetch_atomicv(w.ep(), &operand, &desc, 1, &result, &desc, 1, to, addr, key, o.type, o.op, context);
     return fi_atomicv(w.ep(), &operand, &desc, 1, to, addr, key, o.type, o.op, context);
 }
 
@@ -68,8 +67,8 @@ ssize_t post(World& w, const Operation& o, Form form, void* context, std::uint64
         case Form::msg: return post_msg(w, o, context, flags);
         case Form::inject: break;
         }
-        return fi_inject_atomic(w.ep(), o.operand, o.count, w.peer(o.target),
-                                w.address(o.target, o.offset), w.key(o.target), o.type, o.op);
+        return fi_inject_atomic(w.ep(), o.operand, o.count, w.peer(o.target), w.address(o.target, o.offset),
+                                w.key(o.target), o.type, o.op);
     });
 }
 

@@ -81,8 +81,8 @@ void check_pair(World& w, fi_op op, fi_datatype type, Form form, bool fetch, std
     const Operation get{FI_ATOMIC_READ, FI_UINT8, count * size, target, offset, nullptr, nullptr, result};
     CHECK(w, perform(w, get, Form::plain) == 0);
     if (!CHECK(w, same(type, count, result, after.data())))
-        std::fprintf(stderr, "  op %d type %d form %d count %zu fetch %d\n", op, type,
-                     static_cast<int>(form), count, fetch);
+        std::fprintf(stderr, "  op %d type %d form %d count %zu fetch %d\n", op, type, static_cast<int>(form), count,
+                     fetch);
 }
 
 } // namespace
@@ -93,8 +93,8 @@ void check_queries(World& w)
         for (int type = 0; type <= last_type; ++type) {
             const auto o = static_cast<fi_op>(op);
             const auto t = static_cast<fi_datatype>(type);
-            for (std::uint64_t flags : {std::uint64_t{0}, std::uint64_t{FI_FETCH_ATOMIC},
-                                        std::uint64_t{FI_COMPARE_ATOMIC}}) {
+            for (std::uint64_t flags :
+                 {std::uint64_t{0}, std::uint64_t{FI_FETCH_ATOMIC}, std::uint64_t{FI_COMPARE_ATOMIC}}) {
                 std::size_t count = 0;
                 const int valid = flags == 0                 ? fi_atomicvalid(w.ep(), t, o, &count)
                                   : flags == FI_FETCH_ATOMIC ? fi_fetch_atomicvalid(w.ep(), t, o, &count)
@@ -189,13 +189,12 @@ void check_lists(World& w)
                 fill(before.data(), type, total, random);
                 after = before;
                 for (std::size_t i = 0; i < total; ++i)
-                    atomic_oracle::apply(op, type, &after[i * size], w.local(i * size),
-                                         w.local(1024 + i * size));
+                    atomic_oracle::apply(op, type, &after[i * size], w.local(i * size), w.local(1024 + i * size));
                 std::size_t at = 0;
                 for (std::size_t i = 0; i < cuts[3]; ++i) {
                     std::memcpy(w.local(4096), &before[at], remote[i].count * size);
-                    const Operation put{FI_ATOMIC_WRITE, type, remote[i].count, target, offsets[i],
-                                        w.local(4096), nullptr, nullptr};
+                    const Operation put{FI_ATOMIC_WRITE, type,          remote[i].count, target,
+                                        offsets[i],      w.local(4096), nullptr,         nullptr};
                     CHECK(w, perform(w, put, Form::plain) == 0);
                     at += remote[i].count * size;
                 }
@@ -211,10 +210,9 @@ void check_lists(World& w)
                 msg.op = op;
                 msg.context = &msg;
                 const ssize_t rc = w.post([&] {
-                    return op >= FI_CSWAP
-                               ? fi_compare_atomicmsg(w.ep(), &msg, compare, desc, cuts[1], result, desc,
-                                                      cuts[2], FI_COMPLETION)
-                               : fi_fetch_atomicmsg(w.ep(), &msg, result, desc, cuts[2], FI_COMPLETION);
+                    return op >= FI_CSWAP ? fi_compare_atomicmsg(w.ep(), &msg, compare, desc, cuts[1], result, desc,
+                                                                 cuts[2], FI_COMPLETION)
+                                          : fi_fetch_atomicmsg(w.ep(), &msg, result, desc, cuts[2], FI_COMPLETION);
                 });
                 CHECK(w, rc == 0);
                 void* context = nullptr;
@@ -224,8 +222,8 @@ void check_lists(World& w)
                 CHECK(w, std::memcmp(w.local(2048), before.data(), before.size()) == 0);
                 at = 0;
                 for (std::size_t i = 0; i < cuts[3]; ++i) {
-                    const Operation get{FI_ATOMIC_READ, type, remote[i].count, target, offsets[i],
-                                        nullptr, nullptr, w.local(4096)};
+                    const Operation get{FI_ATOMIC_READ, type,    remote[i].count, target,
+                                        offsets[i],     nullptr, nullptr,         w.local(4096)};
                     CHECK(w, perform(w, get, Form::plain) == 0);
                     CHECK(w, same(type, remote[i].count, w.local(4096), &after[at]));
                     at += remote[i].count * size;

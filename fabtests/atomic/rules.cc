@@ -50,8 +50,8 @@ void check_completions(World& w)
     // FI_INJECT: "control of constant data buffers should be returned to the user immediately"
     for (unsigned i = 0; i < 300; ++i) {
         std::memcpy(w.local(256), one, 8);
-        const Operation o{i % 2 ? FI_SUM : FI_BXOR, FI_UINT64, 1, target, 128 + 8 * (i % 2),
-                          w.local(256), nullptr, nullptr};
+        const Operation o{i % 2 ? FI_SUM : FI_BXOR, FI_UINT64,    1,       target,
+                          128 + 8 * (i % 2),        w.local(256), nullptr, nullptr};
         CHECK(w, post(w, o, Form::msg, nullptr, FI_INJECT | (i % 3 ? FI_MORE : 0)) == 0);
         std::memset(w.local(256), 0xee, 8);
     }
@@ -97,8 +97,8 @@ void check_inject_effect(World& w)
             ++round;
             if (w.rank() == 0) {
                 std::memcpy(w.local(), &step.operand, 8);
-                CHECK(w, post(w, {step.op, step.type, step.count, 1, 512, w.local(), nullptr, nullptr},
-                              Form::inject) == 0);
+                CHECK(w, post(w, {step.op, step.type, step.count, 1, 512, w.local(), nullptr, nullptr}, Form::inject) ==
+                             0);
                 posted = round;
                 const std::uint64_t deadline = World::now_ms() + 1000 * w.patience();
                 while (seen != round && World::now_ms() < deadline)
@@ -158,16 +158,16 @@ void check_refusals(World& w)
     o = good;
     o.offset += 4; // not aligned to the element
     CHECK(w, post(w, o, Form::plain) == -FI_EINVAL);
-    CHECK(w, fi_atomic(w.ep(), w.local(0), 1, w.desc(), 12345, w.address(target, 64), w.key(target),
-                       FI_UINT64, FI_SUM, nullptr) == -FI_EINVAL);
+    CHECK(w, fi_atomic(w.ep(), w.local(0), 1, w.desc(), 12345, w.address(target, 64), w.key(target), FI_UINT64, FI_SUM,
+                       nullptr) == -FI_EINVAL);
     // A key never given out, a place outside of any region: one error entry each, and a count.
     std::uint64_t errors = fi_cntr_readerr(w.writes());
     int context = 0;
     for (unsigned loops = 0; loops < 2; ++loops) {
         const ssize_t rc = w.post([&] {
             return fi_atomic(w.ep(), w.local(0), 20, w.desc(), w.peer(target), w.address(target, 64),
-                             w.key(target) + (std::uint64_t{0x7355} << 40), FI_UINT64,
-                             loops ? FI_MAX : FI_SUM, &context);
+                             w.key(target) + (std::uint64_t{0x7355} << 40), FI_UINT64, loops ? FI_MAX : FI_SUM,
+                             &context);
         });
         CHECK(w, rc == 0);
         void* got = nullptr;
@@ -191,8 +191,8 @@ void check_fence(World& w)
     std::memcpy(w.local(0), two.data(), 512);
     for (unsigned round = 1; round <= 20; ++round) {
         for (unsigned i = 0; i < 64; ++i) {
-            const Operation o{i % 2 ? FI_SUM : FI_MAX, FI_UINT64, 1, target, 2048 + 8 * i, w.local(0),
-                              nullptr, nullptr};
+            const Operation o{
+                i % 2 ? FI_SUM : FI_MAX, FI_UINT64, 1, target, 2048 + 8 * i, w.local(0), nullptr, nullptr};
             CHECK(w, post(w, o, i % 3 ? Form::inject : Form::plain) == 0);
         }
         const Operation read{FI_ATOMIC_READ, FI_UINT64, 64, target, 2048, nullptr, nullptr, w.local(1024)};

@@ -54,7 +54,10 @@ struct Vector {
     }
 };
 
-bool text_form(World& w) { return w.info().addr_format == FI_ADDR_STR; }
+bool text_form(World& w)
+{
+    return w.info().addr_format == FI_ADDR_STR;
+}
 
 /// The addresses of all ranks as one array, in the form that fi_av_insert wants; some may be spoilt.
 class Addresses {
@@ -299,8 +302,14 @@ void failures(World& w)
     CHECK(w, fi_av_insert(v.av, nullptr, 1, &place, 0, nullptr) == -FI_EINVAL);
 }
 
-unsigned next(World& w) { return (w.rank() + 1) % w.ranks(); }
-unsigned before(World& w) { return (w.rank() + w.ranks() - 1) % w.ranks(); }
+unsigned next(World& w)
+{
+    return (w.rank() + 1) % w.ranks();
+}
+unsigned before(World& w)
+{
+    return (w.rank() + w.ranks() - 1) % w.ranks();
+}
 
 /// One message round the ring, to `to` of the station's vector.
 void round_trip(World& w, Station& s, fi_addr_t to, unsigned round)

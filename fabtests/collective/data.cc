@@ -160,10 +160,12 @@ void check_barrier(World& w)
                 w.progress();
         std::atomic_ref(called[w.rank()]).store(round);
         const std::uint64_t flags = round % 2 != 0 ? 0 : FI_COMPLETION;
-        CHECK(w, p.done([&] {
-            return round % 3 == 0 ? fi_barrier(p.ep(), fi_mc_addr(mc), &round)
-                                  : fi_barrier2(p.ep(), fi_mc_addr(mc), flags, &round);
-        }, &round));
+        CHECK(w, p.done(
+                     [&] {
+                         return round % 3 == 0 ? fi_barrier(p.ep(), fi_mc_addr(mc), &round)
+                                               : fi_barrier2(p.ep(), fi_mc_addr(mc), flags, &round);
+                     },
+                     &round));
         for (unsigned r = 0; r < w.ranks(); ++r)
             CHECK(w, std::atomic_ref(called[r]).load() >= round);
     }

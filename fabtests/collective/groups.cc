@@ -60,7 +60,7 @@ void check_sets(World& w)
     fid_av_set* const even = p.set(every_other);
     fid_av_set* const reverse = p.set(backwards);
     CHECK(w, order_of(w, p, reverse) == std::vector<std::uint32_t>(ranks.rbegin(), ranks.rend()));
-    CHECK(w, fi_av_set_diff(set, even) == 0);   // the odd ones
+    CHECK(w, fi_av_set_diff(set, even) == 0);     // the odd ones
     CHECK(w, fi_av_set_union(set, reverse) == 0); // and the even ones, backwards
     std::vector<std::uint32_t> expected;
     for (std::uint32_t i = 1; i < n; i += 2)
@@ -105,8 +105,8 @@ void check_sets(World& w)
     // The flags of single collectives narrow what a set must be good for.
     attr.flags = FI_BARRIER_SET | FI_ALLREDUCE_SET;
     CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == 0);
-    CHECK(w, fi_av_set_remove(set, 0) < 0);                      // not a member
-    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);       // the address of no endpoint
+    CHECK(w, fi_av_set_remove(set, 0) < 0);                                  // not a member
+    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);                   // the address of no endpoint
     CHECK(w, fi_av_set_insert(set, 0) == 0 && fi_av_set_insert(set, 0) < 0); // twice
     CHECK(w, fi_close(&p.station().av()->fid) == -FI_EBUSY);
     CHECK(w, fi_close(&set->fid) == 0);

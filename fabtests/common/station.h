@@ -15,16 +15,16 @@ namespace fabtests {
 struct StationOptions {
     fi_cq_format format = FI_CQ_FORMAT_TAGGED;
     fi_wait_obj wait = FI_WAIT_NONE;
-    fid_wait* wait_set = nullptr;    ///< for FI_WAIT_SET
+    fid_wait* wait_set = nullptr; ///< for FI_WAIT_SET
     fi_cq_wait_cond condition = FI_CQ_COND_NONE;
     std::size_t queue_size = 1024;
     bool selective = false;
-    bool one_queue = false;          ///< the same for both directions
-    std::uint64_t counters = 0;      ///< FI_SEND | FI_RECV | ...: one counter for each
+    bool one_queue = false;     ///< the same for both directions
+    std::uint64_t counters = 0; ///< FI_SEND | FI_RECV | ...: one counter for each
     fi_wait_obj counter_wait = FI_WAIT_NONE;
     std::size_t min_multi_recv = 0;
-    bool events = false;             ///< bound to an event queue
-    bool knows_others = true;        ///< their addresses are in the address vector
+    bool events = false;      ///< bound to an event queue
+    bool knows_others = true; ///< their addresses are in the address vector
 };
 
 /// One entry of a queue: a success, or an error with its code.

@@ -29,11 +29,10 @@ bool said(const char* what, int rc)
 
 World::~World()
 {
-    for (fid* object : {ep_ ? &ep_->fid : nullptr, mr_ ? &mr_->fid : nullptr,
-                        local_mr_ ? &local_mr_->fid : nullptr, writes_ ? &writes_->fid : nullptr,
-                        reads_ ? &reads_->fid : nullptr, cq_ ? &cq_->fid : nullptr,
-                        av_ ? &av_->fid : nullptr, domain_ ? &domain_->fid : nullptr,
-                        fabric_ ? &fabric_->fid : nullptr})
+    for (fid* object :
+         {ep_ ? &ep_->fid : nullptr, mr_ ? &mr_->fid : nullptr, local_mr_ ? &local_mr_->fid : nullptr,
+          writes_ ? &writes_->fid : nullptr, reads_ ? &reads_->fid : nullptr, cq_ ? &cq_->fid : nullptr,
+          av_ ? &av_->fid : nullptr, domain_ ? &domain_->fid : nullptr, fabric_ ? &fabric_->fid : nullptr})
         if (object)
             check(fi_close(object) == 0, __FILE__, __LINE__, "fi_close");
     if (info_)
@@ -42,7 +41,10 @@ World::~World()
     std::free(local_);
 }
 
-bool World::ours() const { return std::strcmp(options_.provider, "tofu") == 0; }
+bool World::ours() const
+{
+    return std::strcmp(options_.provider, "tofu") == 0;
+}
 
 std::uint64_t World::now_ms()
 {
@@ -100,30 +102,25 @@ bool World::open()
         !said("fi_cntr_open", fi_cntr_open(domain_, &cntr, &reads_, nullptr)) ||
         !said("fi_endpoint", fi_endpoint(domain_, info_, &ep_, nullptr)) ||
         !said("fi_ep_bind av", fi_ep_bind(ep_, &av_->fid, 0)) ||
-        !said("fi_ep_bind cq",
-              fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) ||
+        !said("fi_ep_bind cq", fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) ||
         !said("fi_ep_bind write", fi_ep_bind(ep_, &writes_->fid, FI_WRITE)) ||
-        !said("fi_ep_bind read", fi_ep_bind(ep_, &reads_->fid, FI_READ)) ||
-        !said("fi_enable", fi_enable(ep_)))
+        !said("fi_ep_bind read", fi_ep_bind(ep_, &reads_->fid, FI_READ)) || !said("fi_enable", fi_enable(ep_)))
         return false;
 
     region_ = static_cast<unsigned char*>(std::aligned_alloc(65536, options_.region_size));
     local_ = static_cast<unsigned char*>(std::aligned_alloc(65536, options_.region_size));
     std::memset(region_, 0, options_.region_size);
     std::memset(local_, 0, options_.region_size);
-    if (!said("fi_mr_reg", fi_mr_reg(domain_, region_, options_.region_size,
-                                     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0x100 + rank_, 0, &mr_,
-                                     nullptr)))
+    if (!said("fi_mr_reg", fi_mr_reg(domain_, region_, options_.region_size, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+                                     0x100 + rank_, 0, &mr_, nullptr)))
         return false;
     if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) &&
-        !said("fi_mr_reg local", fi_mr_reg(domain_, local_, options_.region_size,
-                                           FI_READ | FI_WRITE | FI_SEND | FI_RECV, 0, 0x200 + rank_, 0,
-                                           &local_mr_, nullptr)))
+        !said("fi_mr_reg local",
+              fi_mr_reg(domain_, local_, options_.region_size, FI_READ | FI_WRITE | FI_SEND | FI_RECV, 0, 0x200 + rank_,
+                        0, &local_mr_, nullptr)))
         return false;
     shared_.key[rank_] = fi_mr_key(mr_);
-    shared_.base[rank_] = info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR
-                              ? reinterpret_cast<std::uintptr_t>(region_)
-                              : 0;
+    shared_.base[rank_] = info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? reinterpret_cast<std::uintptr_t>(region_) : 0;
     shared_.name_length[rank_] = sizeof shared_.name[rank_];
     if (!said("fi_getname", fi_getname(&ep_->fid, shared_.name[rank_], &shared_.name_length[rank_])))
         return false;
@@ -270,8 +267,7 @@ struct Outcome {
 /// The cases with processes of their own.
 Outcome run_together(const Options& options, std::span<const Case> cases)
 {
-    void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return {1, 0, 0};
     Shared& shared = *new (memory) Shared{};
@@ -309,8 +305,7 @@ int run(const Options& options, std::span<const Case> all)
     for (const Case& one : all) {
         if (options.list)
             std::printf("%s\n", one.name);
-        if (options.only != nullptr ? std::strcmp(one.name, options.only) == 0
-                                    : options.ranks >= one.min_ranks)
+        if (options.only != nullptr ? std::strcmp(one.name, options.only) == 0 : options.ranks >= one.min_ranks)
             cases.push_back(one);
     }
     if (options.list)
@@ -364,8 +359,7 @@ bool parse(int argc, char** argv, Options& options)
         case 'n': options.ranks = static_cast<unsigned>(std::atoi(optarg)); break;
         case 'k': options.user_keys = true; break;
         case 'o':
-            options.msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
-                                FI_ORDER_ATOMIC_WAW;
+            options.msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
             break;
         case 's': options.seed = static_cast<unsigned>(std::atoi(optarg)); break;
         case 't': options.only = optarg; break;

@@ -73,10 +73,7 @@ class Polled {
 /// One process's view.
 class World {
   public:
-    World(const Options& options, Shared& shared, unsigned rank)
-        : options_(options), shared_(shared), rank_(rank)
-    {
-    }
+    World(const Options& options, Shared& shared, unsigned rank) : options_(options), shared_(shared), rank_(rank) {}
     ~World();
     /// Opens everything and meets the others. False: no such provider here (said on stderr).
     bool open();

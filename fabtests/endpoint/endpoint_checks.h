@@ -57,9 +57,9 @@ class Realm {
     fid_av* av_ = nullptr;
 };
 
-void ep_scalable(World& world);         ///< fi_scalable_ep, fi_tx_context, fi_rx_context
+void ep_scalable(World& world); ///< fi_scalable_ep, fi_tx_context, fi_rx_context
 void ep_scalable_refusals(World& world);
-void ep_shared_transmit(World& world);  ///< fi_stx_context
-void ep_shared_receive(World& world);   ///< fi_srx_context
+void ep_shared_transmit(World& world); ///< fi_stx_context
+void ep_shared_receive(World& world);  ///< fi_srx_context
 
 } // namespace fabtests

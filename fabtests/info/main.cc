@@ -128,8 +128,8 @@ void limits(World& w)
 /// -FI_ENODATA
 void capabilities(World& w)
 {
-    constexpr std::uint64_t primary[] = {FI_MSG, FI_TAGGED, FI_RMA, FI_ATOMIC, FI_DIRECTED_RECV, FI_NAMED_RX_CTX,
-                                         FI_MULTICAST, FI_VARIABLE_MSG, FI_HMEM, FI_COLLECTIVE};
+    constexpr std::uint64_t primary[] = {FI_MSG,          FI_TAGGED,    FI_RMA,          FI_ATOMIC, FI_DIRECTED_RECV,
+                                         FI_NAMED_RX_CTX, FI_MULTICAST, FI_VARIABLE_MSG, FI_HMEM,   FI_COLLECTIVE};
     constexpr std::uint64_t messages = FI_SEND | FI_RECV;
     constexpr std::uint64_t memory = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
     for (std::uint64_t kind : {FI_MSG, FI_TAGGED, FI_RMA, FI_ATOMIC}) {

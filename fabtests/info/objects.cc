@@ -224,7 +224,7 @@ void info_domain_busy(World& w)
         CHECK(w, rc == 0 || !w.ours());
         if (rc == 0) {
             if (!CHECK(w, fi_close(&domain->fid) == -FI_EBUSY))
-                continue; // it is gone, and what hangs on it
+                continue;                           // it is gone, and what hangs on it
             CHECK(w, fi_close(&made.av->fid) == 0); // every kind begins with its fid
         }
         CHECK(w, fi_close(&domain->fid) == 0);

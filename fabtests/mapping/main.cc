@@ -51,10 +51,9 @@ constexpr fabtests::Case cases[] = {
 
 } // namespace
 
-const fabtests::Program fabtests::program{
-    {.ranks = 2,
-     .caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC,
-     .wished_caps = FI_MULTI_RECV | FI_RMA_EVENT | FI_FENCE,
-     .msg_order = FI_ORDER_SAS,
-     .region_size = std::size_t{2} << 20},
-    cases};
+const fabtests::Program fabtests::program{{.ranks = 2,
+                                           .caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC,
+                                           .wished_caps = FI_MULTI_RECV | FI_RMA_EVENT | FI_FENCE,
+                                           .msg_order = FI_ORDER_SAS,
+                                           .region_size = std::size_t{2} << 20},
+                                          cases};

@@ -172,9 +172,8 @@ void ucx_get(World& w)
     fill(w.region(), 60000, w.rank(), 6);
     w.barrier();
     for (unsigned i = 1; i <= 20; ++i) {
-        CHECK(w, d.ok([&] {
-            return fi_read(d.ep(), d.mine(), i * 3000, d.desc(), d.peer(), d.at(0), d.key(), nullptr);
-        }));
+        CHECK(w,
+              d.ok([&] { return fi_read(d.ep(), d.mine(), i * 3000, d.desc(), d.peer(), d.at(0), d.key(), nullptr); }));
         CHECK(w, d.flush(FI_READ, i));
         CHECK(w, wrong(d.mine(), i * 3000, d.to(), 6) == 0);
     }

@@ -96,9 +96,8 @@ void ucx_am(World& w)
     for (unsigned i = 0; i < 40; ++i) {
         const std::size_t length = 8 + i * 50;
         fill(d.mine(i * 4096), length, w.rank(), i);
-        CHECK(w, d.ok([&] {
-            return fi_senddata(d.ep(), d.mine(i * 4096), length, d.desc(), i % 4, d.peer(), nullptr);
-        }));
+        CHECK(w,
+              d.ok([&] { return fi_senddata(d.ep(), d.mine(i * 4096), length, d.desc(), i % 4, d.peer(), nullptr); }));
     }
     for (unsigned i = 0; i < 40; ++i) {
         const Entry e = d.received();
@@ -313,7 +312,7 @@ void ucx_tag_probe(World& w)
         e = d.received();
         return e.error.err == 0;
     });
-    CHECK(w, e.ok.tag == 0x7f && e.ok.len == 123); // ucp_tag_recv_info_t
+    CHECK(w, e.ok.tag == 0x7f && e.ok.len == 123);                // ucp_tag_recv_info_t
     CHECK(w, trecv(d, d.mine(1 << 19), 123, 0x7f, whole, &look)); // it was left where it was
     CHECK(w, d.received().ok.len == 123);
 }

@@ -34,8 +34,8 @@ ssize_t Mail::send(const void* buffer, std::size_t length, unsigned to, std::uin
     return send(Form::plain, {{const_cast<void*>(buffer), length}}, station.peer(to), tag, context);
 }
 
-ssize_t Mail::send_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to,
-                        std::uint64_t tag, void* context)
+ssize_t Mail::send_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to, std::uint64_t tag,
+                        void* context)
 {
     fid_ep* const ep = station.ep();
     const fi_addr_t peer = station.peer(to);
@@ -49,13 +49,11 @@ ssize_t Mail::inject(const void* buffer, std::size_t length, unsigned to, std::u
 {
     fid_ep* const ep = station.ep();
     const fi_addr_t peer = station.peer(to);
-    return station.post([&] {
-        return tagged_ ? fi_tinject(ep, buffer, length, peer, tag) : fi_inject(ep, buffer, length, peer);
-    });
+    return station.post(
+        [&] { return tagged_ ? fi_tinject(ep, buffer, length, peer, tag) : fi_inject(ep, buffer, length, peer); });
 }
 
-ssize_t Mail::inject_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to,
-                          std::uint64_t tag)
+ssize_t Mail::inject_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to, std::uint64_t tag)
 {
     fid_ep* const ep = station.ep();
     const fi_addr_t peer = station.peer(to);
@@ -65,8 +63,8 @@ ssize_t Mail::inject_data(const void* buffer, std::size_t length, std::uint64_t 
     });
 }
 
-ssize_t Mail::recv(Form form, const std::vector<iovec>& pieces, fi_addr_t from, std::uint64_t tag,
-                   std::uint64_t ignore, void* context, std::uint64_t flags)
+ssize_t Mail::recv(Form form, const std::vector<iovec>& pieces, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+                   void* context, std::uint64_t flags)
 {
     fid_ep* const ep = station.ep();
     std::vector<void*> desc(pieces.size(), w.desc());
@@ -77,9 +75,8 @@ ssize_t Mail::recv(Form form, const std::vector<iovec>& pieces, fi_addr_t from, 
             return tagged_ ? fi_trecv(ep, first.iov_base, first.iov_len, w.desc(), from, tag, ignore, context)
                            : fi_recv(ep, first.iov_base, first.iov_len, w.desc(), from, context);
         case Form::v:
-            return tagged_
-                       ? fi_trecvv(ep, pieces.data(), desc.data(), pieces.size(), from, tag, ignore, context)
-                       : fi_recvv(ep, pieces.data(), desc.data(), pieces.size(), from, context);
+            return tagged_ ? fi_trecvv(ep, pieces.data(), desc.data(), pieces.size(), from, tag, ignore, context)
+                           : fi_recvv(ep, pieces.data(), desc.data(), pieces.size(), from, context);
         case Form::msg: break;
         }
         if (tagged_) {

@@ -40,15 +40,13 @@ class Mail {
     // Each repeats the call while it is refused with -FI_EAGAIN. `flags` count for Form::msg only.
     ssize_t send(Form form, const std::vector<iovec>& pieces, fi_addr_t to, std::uint64_t tag, void* context,
                  std::uint64_t flags = FI_COMPLETION, std::uint64_t data = 0);
-    ssize_t send(const void* buffer, std::size_t length, unsigned to, std::uint64_t tag = 0,
-                 void* context = nullptr);
+    ssize_t send(const void* buffer, std::size_t length, unsigned to, std::uint64_t tag = 0, void* context = nullptr);
     ssize_t send_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to, std::uint64_t tag,
                       void* context);
     ssize_t inject(const void* buffer, std::size_t length, unsigned to, std::uint64_t tag);
-    ssize_t inject_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to,
-                        std::uint64_t tag);
-    ssize_t recv(Form form, const std::vector<iovec>& pieces, fi_addr_t from, std::uint64_t tag,
-                 std::uint64_t ignore, void* context, std::uint64_t flags = FI_COMPLETION);
+    ssize_t inject_data(const void* buffer, std::size_t length, std::uint64_t data, unsigned to, std::uint64_t tag);
+    ssize_t recv(Form form, const std::vector<iovec>& pieces, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+                 void* context, std::uint64_t flags = FI_COMPLETION);
     ssize_t recv(void* buffer, std::size_t length, std::uint64_t tag = 0, void* context = nullptr);
 
     Entry sent() { return station.wait(station.tx()); }
@@ -63,24 +61,24 @@ class Mail {
 /// What both pages say; `Tagged` chooses the calls.
 template <bool Tagged>
 struct Both {
-    static void calls(World& world);      ///< each function, each kind of size
-    static void inject(World& world);     ///< fi_inject, FI_INJECT
-    static void data(World& world);       ///< fi_senddata, fi_injectdata, FI_REMOTE_CQ_DATA
-    static void zero(World& world);       ///< empty messages
-    static void self(World& world);       ///< messages to oneself
-    static void order(World& world);      ///< message boundaries, order of sends
+    static void calls(World& world);        ///< each function, each kind of size
+    static void inject(World& world);       ///< fi_inject, FI_INJECT
+    static void data(World& world);         ///< fi_senddata, fi_injectdata, FI_REMOTE_CQ_DATA
+    static void zero(World& world);         ///< empty messages
+    static void self(World& world);         ///< messages to oneself
+    static void order(World& world);        ///< message boundaries, order of sends
     static void posted_order(World& world); ///< order of posted receives
-    static void unexpected(World& world); ///< sends before receives
-    static void many(World& world);       ///< more than any queue holds
-    static void truncation(World& world); ///< messages larger than the receive
-    static void cancel(World& world);     ///< fi_cancel
-    static void directed(World& world);   ///< FI_DIRECTED_RECV
-    static void source(World& world);     ///< FI_SOURCE
-    static void selective(World& world);  ///< FI_COMPLETION, FI_SELECTIVE_COMPLETION
-    static void levels(World& world);     ///< FI_INJECT_COMPLETE and so on
-    static void fence(World& world);      ///< FI_FENCE
-    static void limits(World& world);     ///< what is too much
-    static void refusals(World& world);   ///< what is not permitted
+    static void unexpected(World& world);   ///< sends before receives
+    static void many(World& world);         ///< more than any queue holds
+    static void truncation(World& world);   ///< messages larger than the receive
+    static void cancel(World& world);       ///< fi_cancel
+    static void directed(World& world);     ///< FI_DIRECTED_RECV
+    static void source(World& world);       ///< FI_SOURCE
+    static void selective(World& world);    ///< FI_COMPLETION, FI_SELECTIVE_COMPLETION
+    static void levels(World& world);       ///< FI_INJECT_COMPLETE and so on
+    static void fence(World& world);        ///< FI_FENCE
+    static void limits(World& world);       ///< what is too much
+    static void refusals(World& world);     ///< what is not permitted
 };
 
 /// The cases of both pages, and those of one of them behind.

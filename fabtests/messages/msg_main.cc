@@ -10,8 +10,14 @@ namespace {
 
 constexpr unsigned count = 90;
 constexpr std::size_t least = 4096; ///< FI_OPT_MIN_MULTI_RECV
-std::size_t size_of(unsigned i) { return i % 3 == 2 ? 3000 : i % 7 * 30; }
-unsigned char* place_of(Mail& m, unsigned i) { return m.out(i * 4096); }
+std::size_t size_of(unsigned i)
+{
+    return i % 3 == 2 ? 3000 : i % 7 * 30;
+}
+unsigned char* place_of(Mail& m, unsigned i)
+{
+    return m.out(i * 4096);
+}
 
 void send_all(Mail& m)
 {
@@ -172,12 +178,11 @@ constexpr auto cases = both_and<false>({
 
 } // namespace
 
-const Program program{
-    {.ranks = 3,
-     .caps = FI_MSG,
-     .wished_caps = FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
-     .msg_order = FI_ORDER_SAS,
-     .region_size = std::size_t{4} << 20},
-    cases};
+const Program program{{.ranks = 3,
+                       .caps = FI_MSG,
+                       .wished_caps = FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
+                       .msg_order = FI_ORDER_SAS,
+                       .region_size = std::size_t{4} << 20},
+                      cases};
 
 } // namespace fabtests

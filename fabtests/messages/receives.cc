@@ -135,7 +135,10 @@ void Both<Tagged>::many(World& w)
                     return;
             }
         }
-    CHECK(w, w.until([&] { look(); return sent == total && received == total; }));
+    CHECK(w, w.until([&] {
+        look();
+        return sent == total && received == total;
+    }));
     CHECK(w, m.station.reaches(m.station.counter(FI_SEND), total));
     CHECK(w, m.station.reaches(m.station.counter(FI_RECV), total));
     CHECK(w, m.quiet());

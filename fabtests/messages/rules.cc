@@ -49,8 +49,8 @@ void Both<Tagged>::levels(World& w)
             fill(m.out(), size, w.rank(), 3);
             CHECK(w, m.recv(m.in(), 70000, 6) == 0);
             w.barrier();
-            const ssize_t rc = m.send(Form::msg, {{m.out(), size}}, m.station.peer(m.next()), 6, &w,
-                                      level | FI_COMPLETION);
+            const ssize_t rc =
+                m.send(Form::msg, {{m.out(), size}}, m.station.peer(m.next()), 6, &w, level | FI_COMPLETION);
             CHECK(w, rc == 0);
             const Entry s = m.sent();
             CHECK(w, s.error.err == 0 && s.ok.op_context == &w);
@@ -121,8 +121,8 @@ void Both<Tagged>::limits(World& w)
     if (w.ours()) {
         CHECK(w, m.inject(large.data(), large.size(), m.next(), 1) == -FI_EMSGSIZE);
         CHECK(w, m.inject_data(large.data(), large.size(), 1, m.next(), 1) == -FI_EMSGSIZE);
-        CHECK(w, m.send(Form::msg, {{large.data(), large.size()}}, m.station.peer(m.next()), 1, nullptr,
-                        FI_INJECT) == -FI_EMSGSIZE);
+        CHECK(w, m.send(Form::msg, {{large.data(), large.size()}}, m.station.peer(m.next()), 1, nullptr, FI_INJECT) ==
+                     -FI_EMSGSIZE);
         const std::size_t most = w.info().ep_attr->max_msg_size;
         for (Form form : forms)
             CHECK(w, m.send(form, {{m.out(), most + 1}}, m.station.peer(m.next()), 1, nullptr) == -FI_EMSGSIZE);

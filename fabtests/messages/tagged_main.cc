@@ -15,15 +15,17 @@ void matching(World& w)
     const std::uint64_t format = w.info().ep_attr->mem_tag_format;
     const std::uint64_t all = w.ours() || format == 0 ? ~std::uint64_t{0} : format;
     CHECK(w, !w.ours() || format == ~std::uint64_t{0});
-    const struct { std::uint64_t tag, ignore; } wants[] = {
+    const struct {
+        std::uint64_t tag, ignore;
+    } wants[] = {
         {0x1234567890abcdef & all, 0},
         {0x8000000000000000 & all, 0x7fffffffffffffff & all},
         {0x00ff00000000ff00 & all, 0x000000ffffff0000 & all},
         {0, 0},
         {0, ~std::uint64_t{0}}, // takes the rest
     };
-    const std::uint64_t sends[] = {0, 0x00ff00123456ff00 & all, 0x4000000000000001 & all,
-                                   0x8000000000000123 & all, 0x1234567890abcdef & all};
+    const std::uint64_t sends[] = {0, 0x00ff00123456ff00 & all, 0x4000000000000001 & all, 0x8000000000000123 & all,
+                                   0x1234567890abcdef & all};
     const unsigned answers[] = {3, 2, 4, 1, 0}; // the receiver
     for (bool posted : {true, false}) {
         int contexts[5] = {};
@@ -250,12 +252,11 @@ constexpr auto cases = both_and<true>({
 
 } // namespace
 
-const Program program{
-    {.ranks = 3,
-     .caps = FI_TAGGED,
-     .wished_caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
-     .msg_order = FI_ORDER_SAS,
-     .region_size = std::size_t{4} << 20},
-    cases};
+const Program program{{.ranks = 3,
+                       .caps = FI_TAGGED,
+                       .wished_caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE,
+                       .msg_order = FI_ORDER_SAS,
+                       .region_size = std::size_t{4} << 20},
+                      cases};
 
 } // namespace fabtests

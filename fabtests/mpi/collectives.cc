@@ -59,15 +59,13 @@ void coll_basic(const World& world)
     const int n = world.size;
     for (const int count : {1, 33, 3000}) {
         for (int root = 0; root < n; root++) {
-            std::vector<int> data =
-                world.rank == root ? contributions(root, count) : std::vector<int>(at(count), -1);
+            std::vector<int> data = world.rank == root ? contributions(root, count) : std::vector<int>(at(count), -1);
             MPITEST_CALL(MPI_Bcast(data.data(), count, MPI_INT, root, world.comm));
             MPITEST_CHECK(data == contributions(root, count));
 
             const std::vector<int> mine = contributions(world.rank, count);
             std::vector<int> all(at(world.rank == root ? count * n : 0));
-            MPITEST_CALL(MPI_Gather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, root,
-                                    world.comm));
+            MPITEST_CALL(MPI_Gather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, root, world.comm));
             bool good = true;
             for (int r = 0; world.rank == root && r < n; r++) {
                 const auto part = contributions(r, count);
@@ -75,14 +73,12 @@ void coll_basic(const World& world)
             }
             MPITEST_CHECK(good);
             std::vector<int> back(at(count), -1);
-            MPITEST_CALL(MPI_Scatter(all.data(), count, MPI_INT, back.data(), count, MPI_INT, root,
-                                     world.comm));
+            MPITEST_CALL(MPI_Scatter(all.data(), count, MPI_INT, back.data(), count, MPI_INT, root, world.comm));
             MPITEST_CHECK(back == mine);
         }
         const std::vector<int> mine = contributions(world.rank, count);
         std::vector<int> all(at(count * n), -1);
-        MPITEST_CALL(
-            MPI_Allgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm));
+        MPITEST_CALL(MPI_Allgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm));
         bool good = true;
         for (int r = 0; r < n; r++) {
             for (int i = 0; i < count; i++) {
@@ -95,8 +91,7 @@ void coll_basic(const World& world)
         for (int i = 0; i < count * n; i++) {
             out[at(i)] = world.rank * 1'000'000 + i;
         }
-        MPITEST_CALL(
-            MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, world.comm));
+        MPITEST_CALL(MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, world.comm));
         good = true;
         for (int i = 0; i < count * n; i++) {
             good = good && in[at(i)] == (i / count) * 1'000'000 + world.rank * count + i % count;
@@ -132,7 +127,7 @@ void coll_vectors(const World& world)
     std::vector<int> counts(at(n));
     std::vector<int> places(at(n));
     for (int r = 0; r < n; r++) {
-        counts[at(r)] = r == 1 ? 0 : 10 + r * 250; // one rank has nothing
+        counts[at(r)] = r == 1 ? 0 : 10 + r * 250;                              // one rank has nothing
         places[at(r)] = r == 0 ? 0 : places[at(r - 1)] + counts[at(r - 1)] + 3; // with gaps
     }
     const int total = places[at(n - 1)] + counts[at(n - 1)] + 3;
@@ -144,17 +139,17 @@ void coll_vectors(const World& world)
     const int mine = counts[at(world.rank)];
     const auto own = contributions(world.rank, mine);
     std::vector<int> all(at(total), -1);
-    MPITEST_CALL(MPI_Allgatherv(own.data(), mine, MPI_INT, all.data(), counts.data(), places.data(),
-                                MPI_INT, world.comm));
+    MPITEST_CALL(
+        MPI_Allgatherv(own.data(), mine, MPI_INT, all.data(), counts.data(), places.data(), MPI_INT, world.comm));
     MPITEST_CHECK(all == expected);
     const int root = n - 1;
     std::vector<int> gathered(at(total), -1);
-    MPITEST_CALL(MPI_Gatherv(own.data(), mine, MPI_INT, gathered.data(), counts.data(),
-                             places.data(), MPI_INT, root, world.comm));
+    MPITEST_CALL(MPI_Gatherv(own.data(), mine, MPI_INT, gathered.data(), counts.data(), places.data(), MPI_INT, root,
+                             world.comm));
     MPITEST_CHECK(world.rank != root || gathered == expected);
     std::vector<int> back(at(mine), -1);
-    MPITEST_CALL(MPI_Scatterv(expected.data(), counts.data(), places.data(), MPI_INT, back.data(),
-                              mine, MPI_INT, root, world.comm));
+    MPITEST_CALL(MPI_Scatterv(expected.data(), counts.data(), places.data(), MPI_INT, back.data(), mine, MPI_INT, root,
+                              world.comm));
     MPITEST_CHECK(back == own);
 
     // To rank r go r + 1 times (own rank + 1) numbers.
@@ -178,8 +173,8 @@ void coll_vectors(const World& world)
             out[at(out_places[at(r)] + i)] = world.rank * 100'000 + r * 10'000 + i;
         }
     }
-    MPITEST_CALL(MPI_Alltoallv(out.data(), out_counts.data(), out_places.data(), MPI_INT, in.data(),
-                               in_counts.data(), in_places.data(), MPI_INT, world.comm));
+    MPITEST_CALL(MPI_Alltoallv(out.data(), out_counts.data(), out_places.data(), MPI_INT, in.data(), in_counts.data(),
+                               in_places.data(), MPI_INT, world.comm));
     bool good = true;
     for (int r = 0; r < n; r++) {
         for (int i = 0; i < in_counts[at(r)]; i++) {
@@ -222,8 +217,7 @@ void coll_operations(const World& world)
     }
     for (const Operation& operation : operations) {
         std::vector<long> out(count, -99);
-        MPITEST_CALL(
-            MPI_Allreduce(mine.data(), out.data(), count, MPI_LONG, operation.op, world.comm));
+        MPITEST_CALL(MPI_Allreduce(mine.data(), out.data(), count, MPI_LONG, operation.op, world.comm));
         bool good = true;
         for (int i = 0; i < count; i++) {
             good = good && out[at(i)] == fold(operation, world.size, i);
@@ -231,17 +225,14 @@ void coll_operations(const World& world)
         MPITEST_CHECK(good);
         const int root = world.size / 2;
         std::vector<long> at_root(count, -99);
-        MPITEST_CALL(MPI_Reduce(mine.data(), at_root.data(), count, MPI_LONG, operation.op, root,
-                                world.comm));
+        MPITEST_CALL(MPI_Reduce(mine.data(), at_root.data(), count, MPI_LONG, operation.op, root, world.comm));
         MPITEST_CHECK(world.rank != root || at_root == out);
         std::vector<long> scanned(count, -99);
-        MPITEST_CALL(
-            MPI_Scan(mine.data(), scanned.data(), count, MPI_LONG, operation.op, world.comm));
+        MPITEST_CALL(MPI_Scan(mine.data(), scanned.data(), count, MPI_LONG, operation.op, world.comm));
         good = world.size > 1 || scanned == mine;
         for (int i = 0; world.size > 1 && i < count; i++) {
             const bool single = world.rank == 0; // nothing was combined: the value itself
-            good = good &&
-                   scanned[at(i)] == (single ? value(0, i) : fold(operation, world.rank + 1, i));
+            good = good && scanned[at(i)] == (single ? value(0, i) : fold(operation, world.rank + 1, i));
         }
         MPITEST_CHECK(good);
     }
@@ -253,8 +244,7 @@ void coll_operations(const World& world)
     for (int i = 0; i < count * world.size; i++) {
         spread[at(i)] = value(world.rank, i);
     }
-    MPITEST_CALL(MPI_Reduce_scatter_block(spread.data(), share.data(), count, MPI_LONG, MPI_SUM,
-                                          world.comm));
+    MPITEST_CALL(MPI_Reduce_scatter_block(spread.data(), share.data(), count, MPI_LONG, MPI_SUM, world.comm));
     bool good = true;
     for (int i = 0; i < count; i++) {
         good = good && share[at(i)] == fold(operations[0], world.size, world.rank * count + i);
@@ -288,17 +278,13 @@ void coll_nonblocking(const World& world)
         std::iota(out.begin(), out.end(), world.rank * n);
         MPI_Request requests[5];
         MPITEST_CALL(MPI_Ibcast(bcast.data(), count, MPI_INT, root, world.comm, &requests[0]));
-        MPITEST_CALL(MPI_Iallreduce(mine.data(), sum.data(), count, MPI_INT, MPI_SUM, world.comm,
-                                    &requests[1]));
-        MPITEST_CALL(MPI_Iallgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT,
-                                    world.comm, &requests[2]));
-        MPITEST_CALL(
-            MPI_Ialltoall(out.data(), 1, MPI_INT, in.data(), 1, MPI_INT, world.comm, &requests[3]));
+        MPITEST_CALL(MPI_Iallreduce(mine.data(), sum.data(), count, MPI_INT, MPI_SUM, world.comm, &requests[1]));
+        MPITEST_CALL(MPI_Iallgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm, &requests[2]));
+        MPITEST_CALL(MPI_Ialltoall(out.data(), 1, MPI_INT, in.data(), 1, MPI_INT, world.comm, &requests[3]));
         MPITEST_CALL(MPI_Ibarrier(world.comm, &requests[4]));
         // Point to point goes on beside them.
         int token = world.rank;
-        MPI_Sendrecv_replace(&token, 1, MPI_INT, world.next(), 1, world.previous(), 1, world.comm,
-                             MPI_STATUS_IGNORE);
+        MPI_Sendrecv_replace(&token, 1, MPI_INT, world.next(), 1, world.previous(), 1, world.comm, MPI_STATUS_IGNORE);
         MPITEST_CHECK(token == world.previous());
         MPITEST_CALL(MPI_Waitall(5, requests, MPI_STATUSES_IGNORE));
         MPITEST_CHECK(bcast == contributions(root, count));
@@ -307,8 +293,7 @@ void coll_nonblocking(const World& world)
             good = good && sum[at(i)] == 1000 * n * (n + 1) / 2 + n * i * 7;
         }
         for (int r = 0; r < n; r++) {
-            good = good && in[at(r)] == r * n + world.rank &&
-                   all[at(r * count + 9)] == contribution(r, 9);
+            good = good && in[at(r)] == r * n + world.rank && all[at(r * count + 9)] == contribution(r, 9);
         }
         MPITEST_CHECK(good);
     }

@@ -82,8 +82,7 @@ void comm_intercomm(const World& world)
     MPI_Comm half;
     MPI_Comm_split(world.comm, side, world.rank, &half);
     MPI_Comm between;
-    MPITEST_CALL(
-        MPI_Intercomm_create(half, 0, world.comm, side == 0 ? world.size / 2 : 0, 33, &between));
+    MPITEST_CALL(MPI_Intercomm_create(half, 0, world.comm, side == 0 ? world.size / 2 : 0, 33, &between));
     int others = 0;
     MPI_Comm_remote_size(between, &others);
     MPITEST_CHECK(others == (side == 0 ? world.size - world.size / 2 : world.size / 2));

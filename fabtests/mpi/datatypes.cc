@@ -19,22 +19,21 @@ void datatype_vector(const World& world)
         MPI_Type_commit(&column);
         // A column goes out, a contiguous row comes in; then the reverse.
         std::vector<double> row(static_cast<size_t>(n), -1.0);
-        MPI_Sendrecv(&matrix[static_cast<size_t>(n / 2)], 1, column, world.next(), 1, row.data(), n,
-                     MPI_DOUBLE, world.previous(), 1, world.comm, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&matrix[static_cast<size_t>(n / 2)], 1, column, world.next(), 1, row.data(), n, MPI_DOUBLE,
+                     world.previous(), 1, world.comm, MPI_STATUS_IGNORE);
         bool good = true;
         for (int i = 0; i < n; i++) {
             good = good && row[static_cast<size_t>(i)] == world.previous() * 1e6 + i * n + n / 2;
         }
         MPITEST_CHECK(good);
         std::vector<double> target(static_cast<size_t>(n) * n, -1.0);
-        MPI_Sendrecv(row.data(), n, MPI_DOUBLE, world.next(), 2, &target[1], 1, column,
-                     world.previous(), 2, world.comm, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(row.data(), n, MPI_DOUBLE, world.next(), 2, &target[1], 1, column, world.previous(), 2, world.comm,
+                     MPI_STATUS_IGNORE);
         const int origin = (world.previous() + world.size - 1) % world.size;
         good = true;
         for (int i = 0; i < n * n; i++) {
             const double expected = i % n == 1 ? origin * 1e6 + (i / n) * n + n / 2 : -1.0;
-            good =
-                good && target[static_cast<size_t>(i)] == expected; // and nothing beside the column
+            good = good && target[static_cast<size_t>(i)] == expected; // and nothing beside the column
         }
         MPITEST_CHECK(good);
         MPI_Type_free(&column);
@@ -50,8 +49,8 @@ void datatype_struct(const World& world)
         short last;
     };
     const int lengths[] = {1, 1, 3, 1};
-    const MPI_Aint places[] = {offsetof(Record, letter), offsetof(Record, value),
-                               offsetof(Record, numbers), offsetof(Record, last)};
+    const MPI_Aint places[] = {offsetof(Record, letter), offsetof(Record, value), offsetof(Record, numbers),
+                               offsetof(Record, last)};
     const MPI_Datatype types[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT, MPI_SHORT};
     MPI_Datatype fields;
     MPI_Datatype record;
@@ -67,14 +66,13 @@ void datatype_struct(const World& world)
                                            {i, -i, world.rank},
                                            static_cast<short>(i % 1000)};
         }
-        MPI_Sendrecv(out.data(), count, record, world.next(), 1, in.data(), count, record,
-                     world.previous(), 1, world.comm, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(out.data(), count, record, world.next(), 1, in.data(), count, record, world.previous(), 1,
+                     world.comm, MPI_STATUS_IGNORE);
         bool good = true;
         for (int i = 0; i < count; i++) {
             const Record& r = in[static_cast<size_t>(i)];
-            good = good && r.letter == 'a' + i % 26 && r.value == world.previous() + i / 3.0 &&
-                   r.numbers[0] == i && r.numbers[1] == -i && r.numbers[2] == world.previous() &&
-                   r.last == i % 1000;
+            good = good && r.letter == 'a' + i % 26 && r.value == world.previous() + i / 3.0 && r.numbers[0] == i &&
+                   r.numbers[1] == -i && r.numbers[2] == world.previous() && r.last == i % 1000;
         }
         MPITEST_CHECK(good);
     }
@@ -103,11 +101,10 @@ void datatype_indexed(const World& world)
         places.push_back(place);
     }
     MPI_Datatype spots;
-    MPI_Type_indexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_INT,
-                     &spots);
+    MPI_Type_indexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_INT, &spots);
     MPI_Type_commit(&spots);
-    MPI_Sendrecv(out.data(), 1, spots, world.next(), 1, in.data(), 1, spots, world.previous(), 1,
-                 world.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(out.data(), 1, spots, world.next(), 1, in.data(), 1, spots, world.previous(), 1, world.comm,
+                 MPI_STATUS_IGNORE);
     bool good = true;
     for (int i = 0; i < n; i++) {
         const bool inside = i / 20 < static_cast<int>(lengths.size()) && i % 20 < 1 + i / 20 % 7;
@@ -122,8 +119,8 @@ void datatype_indexed(const World& world)
     int position = 0;
     MPI_Pack(out.data(), 1, spots, packed.data(), bytes, &position, world.comm);
     std::vector<int> again(n, -1);
-    MPI_Sendrecv(packed.data(), position, MPI_PACKED, world.next(), 2, again.data(), 1, spots,
-                 world.previous(), 2, world.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(packed.data(), position, MPI_PACKED, world.next(), 2, again.data(), 1, spots, world.previous(), 2,
+                 world.comm, MPI_STATUS_IGNORE);
     MPITEST_CHECK(again == in);
     MPI_Type_free(&spots);
 
@@ -139,15 +136,14 @@ void datatype_indexed(const World& world)
         cube[static_cast<size_t>(i)] = world.rank * 1000 + i;
     }
     std::vector<int> linear(60, -1);
-    MPI_Sendrecv(cube.data(), 1, block, world.next(), 3, linear.data(), 60, MPI_INT,
-                 world.previous(), 3, world.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(cube.data(), 1, block, world.next(), 3, linear.data(), 60, MPI_INT, world.previous(), 3, world.comm,
+                 MPI_STATUS_IGNORE);
     good = true;
     for (int i = 0; i < 60; i++) {
         const int x = i / 20 + 2;
         const int y = i / 5 % 4 + 3;
         const int z = i % 5 + 1;
-        good = good &&
-               linear[static_cast<size_t>(i)] == world.previous() * 1000 + (x * 9 + y) * 10 + z;
+        good = good && linear[static_cast<size_t>(i)] == world.previous() * 1000 + (x * 9 + y) * 10 + z;
     }
     MPITEST_CHECK(good);
     MPI_Type_free(&block);

@@ -75,9 +75,7 @@ long checks_failed = 0;
 // Async-signal-safe: says which part hangs, then ends the job (the launcher kills the others).
 void out_of_time(int)
 {
-    const auto say = [](const char* text) {
-        (void)!::write(STDERR_FILENO, text, std::strlen(text));
-    };
+    const auto say = [](const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); };
     say("mpi_conformance: part ");
     say(current_part);
     say(" took too long\n");
@@ -133,8 +131,7 @@ void check(bool good, const char* what, const char* file, int line)
     if (checks_failed++ < told_failures) {
         int rank = -1;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        std::fprintf(stderr, "rank %d: %s: failed: %s (%s:%d)\n", rank, current_part, what, file,
-                     line);
+        std::fprintf(stderr, "rank %d: %s: failed: %s (%s:%d)\n", rank, current_part, what, file, line);
     }
 }
 
@@ -197,8 +194,8 @@ int main(int argc, char** argv)
     } while (forever && failed == 0);
     const bool good = run > 0 && failed == 0;
     if (world.rank == 0) {
-        std::printf("mpi_conformance: %d ranks, %d parts, %d failed; %ld checks, %ld failed: %s\n",
-                    world.size, run, failed, totals[0], totals[1], good ? "PASSED" : "FAILED");
+        std::printf("mpi_conformance: %d ranks, %d parts, %d failed; %ld checks, %ld failed: %s\n", world.size, run,
+                    failed, totals[0], totals[1], good ? "PASSED" : "FAILED");
     }
     MPI_Finalize();
     return good ? 0 : 1;

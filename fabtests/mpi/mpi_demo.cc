@@ -54,8 +54,7 @@ void show_places(const Backend& backend)
     MPI_Get_processor_name(host, &length);
     std::snprintf(mine.host, sizeof mine.host, "%.56s", host);
     std::vector<Place> places(static_cast<size_t>(size));
-    MPI_Gather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE, 0,
-               MPI_COMM_WORLD);
+    MPI_Gather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (rank != 0) {
         return;
     }
@@ -63,8 +62,8 @@ void show_places(const Backend& backend)
     for (int r = 0; r < size; r++) {
         const Place& place = places[static_cast<size_t>(r)];
         if (place.known != 0) {
-            std::printf("  rank %d at (%u,%u,%u,%u,%u,%u)\n", r, place.coords[0], place.coords[1],
-                        place.coords[2], place.coords[3], place.coords[4], place.coords[5]);
+            std::printf("  rank %d at (%u,%u,%u,%u,%u,%u)\n", r, place.coords[0], place.coords[1], place.coords[2],
+                        place.coords[3], place.coords[4], place.coords[5]);
         } else {
             std::printf("  rank %d on %s, without coordinates\n", r, place.host);
         }
@@ -131,8 +130,7 @@ void show_speed()
         std::printf("\nranks 0 and 1:    bytes   latency (us)   bandwidth (MB/s)\n");
     }
     std::vector<char> buffer(max_size, 1);
-    for (size_t bytes = 0; rank < 2 && size > 1 && bytes <= max_size;
-         bytes = bytes == 0 ? 8 : bytes * 4) {
+    for (size_t bytes = 0; rank < 2 && size > 1 && bytes <= max_size; bytes = bytes == 0 ? 8 : bytes * 4) {
         const double latency = measure_latency(buffer, bytes);
         const double bandwidth = bytes == 0 ? 0 : measure_bandwidth(buffer, bytes);
         if (rank == 0) {
@@ -161,9 +159,8 @@ bool check_allreduce()
         long all_wrong = 0;
         MPI_Allreduce(&wrong, &all_wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         if (rank == 0) {
-            std::printf("%sallreduce of %d sums: last one is %ld, expected %ld: %s\n",
-                        count == 1 ? "\n" : "", count, out.back(), count * (size * (size + 1L) / 2),
-                        all_wrong == 0 ? "right on all ranks" : "WRONG");
+            std::printf("%sallreduce of %d sums: last one is %ld, expected %ld: %s\n", count == 1 ? "\n" : "", count,
+                        out.back(), count * (size * (size + 1L) / 2), all_wrong == 0 ? "right on all ranks" : "WRONG");
         }
         good = good && all_wrong == 0;
     }
@@ -191,17 +188,15 @@ bool check_counters(const Backend& backend)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     const Backend::Counts after = backend.counts();
-    uint64_t own[2] = {rank < 2 ? after.operations - before.operations : 0,
-                       rank < 2 ? after.bytes - before.bytes : 0};
+    uint64_t own[2] = {rank < 2 ? after.operations - before.operations : 0, rank < 2 ? after.bytes - before.bytes : 0};
     uint64_t sum[2] = {0, 0};
     MPI_Allreduce(own, sum, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     const bool good = sum[0] >= messages && sum[1] >= uint64_t{messages} * bytes;
     if (rank == 0) {
-        std::printf(
-            "  %d messages of %d bytes: ranks 0 and 1 posted %llu uTofu operations with %llu "
-            "bytes: %s\n",
-            messages, bytes, static_cast<unsigned long long>(sum[0]),
-            static_cast<unsigned long long>(sum[1]), good ? "yes" : "NO");
+        std::printf("  %d messages of %d bytes: ranks 0 and 1 posted %llu uTofu operations with %llu "
+                    "bytes: %s\n",
+                    messages, bytes, static_cast<unsigned long long>(sum[0]), static_cast<unsigned long long>(sum[1]),
+                    good ? "yes" : "NO");
     }
     return good;
 }
@@ -209,8 +204,8 @@ bool check_counters(const Backend& backend)
 bool show_path(const LoadedParts& parts, const Backend& backend)
 {
     const bool has_counters = backend.has_statistics();
-    const bool own = (parts.built_in || (parts.pml_cm && parts.mtl_ofi && !parts.other_pml)) &&
-                     parts.provider && backend.is_open();
+    const bool own =
+        (parts.built_in || (parts.pml_cm && parts.mtl_ofi && !parts.other_pml)) && parts.provider && backend.is_open();
     int mine = own ? 1 : 0;
     int all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -223,12 +218,10 @@ bool show_path(const LoadedParts& parts, const Backend& backend)
         if (parts.built_in)
             std::printf("  pml and mtl are built into Open MPI: see the operation counters below\n");
         else
-            std::printf("  pml cm is loaded: %s, no other pml: %s, mtl ofi: %s\n",
-                        yes(parts.pml_cm), yes(!parts.other_pml), yes(parts.mtl_ofi));
-        std::printf("  provider: %s\n",
-                    parts.provider ? parts.provider_path.c_str() : "NOT LOADED");
-        std::printf("  uTofu library: %s\n",
-                    parts.backend_path.empty() ? "NOT LOADED" : parts.backend_path.c_str());
+            std::printf("  pml cm is loaded: %s, no other pml: %s, mtl ofi: %s\n", yes(parts.pml_cm),
+                        yes(!parts.other_pml), yes(parts.mtl_ofi));
+        std::printf("  provider: %s\n", parts.provider ? parts.provider_path.c_str() : "NOT LOADED");
+        std::printf("  uTofu library: %s\n", parts.backend_path.empty() ? "NOT LOADED" : parts.backend_path.c_str());
         std::printf("  the same on all ranks: %s\n", yes(all != 0));
     }
     bool counted = !parts.built_in; // then there is no other proof
@@ -260,10 +253,8 @@ int main(int argc, char** argv)
     }
     const bool good = right && (path || any_path);
     if (rank == 0) {
-        std::printf("\nmpi_demo: %d ranks; results %s; path %s: %s\n", size,
-                    right ? "right" : "WRONG",
-                    path ? "Open MPI, cm, ofi, tofu, uTofu" : "not through uTofu",
-                    good ? "PASSED" : "FAILED");
+        std::printf("\nmpi_demo: %d ranks; results %s; path %s: %s\n", size, right ? "right" : "WRONG",
+                    path ? "Open MPI, cm, ofi, tofu, uTofu" : "not through uTofu", good ? "PASSED" : "FAILED");
     }
     MPI_Finalize();
     return good ? 0 : 1;

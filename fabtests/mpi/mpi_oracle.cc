@@ -429,7 +429,8 @@ void spawn(const char* program)
         std::vector<char> in(bytes, 0), out(bytes, static_cast<char>(1 + rank));
         const int other = (rank + here) % size; // in the other world
         const int count = static_cast<int>(bytes);
-        MPI_Sendrecv(out.data(), count, MPI_CHAR, other, 3, in.data(), count, MPI_CHAR, other, 3, all, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(out.data(), count, MPI_CHAR, other, 3, in.data(), count, MPI_CHAR, other, 3, all,
+                     MPI_STATUS_IGNORE);
         check(std::count(in.begin(), in.end(), static_cast<char>(1 + other)) == static_cast<long>(bytes),
               "a message between the worlds", static_cast<long>(bytes));
     }

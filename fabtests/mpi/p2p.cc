@@ -35,30 +35,14 @@ void p2p_modes(const World& world)
         MPI_Barrier(world.comm); // a ready send wants its receive posted
         const int to = world.next();
         switch (mode) {
-        case 0:
-            MPITEST_CALL(MPI_Send(out.data(), size, MPI_BYTE, to, mode, world.comm));
-            break;
-        case 1:
-            MPITEST_CALL(MPI_Bsend(out.data(), size, MPI_BYTE, to, mode, world.comm));
-            break;
-        case 2:
-            MPITEST_CALL(MPI_Ssend(out.data(), size, MPI_BYTE, to, mode, world.comm));
-            break;
-        case 3:
-            MPITEST_CALL(MPI_Rsend(out.data(), size, MPI_BYTE, to, mode, world.comm));
-            break;
-        case 4:
-            MPITEST_CALL(MPI_Isend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send));
-            break;
-        case 5:
-            MPITEST_CALL(MPI_Ibsend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send));
-            break;
-        case 6:
-            MPITEST_CALL(MPI_Issend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send));
-            break;
-        case 7:
-            MPITEST_CALL(MPI_Irsend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send));
-            break;
+        case 0: MPITEST_CALL(MPI_Send(out.data(), size, MPI_BYTE, to, mode, world.comm)); break;
+        case 1: MPITEST_CALL(MPI_Bsend(out.data(), size, MPI_BYTE, to, mode, world.comm)); break;
+        case 2: MPITEST_CALL(MPI_Ssend(out.data(), size, MPI_BYTE, to, mode, world.comm)); break;
+        case 3: MPITEST_CALL(MPI_Rsend(out.data(), size, MPI_BYTE, to, mode, world.comm)); break;
+        case 4: MPITEST_CALL(MPI_Isend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send)); break;
+        case 5: MPITEST_CALL(MPI_Ibsend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send)); break;
+        case 6: MPITEST_CALL(MPI_Issend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send)); break;
+        case 7: MPITEST_CALL(MPI_Irsend(out.data(), size, MPI_BYTE, to, mode, world.comm, &send)); break;
         }
         MPI_Status status;
         MPITEST_CALL(MPI_Wait(&receive, &status));
@@ -102,10 +86,8 @@ void p2p_sizes(const World& world)
         in[size] = 0xa5; // the byte behind the message must stay
         MPI_Request receive;
         MPI_Status status;
-        MPI_Irecv(in.data(), static_cast<int>(size), MPI_BYTE, world.previous(), 1, world.comm,
-                  &receive);
-        MPITEST_CALL(
-            MPI_Send(out.data(), static_cast<int>(size), MPI_BYTE, world.next(), 1, world.comm));
+        MPI_Irecv(in.data(), static_cast<int>(size), MPI_BYTE, world.previous(), 1, world.comm, &receive);
+        MPITEST_CALL(MPI_Send(out.data(), static_cast<int>(size), MPI_BYTE, world.next(), 1, world.comm));
         MPI_Wait(&receive, &status);
         MPITEST_CHECK(length_of(status) == static_cast<int>(size));
         MPITEST_CHECK(in[size] == 0xa5);
@@ -127,16 +109,15 @@ void p2p_order(const World& world)
     }
     for (const auto& message : out) {
         sends.emplace_back();
-        MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, world.next(), 9,
-                  world.comm, &sends.back());
+        MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, world.next(), 9, world.comm,
+                  &sends.back());
     }
     std::vector<uint8_t> in(1 << 20);
     for (int i = 0; i < rounds * 8; i++) {
         MPI_Status status;
         MPI_Recv(in.data(), 1 << 20, MPI_BYTE, world.previous(), 9, world.comm, &status);
         MPITEST_CHECK(length_of(status) == static_cast<int>(sizes[i % 8]));
-        MPITEST_CHECK(
-            matches(in, static_cast<uint64_t>(world.previous() * 1000 + i), sizes[i % 8]));
+        MPITEST_CHECK(matches(in, static_cast<uint64_t>(world.previous() * 1000 + i), sizes[i % 8]));
     }
     MPITEST_CALL(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE));
 }
@@ -146,15 +127,15 @@ void p2p_sendrecv(const World& world)
     int token = world.rank;
     for (int step = 1; step <= world.size; step++) {
         MPI_Status status;
-        MPITEST_CALL(MPI_Sendrecv_replace(&token, 1, MPI_INT, world.next(), 3, world.previous(), 3,
-                                          world.comm, &status));
+        MPITEST_CALL(
+            MPI_Sendrecv_replace(&token, 1, MPI_INT, world.next(), 3, world.previous(), 3, world.comm, &status));
         MPITEST_CHECK(token == (world.rank + step * (world.size - 1)) % world.size);
     }
     std::vector<uint8_t> out(1 << 20);
     std::vector<uint8_t> in(1 << 20);
     fill(out, static_cast<uint64_t>(world.rank));
-    MPITEST_CALL(MPI_Sendrecv(out.data(), 1 << 20, MPI_BYTE, world.next(), 4, in.data(), 1 << 20,
-                              MPI_BYTE, world.previous(), 4, world.comm, MPI_STATUS_IGNORE));
+    MPITEST_CALL(MPI_Sendrecv(out.data(), 1 << 20, MPI_BYTE, world.next(), 4, in.data(), 1 << 20, MPI_BYTE,
+                              world.previous(), 4, world.comm, MPI_STATUS_IGNORE));
     MPITEST_CHECK(matches(in, static_cast<uint64_t>(world.previous()), in.size()));
     int untouched = 42;
     MPITEST_CALL(MPI_Recv(&untouched, 1, MPI_INT, MPI_PROC_NULL, 0, world.comm, MPI_STATUS_IGNORE));
@@ -232,10 +213,8 @@ void p2p_self(const World& world)
         std::vector<uint8_t> in(size);
         fill(out, size);
         MPI_Request requests[2];
-        MPI_Isend(out.data(), static_cast<int>(size), MPI_BYTE, world.rank, 2, world.comm,
-                  &requests[0]);
-        MPI_Irecv(in.data(), static_cast<int>(size), MPI_BYTE, world.rank, 2, world.comm,
-                  &requests[1]);
+        MPI_Isend(out.data(), static_cast<int>(size), MPI_BYTE, world.rank, 2, world.comm, &requests[0]);
+        MPI_Irecv(in.data(), static_cast<int>(size), MPI_BYTE, world.rank, 2, world.comm, &requests[1]);
         MPITEST_CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
         MPITEST_CHECK(matches(in, size, size));
     }

@@ -73,8 +73,7 @@ Backend::Backend(const std::string& path)
     library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (library_ != nullptr) {
         coords_ = reinterpret_cast<CoordsFunction>(::dlsym(library_, "utofu_query_my_coords"));
-        statistics_ =
-            reinterpret_cast<StatisticsFunction>(::dlsym(library_, "tofu_sim_query_statistics"));
+        statistics_ = reinterpret_cast<StatisticsFunction>(::dlsym(library_, "tofu_sim_query_statistics"));
     }
 }
 

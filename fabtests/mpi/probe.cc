@@ -34,8 +34,7 @@ void probe_blocking(const World& world)
         MPITEST_CALL(MPI_Iprobe(world.previous(), 31'000, world.comm, &flag, &status));
         MPITEST_CHECK(flag == 0);
         std::vector<uint8_t> in(static_cast<size_t>(size));
-        MPI_Recv(in.data(), size, MPI_BYTE, world.previous(), size % 1000, world.comm,
-                 MPI_STATUS_IGNORE);
+        MPI_Recv(in.data(), size, MPI_BYTE, world.previous(), size % 1000, world.comm, MPI_STATUS_IGNORE);
         MPITEST_CHECK(matches(in, static_cast<uint64_t>(size + world.previous()), in.size()));
         MPI_Wait(&send, MPI_STATUS_IGNORE);
         MPI_Barrier(world.comm);
@@ -58,8 +57,7 @@ void probe_matched(const World& world)
         MPITEST_CHECK(bytes_of(status) == size);
         // The message is taken: a receive gets the one behind it.
         std::vector<uint8_t> in_second(8);
-        MPI_Recv(in_second.data(), 8, MPI_BYTE, world.previous(), 12, world.comm,
-                 MPI_STATUS_IGNORE);
+        MPI_Recv(in_second.data(), 8, MPI_BYTE, world.previous(), 12, world.comm, MPI_STATUS_IGNORE);
         MPITEST_CHECK(matches(in_second, static_cast<uint64_t>(world.previous()), 8));
         std::vector<uint8_t> in(static_cast<size_t>(size));
         if (size == 16) {
@@ -82,9 +80,7 @@ void probe_matched(const World& world)
 void probe_unknown_length(const World& world)
 {
     constexpr int rounds = 40;
-    const auto size_of = [](int rank, int round) {
-        return (rank * 7919 + round * 104'729) % 70'000;
-    };
+    const auto size_of = [](int rank, int round) { return (rank * 7919 + round * 104'729) % 70'000; };
     if (world.rank != 0) {
         for (int i = 0; i < rounds; i++) {
             std::vector<uint8_t> out(static_cast<size_t>(size_of(world.rank, i)));
@@ -100,10 +96,8 @@ void probe_unknown_length(const World& world)
         const int size = bytes_of(status);
         MPITEST_CHECK(size == size_of(status.MPI_SOURCE, status.MPI_TAG));
         std::vector<uint8_t> in(static_cast<size_t>(size));
-        MPI_Recv(in.data(), size, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world.comm,
-                 MPI_STATUS_IGNORE);
-        MPITEST_CHECK(matches(
-            in, static_cast<uint64_t>(status.MPI_SOURCE * rounds + status.MPI_TAG), in.size()));
+        MPI_Recv(in.data(), size, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world.comm, MPI_STATUS_IGNORE);
+        MPITEST_CHECK(matches(in, static_cast<uint64_t>(status.MPI_SOURCE * rounds + status.MPI_TAG), in.size()));
     }
 }
 
@@ -117,8 +111,7 @@ void unexpected_flood(const World& world)
     // its progress runs inside the calls below.
     for (int i = 0; i < each; i++) {
         sends.emplace_back();
-        MPI_Isend(&values[static_cast<size_t>(i)], 1, MPI_INT, world.next(), 21, world.comm,
-                  &sends.back());
+        MPI_Isend(&values[static_cast<size_t>(i)], 1, MPI_INT, world.next(), 21, world.comm, &sends.back());
     }
     for (int i = 0; i < each; i++) {
         int value = -1;
@@ -193,16 +186,16 @@ void unexpected_reverse(const World& world)
     }
     for (int tag = 0; tag < each; tag++) {
         sends.emplace_back();
-        MPI_Isend(out[static_cast<size_t>(tag)].data(), size_of(tag), MPI_BYTE, world.next(), tag,
-                  world.comm, &sends.back());
+        MPI_Isend(out[static_cast<size_t>(tag)].data(), size_of(tag), MPI_BYTE, world.next(), tag, world.comm,
+                  &sends.back());
     }
     std::vector<uint8_t> in(10'000);
     for (int tag = each - 1; tag >= 0; tag--) {
         MPI_Status status;
         MPI_Recv(in.data(), 10'000, MPI_BYTE, world.previous(), tag, world.comm, &status);
         MPITEST_CHECK(bytes_of(status) == size_of(tag));
-        MPITEST_CHECK(matches(in, static_cast<uint64_t>(world.previous() * each + tag),
-                              static_cast<size_t>(size_of(tag))));
+        MPITEST_CHECK(
+            matches(in, static_cast<uint64_t>(world.previous() * each + tag), static_cast<size_t>(size_of(tag))));
     }
     MPI_Waitall(each, sends.data(), MPI_STATUSES_IGNORE);
 }

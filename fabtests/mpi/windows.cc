@@ -31,8 +31,8 @@ void win_fence(const World& world)
         }
         MPITEST_CALL(MPI_Win_fence(MPI_MODE_NOPRECEDE, window.handle()));
         for (int target = 0; target < world.size; target++) { // oneself included
-            MPITEST_CALL(MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots,
-                                 MPI_INT, window.handle()));
+            MPITEST_CALL(
+                MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots, MPI_INT, window.handle()));
         }
         MPITEST_CALL(MPI_Win_fence(0, window.handle()));
         for (int origin = 0; origin < world.size; origin++) {
@@ -40,8 +40,8 @@ void win_fence(const World& world)
         }
         std::vector<int> in(slots, -1);
         MPITEST_CALL(MPI_Win_fence(0, window.handle()));
-        MPITEST_CALL(MPI_Get(in.data(), slots, MPI_INT, world.next(), world.previous() * slots,
-                             slots, MPI_INT, window.handle()));
+        MPITEST_CALL(MPI_Get(in.data(), slots, MPI_INT, world.next(), world.previous() * slots, slots, MPI_INT,
+                             window.handle()));
         MPITEST_CALL(MPI_Win_fence(MPI_MODE_NOSUCCEED, window.handle()));
         MPITEST_CHECK(in[0] == round * 100'000 + world.previous() * 1000);
         MPITEST_CHECK(in[slots - 1] == round * 100'000 + world.previous() * 1000 + slots - 1);
@@ -78,13 +78,11 @@ void win_lock(const World& world)
     }
     MPITEST_CALL(MPI_Win_lock_all(0, window.handle()));
     for (int target = 0; target < world.size; target++) {
-        MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots, MPI_INT,
-                window.handle());
+        MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots, MPI_INT, window.handle());
     }
     MPITEST_CALL(MPI_Win_flush_all(window.handle()));
     std::vector<int> in(slots, -1);
-    MPI_Get(in.data(), slots, MPI_INT, world.next(), world.rank * slots, slots, MPI_INT,
-            window.handle());
+    MPI_Get(in.data(), slots, MPI_INT, world.next(), world.rank * slots, slots, MPI_INT, window.handle());
     MPITEST_CALL(MPI_Win_flush_local(world.next(), window.handle()));
     MPITEST_CALL(MPI_Win_flush(world.next(), window.handle()));
     MPITEST_CHECK(in == out);
@@ -160,8 +158,7 @@ void win_datatypes(const World& world)
     MPITEST_CALL(MPI_Win_fence(0, window.handle()));
     good = true;
     for (int i = 0; i < n * n; i++) {
-        good =
-            good && matrix[static_cast<size_t>(i)] == (i % n == 7 ? world.rank * 100 + i / n : -1);
+        good = good && matrix[static_cast<size_t>(i)] == (i % n == 7 ? world.rank * 100 + i / n : -1);
     }
     MPITEST_CHECK(good);
     MPI_Type_free(&column);
@@ -180,25 +177,22 @@ void win_requests(const World& world)
     std::vector<MPI_Request> requests(pieces);
     MPI_Win_lock_all(0, window.handle());
     for (int i = 0; i < pieces; i++) {
-        MPITEST_CALL(MPI_Rput(&out[static_cast<size_t>(i * each)], each, MPI_INT, world.next(),
-                              i * each, each, MPI_INT, window.handle(),
-                              &requests[static_cast<size_t>(i)]));
+        MPITEST_CALL(MPI_Rput(&out[static_cast<size_t>(i * each)], each, MPI_INT, world.next(), i * each, each, MPI_INT,
+                              window.handle(), &requests[static_cast<size_t>(i)]));
     }
     MPITEST_CALL(MPI_Waitall(pieces, requests.data(), MPI_STATUSES_IGNORE));
     MPI_Win_flush_all(window.handle());
     MPI_Barrier(world.comm);
     for (int i = 0; i < pieces; i++) {
-        MPITEST_CALL(MPI_Rget(&in[static_cast<size_t>(i * each)], each, MPI_INT, world.next(),
-                              i * each, each, MPI_INT, window.handle(),
-                              &requests[static_cast<size_t>(i)]));
+        MPITEST_CALL(MPI_Rget(&in[static_cast<size_t>(i * each)], each, MPI_INT, world.next(), i * each, each, MPI_INT,
+                              window.handle(), &requests[static_cast<size_t>(i)]));
     }
     MPITEST_CALL(MPI_Waitall(pieces, requests.data(), MPI_STATUSES_IGNORE));
     MPITEST_CHECK(in == out);
     MPI_Barrier(world.comm);
     const int one = 1;
     MPI_Request request;
-    MPITEST_CALL(
-        MPI_Raccumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window.handle(), &request));
+    MPITEST_CALL(MPI_Raccumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window.handle(), &request));
     MPITEST_CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
     MPI_Win_unlock_all(window.handle());
     MPI_Barrier(world.comm);
@@ -223,12 +217,10 @@ void win_large(const World& world)
     MPI_Win_fence(0, allocated);
     bool good = true;
     for (int i = 0; i < size; i++) {
-        good = good && memory[i] == pattern_byte(static_cast<uint64_t>(world.previous()),
-                                                 static_cast<uint64_t>(i));
+        good = good && memory[i] == pattern_byte(static_cast<uint64_t>(world.previous()), static_cast<uint64_t>(i));
     }
     MPITEST_CHECK(good);
-    MPITEST_CALL(
-        MPI_Get(in.data(), size, MPI_BYTE, world.previous(), 0, size, MPI_BYTE, allocated));
+    MPITEST_CALL(MPI_Get(in.data(), size, MPI_BYTE, world.previous(), 0, size, MPI_BYTE, allocated));
     MPI_Win_fence(0, allocated);
     const int origin = (world.previous() + world.size - 1) % world.size;
     MPITEST_CHECK(matches(in, static_cast<uint64_t>(origin), in.size()));
@@ -243,8 +235,8 @@ void win_large(const World& world)
     std::vector<MPI_Aint> addresses(static_cast<size_t>(world.size));
     MPI_Allgather(&address, 1, MPI_AINT, addresses.data(), 1, MPI_AINT, world.comm);
     MPI_Win_fence(0, dynamic);
-    MPITEST_CALL(MPI_Put(out.data(), 1 << 16, MPI_BYTE, world.next(),
-                         addresses[static_cast<size_t>(world.next())], 1 << 16, MPI_BYTE, dynamic));
+    MPITEST_CALL(MPI_Put(out.data(), 1 << 16, MPI_BYTE, world.next(), addresses[static_cast<size_t>(world.next())],
+                         1 << 16, MPI_BYTE, dynamic));
     MPI_Win_fence(0, dynamic);
     MPITEST_CHECK(matches(attached, static_cast<uint64_t>(world.previous()), attached.size()));
     MPI_Barrier(world.comm);

@@ -13,8 +13,8 @@ class Window {
     // Collective, as is the end of it.
     Window(const World& world, int count, T value) : data_(static_cast<size_t>(count), value)
     {
-        MPITEST_CALL(MPI_Win_create(data_.data(), static_cast<MPI_Aint>(data_.size() * sizeof(T)),
-                                    sizeof(T), MPI_INFO_NULL, world.comm, &handle_));
+        MPITEST_CALL(MPI_Win_create(data_.data(), static_cast<MPI_Aint>(data_.size() * sizeof(T)), sizeof(T),
+                                    MPI_INFO_NULL, world.comm, &handle_));
     }
     ~Window() { MPI_Win_free(&handle_); }
     Window(const Window&) = delete;

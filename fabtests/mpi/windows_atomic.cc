@@ -10,8 +10,7 @@ namespace {
 
 // All ranks accumulate `value(rank)` once per round into rank 0; the expected result is given.
 template <typename T>
-void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T (*value)(int rank),
-                    T (*apply)(T, T))
+void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T (*value)(int rank), T (*apply)(T, T))
 {
     constexpr int rounds = 25;
     constexpr int count = 9;
@@ -19,8 +18,7 @@ void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T
     const std::vector<T> own(count, value(world.rank));
     MPITEST_CALL(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle()));
     for (int i = 0; i < rounds; i++) {
-        MPITEST_CALL(
-            MPI_Accumulate(own.data(), count, type, 0, 0, count, type, op, window.handle()));
+        MPITEST_CALL(MPI_Accumulate(own.data(), count, type, 0, 0, count, type, op, window.handle()));
     }
     MPITEST_CALL(MPI_Win_unlock(0, window.handle()));
     MPI_Barrier(world.comm);
@@ -43,21 +41,15 @@ void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T
 void win_accumulate(const World& world)
 {
     const auto rank_plus_one = [](int rank) { return rank + 1; };
-    accumulate_all<int>(world, MPI_INT, MPI_SUM, 5, rank_plus_one,
-                        [](int a, int b) { return a + b; });
-    accumulate_all<int>(world, MPI_INT, MPI_MIN, 5000, rank_plus_one,
-                        [](int a, int b) { return std::min(a, b); });
-    accumulate_all<int>(world, MPI_INT, MPI_MAX, -5, rank_plus_one,
-                        [](int a, int b) { return std::max(a, b); });
+    accumulate_all<int>(world, MPI_INT, MPI_SUM, 5, rank_plus_one, [](int a, int b) { return a + b; });
+    accumulate_all<int>(world, MPI_INT, MPI_MIN, 5000, rank_plus_one, [](int a, int b) { return std::min(a, b); });
+    accumulate_all<int>(world, MPI_INT, MPI_MAX, -5, rank_plus_one, [](int a, int b) { return std::max(a, b); });
     accumulate_all<int>(
-        world, MPI_INT, MPI_BOR, 0, [](int rank) { return 1 << rank % 31; },
-        [](int a, int b) { return a | b; });
+        world, MPI_INT, MPI_BOR, 0, [](int rank) { return 1 << rank % 31; }, [](int a, int b) { return a | b; });
     accumulate_all<int>(
-        world, MPI_INT, MPI_BAND, ~0, [](int rank) { return ~(1 << rank % 31); },
-        [](int a, int b) { return a & b; });
+        world, MPI_INT, MPI_BAND, ~0, [](int rank) { return ~(1 << rank % 31); }, [](int a, int b) { return a & b; });
     accumulate_all<int>(
-        world, MPI_INT, MPI_BXOR, 3, [](int rank) { return 1 << rank % 31; },
-        [](int a, int b) { return a ^ b; });
+        world, MPI_INT, MPI_BXOR, 3, [](int rank) { return 1 << rank % 31; }, [](int a, int b) { return a ^ b; });
     accumulate_all<int>(
         world, MPI_INT, MPI_PROD, 7, [](int rank) { return rank % 2 == 0 ? -1 : 1; },
         [](int a, int b) { return a * b; });
@@ -81,13 +73,11 @@ void win_accumulate(const World& world)
     Window<int64_t> window(world, 1, -1);
     const int64_t mine = (int64_t{world.rank} << 32) | world.rank;
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
-    MPITEST_CALL(
-        MPI_Accumulate(&mine, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_REPLACE, window.handle()));
+    MPITEST_CALL(MPI_Accumulate(&mine, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_REPLACE, window.handle()));
     MPI_Win_unlock(0, window.handle());
     MPI_Barrier(world.comm);
     MPI_Win_lock(MPI_LOCK_SHARED, world.rank, 0, window.handle());
-    MPITEST_CHECK(world.rank != 0 ||
-                  (window[0] >> 32 == (window[0] & 0xffffffff) && window[0] >= 0));
+    MPITEST_CHECK(world.rank != 0 || (window[0] >> 32 == (window[0] & 0xffffffff) && window[0] >= 0));
     MPI_Win_unlock(world.rank, window.handle());
     MPI_Barrier(world.comm);
 }
@@ -125,16 +115,15 @@ void win_fetch_and_op(const World& world)
     Window<double> doubles(world, 50, 0.0);
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, doubles.handle());
     for (int i = 0; i < 10; i++) {
-        MPITEST_CALL(MPI_Get_accumulate(add.data(), 50, MPI_DOUBLE, before.data(), 50, MPI_DOUBLE,
-                                        0, 0, 50, MPI_DOUBLE, MPI_SUM, doubles.handle()));
+        MPITEST_CALL(MPI_Get_accumulate(add.data(), 50, MPI_DOUBLE, before.data(), 50, MPI_DOUBLE, 0, 0, 50, MPI_DOUBLE,
+                                        MPI_SUM, doubles.handle()));
         MPI_Win_flush(0, doubles.handle());
         MPITEST_CHECK(before[49] >= i && before[49] < 10.0 * world.size);
     }
     MPI_Win_unlock(0, doubles.handle());
     MPI_Barrier(world.comm);
     MPI_Win_lock(MPI_LOCK_SHARED, world.rank, 0, doubles.handle());
-    MPITEST_CHECK(world.rank != 0 ||
-                  (doubles[0] == 10.0 * world.size && doubles[49] == 10.0 * world.size));
+    MPITEST_CHECK(world.rank != 0 || (doubles[0] == 10.0 * world.size && doubles[49] == 10.0 * world.size));
     MPI_Win_unlock(world.rank, doubles.handle());
     MPI_Barrier(world.comm);
 }

@@ -12,7 +12,10 @@ namespace {
 
 constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-bool own_keys(World& w) { return (w.info().domain_attr->mr_mode & FI_MR_PROV_KEY) == 0; }
+bool own_keys(World& w)
+{
+    return (w.info().domain_attr->mr_mode & FI_MR_PROV_KEY) == 0;
+}
 std::uint64_t remote_address(World& w, void* p)
 {
     return (w.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(p) : 0;
@@ -31,8 +34,7 @@ int write8(World& w, unsigned target, std::size_t offset, std::uint64_t value)
 {
     std::memcpy(w.local(), &value, 8);
     RmaMessage m(w, w.local(), 8, target, offset);
-    const ssize_t rc =
-        w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_COMPLETION | FI_DELIVERY_COMPLETE); });
+    const ssize_t rc = w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_COMPLETION | FI_DELIVERY_COMPLETE); });
     return rc != 0 ? static_cast<int>(-rc) : w.wait();
 }
 
@@ -202,12 +204,8 @@ void check_busy(World& w)
 namespace {
 
 constexpr fabtests::Case cases[] = {
-    {"busy", fabtests::check_busy},
-    {"forms", fabtests::check_forms},
-    {"keys", fabtests::check_keys},
-    {"rights", fabtests::check_rights},
-    {"lives", fabtests::check_lives},
-    {"raw_keys", fabtests::check_raw_keys},
+    {"busy", fabtests::check_busy},     {"forms", fabtests::check_forms}, {"keys", fabtests::check_keys},
+    {"rights", fabtests::check_rights}, {"lives", fabtests::check_lives}, {"raw_keys", fabtests::check_raw_keys},
 };
 
 } // namespace

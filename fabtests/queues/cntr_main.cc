@@ -79,10 +79,12 @@ void wait_reached(World& w)
         CHECK(w, fi_cntr_wait(c, 10, patience) == 0);
         CHECK(w, fi_cntr_wait(c, 3, -1) == 0);
         std::uint64_t to = 10;
-        CHECK(w, in_thread(w, [&] { return fi_cntr_wait(c, 15, -1); }, [&] { fi_cntr_add(c, 1); }) == 0);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_cntr_wait(c, 15, -1); }, [&] { fi_cntr_add(c, 1); }) == 0);
         to = fi_cntr_read(c);
         CHECK(w, to >= 15);
-        CHECK(w, in_thread(w, [&] { return fi_cntr_wait(c, 1000, -1); }, [&] { fi_cntr_set(c, 2000); }) == 0);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_cntr_wait(c, 1000, -1); }, [&] { fi_cntr_set(c, 2000); }) == 0);
         CHECK(w, fi_close(&c->fid) == 0);
     }
 }
@@ -152,7 +154,8 @@ void wait_error(World& w)
         fid_cntr* const c = open_counter(w, kind);
         if (c == nullptr)
             continue;
-        CHECK(w, in_thread(w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_adderr(c, 1); }) == -FI_EAVAIL);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_adderr(c, 1); }) == -FI_EAVAIL);
         std::uint64_t errors = 1000;
         CHECK(w, in_thread(
                      w, [&] { return fi_cntr_wait(c, 5, -1); }, [&] { fi_cntr_seterr(c, ++errors); }) == -FI_EAVAIL);
@@ -503,10 +506,6 @@ constexpr Case cases[] = {
 
 } // namespace
 
-const Program program{
-    {.ranks = 2,
-     .caps = FI_TAGGED,
-     .wished_caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT},
-    cases};
+const Program program{{.ranks = 2, .caps = FI_TAGGED, .wished_caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT}, cases};
 
 } // namespace fabtests

@@ -385,10 +385,6 @@ constexpr Case cases[] = {
 
 } // namespace
 
-const Program program{
-    {.ranks = 2,
-     .caps = FI_TAGGED,
-     .wished_caps = FI_RMA | FI_ATOMIC | FI_SOURCE},
-    cases};
+const Program program{{.ranks = 2, .caps = FI_TAGGED, .wished_caps = FI_RMA | FI_ATOMIC | FI_SOURCE}, cases};
 
 } // namespace fabtests

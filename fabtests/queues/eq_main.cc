@@ -223,13 +223,14 @@ void wait_objects(World& w)
             std::uint64_t number = ~std::uint64_t{0};
             bool written = false;
             auto look = [&] { return q.read(number) == whole; };
-            const long slept = in_thread(w, [&] { return sleep_on(w, &q.eq->fid, kind, look) ? 1L : 0L; },
-                                         [&] {
-                                             dawdle(static_cast<unsigned>(round));
-                                             if (!written)
-                                                 CHECK(w, q.write(round) == whole);
-                                             written = true;
-                                         });
+            const long slept = in_thread(
+                w, [&] { return sleep_on(w, &q.eq->fid, kind, look) ? 1L : 0L; },
+                [&] {
+                    dawdle(static_cast<unsigned>(round));
+                    if (!written)
+                        CHECK(w, q.write(round) == whole);
+                    written = true;
+                });
             CHECK(w, slept == 1 && number == round);
         }
         // fi_trywait(3): "if there are events queued"

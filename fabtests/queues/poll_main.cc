@@ -337,19 +337,23 @@ void wait_members(World& w)
         CHECK(w, kind == FI_WAIT_YIELD || busy_ms() - used < 100);
         // a counter's error, then an event, by another thread
         bool done = false;
-        CHECK(w, in_thread(w, [&] { return fi_wait(s.set, -1); }, [&] {
-            if (!done)
-                CHECK(w, fi_cntr_adderr(m.count.counter, 1) == 0);
-            done = true;
-        }) == 0);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_wait(s.set, -1); },
+                     [&] {
+                         if (!done)
+                             CHECK(w, fi_cntr_adderr(m.count.counter, 1) == 0);
+                         done = true;
+                     }) == 0);
         CHECK(w, fi_cntr_readerr(m.count.counter) == 1 && fi_cntr_read(m.count.counter) == 0);
         CHECK(w, fi_wait(s.set, 0) == -FI_ETIMEDOUT); // it has been seen
         done = false;
-        CHECK(w, in_thread(w, [&] { return fi_wait(s.set, -1); }, [&] {
-            if (!done)
-                m.write();
-            done = true;
-        }) == 0);
+        CHECK(w, in_thread(
+                     w, [&] { return fi_wait(s.set, -1); },
+                     [&] {
+                         if (!done)
+                             m.write();
+                         done = true;
+                     }) == 0);
         CHECK(w, fi_wait(s.set, 0) == 0); // still there
         CHECK(w, m.read() && !m.read());
         CHECK(w, fi_wait(s.set, 0) == -FI_ETIMEDOUT);
@@ -432,15 +436,9 @@ void try_wait(World& w)
 }
 
 constexpr Case cases[] = {
-    {"poll_members", poll_members},
-    {"poll_queues", poll_queues},
-    {"poll_counters", poll_counters},
-    {"poll_room", poll_room},
-    {"poll_progress", poll_progress},
-    {"wait_attributes", wait_attributes},
-    {"wait_members", wait_members},
-    {"wait_messages", wait_messages},
-    {"try_wait", try_wait},
+    {"poll_members", poll_members}, {"poll_queues", poll_queues},     {"poll_counters", poll_counters},
+    {"poll_room", poll_room},       {"poll_progress", poll_progress}, {"wait_attributes", wait_attributes},
+    {"wait_members", wait_members}, {"wait_messages", wait_messages}, {"try_wait", try_wait},
 };
 
 } // namespace

@@ -6,8 +6,14 @@
 
 namespace fabtests {
 
-inline unsigned next(World& w) { return (w.rank() + 1) % w.ranks(); }
-inline unsigned before(World& w) { return (w.rank() + w.ranks() - 1) % w.ranks(); }
+inline unsigned next(World& w)
+{
+    return (w.rank() + 1) % w.ranks();
+}
+inline unsigned before(World& w)
+{
+    return (w.rank() + w.ranks() - 1) % w.ranks();
+}
 
 void cq_blocking_read(World& world);     ///< fi_cq_sread, fi_cq_sreadfrom, timeouts
 void cq_threshold(World& world);         ///< FI_CQ_COND_THRESHOLD

@@ -13,8 +13,8 @@ namespace {
 
 enum class Form { plain, v, msg };
 
-ssize_t transfer(World& w, Form form, bool read, void* buffer, std::size_t length, unsigned target,
-                 std::size_t offset, void* context)
+ssize_t transfer(World& w, Form form, bool read, void* buffer, std::size_t length, unsigned target, std::size_t offset,
+                 void* context)
 {
     RmaMessage m(w, buffer, length, target, offset);
     m.msg.context = context;
@@ -52,8 +52,8 @@ void check_every_call(World& w)
     const unsigned before = (w.rank() + w.ranks() - 1) % w.ranks();
     unsigned round = 0;
     for (Form form : {Form::plain, Form::v, Form::msg})
-        for (std::size_t size : {std::size_t{1}, std::size_t{8}, std::size_t{33}, std::size_t{500},
-                                 std::size_t{4096}, std::size_t{9001}, std::size_t{1} << 20}) {
+        for (std::size_t size : {std::size_t{1}, std::size_t{8}, std::size_t{33}, std::size_t{500}, std::size_t{4096},
+                                 std::size_t{9001}, std::size_t{1} << 20}) {
             ++round;
             const std::size_t offset = 64 + round % 13;
             for (std::size_t i = 0; i < size; ++i)
@@ -159,8 +159,8 @@ void check_many(World& w)
     for (std::size_t i = 0; i < each; ++i)
         for (unsigned r = 0; r < w.ranks(); ++r)
             CHECK(w, w.post([&] {
-                return fi_write(w.ep(), &values[i], 8, w.desc(), w.peer(r),
-                                w.address(r, (w.rank() * each + i) * 8), w.key(r), nullptr);
+                return fi_write(w.ep(), &values[i], 8, w.desc(), w.peer(r), w.address(r, (w.rank() * each + i) * 8),
+                                w.key(r), nullptr);
             }) == 0);
     CHECK(w, w.wait_count(w.writes(), counted + each * w.ranks()) == 0);
     // Transmit complete is not delivery: a read after a fence, or by the target itself, shows it.
@@ -169,8 +169,8 @@ void check_many(World& w)
     for (unsigned r = 0; r < w.ranks(); ++r) {
         const std::uint64_t reads = fi_cntr_read(w.reads());
         CHECK(w, w.post([&] {
-            return fi_read(w.ep(), back, each * 8, w.desc(), w.peer(r), w.address(r, w.rank() * each * 8),
-                           w.key(r), nullptr);
+            return fi_read(w.ep(), back, each * 8, w.desc(), w.peer(r), w.address(r, w.rank() * each * 8), w.key(r),
+                           nullptr);
         }) == 0);
         CHECK(w, w.wait_count(w.reads(), reads + 1) == 0);
         for (std::size_t i = 0; i < each; ++i)

@@ -68,8 +68,8 @@ void check_completion_rules(World& w)
     CHECK(w, w.wait_count(w.writes(), writes + 4) == 0);
     CHECK(w, w.wait_count(w.reads(), reads + 1) == 0);
     CHECK(w, w.quiet());
-    for (std::uint64_t level : std::initializer_list<std::uint64_t>{0, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE,
-                                                                  FI_DELIVERY_COMPLETE}) {
+    for (std::uint64_t level :
+         std::initializer_list<std::uint64_t>{0, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE}) {
         void* context = nullptr;
         std::uint64_t flags = 0;
         CHECK(w, w.post([&] { return fi_writemsg(w.ep(), &m.msg, FI_COMPLETION | level); }) == 0);
@@ -145,8 +145,8 @@ void check_errors(World& w)
         v = {w.local(), 1};
     if (w.info().tx_attr->iov_limit < 64) {
         void* descs[64] = {};
-        CHECK(w, fi_writev(w.ep(), many, descs, w.info().tx_attr->iov_limit + 1, w.peer(next),
-                           w.address(next, 0), w.key(next), nullptr) < 0);
+        CHECK(w, fi_writev(w.ep(), many, descs, w.info().tx_attr->iov_limit + 1, w.peer(next), w.address(next, 0),
+                           w.key(next), nullptr) < 0);
     }
     CHECK(w, w.quiet());
     // An unknown key: an error entry with the context, at the initiator alone; nothing is written.

@@ -40,14 +40,17 @@ namespace {
 // Where things are in the region and in the local buffers.
 constexpr std::size_t out = 0, in = 1024, words = 2048, results = 3072;
 
-std::uint64_t& word_at(unsigned char* at) { return *reinterpret_cast<std::uint64_t*>(at); }
+std::uint64_t& word_at(unsigned char* at)
+{
+    return *reinterpret_cast<std::uint64_t*>(at);
+}
 } // namespace
 
 Operation::Operation(World& world, fi_op_type what, void* context)
-    : w(world), type(what), next((w.rank() + 1) % w.ranks()), before((w.rank() + w.ranks() - 1) % w.ranks()),
-      iov{w.local(out), op_size}, landing{w.local(in), op_size}, desc(w.desc()),
-      remote{w.address(next, out), op_size, w.key(next)}, from{w.local(words), 1}, compare{w.local(words + 8), 1},
-      result{w.local(results), 1}, word{w.address(next, words), 1, w.key(next)}
+    : w(world), type(what), next((w.rank() + 1) % w.ranks()),
+      before((w.rank() + w.ranks() - 1) % w.ranks()), iov{w.local(out), op_size}, landing{w.local(in), op_size},
+      desc(w.desc()), remote{w.address(next, out), op_size, w.key(next)}, from{w.local(words), 1},
+      compare{w.local(words + 8), 1}, result{w.local(results), 1}, word{w.address(next, words), 1, w.key(next)}
 {
     const bool brings = type == FI_OP_RECV || type == FI_OP_TRECV || type == FI_OP_READ;
     fill(w.local(out), op_size, w.rank(), type);

@@ -42,8 +42,8 @@ struct Foreign {
     fid_cntr* counter = nullptr;
 };
 
-inline constexpr std::size_t op_size = 96;     ///< bytes of a message, of a read and of a write
-inline constexpr std::uint64_t op_tag = 0x7a9; ///< of tagged ones
+inline constexpr std::size_t op_size = 96;                    ///< bytes of a message, of a read and of a write
+inline constexpr std::uint64_t op_tag = 0x7a9;                ///< of tagged ones
 inline constexpr std::uint64_t word_before = 40, operand = 2; ///< of atomics: 42 by a sum, 2 by a swap where it is 40
 
 /// One operation on buffers of its own, from this rank to the next or, a receive, from the one before.
@@ -85,7 +85,7 @@ struct Operation {
 };
 
 inline constexpr fi_op_type transfers[] = {
-    FI_OP_RECV,  FI_OP_SEND,   FI_OP_TRECV,        FI_OP_TSEND,         FI_OP_READ,
+    FI_OP_RECV,  FI_OP_SEND,   FI_OP_TRECV,        FI_OP_TSEND,          FI_OP_READ,
     FI_OP_WRITE, FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_COMPARE_ATOMIC,
 };
 

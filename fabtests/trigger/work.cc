@@ -11,7 +11,10 @@
 namespace fabtests {
 namespace {
 
-int queue(World& w, fi_deferred_work& work) { return fi_control(&w.domain()->fid, FI_QUEUE_WORK, &work); }
+int queue(World& w, fi_deferred_work& work)
+{
+    return fi_control(&w.domain()->fid, FI_QUEUE_WORK, &work);
+}
 
 fi_deferred_work counter_work(const Count& trigger, std::uint64_t threshold, fi_op_type type, fi_op_cntr& op)
 {

@@ -19,14 +19,14 @@ extern "C" {
 
 /** One number. The texts live as long as the provider is loaded. */
 struct fi_tofu_statistic {
-	const char *name;    /**< such as "ring_granted"; names stay, further ones may be added */
-	const char *meaning; /**< in a few words */
-	uint64_t value;      /**< counted since the domain was opened */
+    const char* name;    /**< such as "ring_granted"; names stay, further ones may be added */
+    const char* meaning; /**< in a few words */
+    uint64_t value;      /**< counted since the domain was opened */
 };
 
 struct fi_tofu_ops_statistics {
-	size_t size; /**< of this structure, as the provider knows it */
-	/**
+    size_t size; /**< of this structure, as the provider knows it */
+    /**
 	 * Reads what was counted by all endpoints of the domain, closed ones included.
 	 *
 	 * @param domain the domain's fid
@@ -36,7 +36,7 @@ struct fi_tofu_ops_statistics {
 	 *
 	 * Any thread, at any time while the domain is open. Numbers that are counted meanwhile may be missing.
 	 */
-	int (*read)(struct fid *domain, struct fi_tofu_statistic *list, size_t *count);
+    int (*read)(struct fid* domain, struct fi_tofu_statistic* list, size_t* count);
 };
 
 #ifdef __cplusplus

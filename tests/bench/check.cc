@@ -34,8 +34,7 @@ int main(int argc, char** argv)
         }
     };
     expect(tofu::test::JsonReader(json).whole(), "the JSON is none");
-    expect(tofu::test::is_xml(svg) && svg.find("<polyline") != std::string::npos,
-           "the SVG is none, or empty");
+    expect(tofu::test::is_xml(svg) && svg.find("<polyline") != std::string::npos, "the SVG is none, or empty");
     for (int i = 3; i < argc; ++i)
         expect(json.find(argv[i]) != std::string::npos, argv[i]);
     return failures != 0;

@@ -77,8 +77,9 @@ TEST(BenchCores, OfThisMachineCanBeHad)
     Cores cores;
     const Placement usual = cores.usual(2);
     ASSERT_FALSE(usual.processors.empty());
-    EXPECT_EXIT(std::exit(cores.pin(usual, 1) && sched_getcpu() == usual.processors[1 % usual.processors.size()] ? 0 : 1),
-                testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(
+        std::exit(cores.pin(usual, 1) && sched_getcpu() == usual.processors[1 % usual.processors.size()] ? 0 : 1),
+        testing::ExitedWithCode(0), "");
 }
 
 } // namespace

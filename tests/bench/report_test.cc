@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: medians, ratios, bars and files of the benchmarks' report. Called by: make check. Calls:
 // bench/frame.
-#include "wellformed.h"
 #include "frame/bars.h"
 #include "frame/case.h"
 #include "frame/report.h"
 #include "frame/samples.h"
+#include "wellformed.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,8 +16,7 @@
 namespace tofu::bench {
 namespace {
 
-Series series(const char* name, std::size_t bytes, const char* unit, const char* transport,
-              std::vector<double> samples)
+Series series(const char* name, std::size_t bytes, const char* unit, const char* transport, std::vector<double> samples)
 {
     return {"Section", name, bytes, 2, unit, transport, std::move(samples), ""};
 }
@@ -105,8 +104,7 @@ TEST(BenchBars, NameCasesThatThereAre)
     for (const BarResult& result : judge_bars({}))
         for (const Bar::Operand* operand : {&result.bar->over, &result.bar->under}) {
             std::string transport = operand->transport;
-            if (operand->name == nullptr ||
-                (transport != "utofu" && transport != "shm" && transport != "memory"))
+            if (operand->name == nullptr || (transport != "utofu" && transport != "shm" && transport != "memory"))
                 continue;
             bool found = false;
             for (const Case& c : cases())
@@ -137,9 +135,8 @@ TEST(BenchPlot, IsXmlAndHasACurveForEachTransportMeasured)
 
 TEST(BenchTables, ShowMediansSpreadAndWhoIsHowManyTimesAsGood)
 {
-    std::vector<Series> all = {
-        series("x", 8, "ns", "tofu", {10, 10, 10}), series("x", 8, "ns", "shm", {40, 42, 38}),
-        series("y", 8, "M/s", "tofu", {10, 10, 10}), series("y", 8, "M/s", "shm", {40, 40, 40})};
+    std::vector<Series> all = {series("x", 8, "ns", "tofu", {10, 10, 10}), series("x", 8, "ns", "shm", {40, 42, 38}),
+                               series("y", 8, "M/s", "tofu", {10, 10, 10}), series("y", 8, "M/s", "shm", {40, 40, 40})};
     std::string text = written([&](std::FILE* file) { write_tables(file, all, Style::markdown); });
     EXPECT_NE(text.find("| x | 8 B | ns | 10 ±0% | 40 ±3% (4.00x) |"), std::string::npos) << text;
     EXPECT_NE(text.find("| y | 8 B | M/s | 10 ±0% | 40 ±0% (0.25x) |"), std::string::npos) << text;

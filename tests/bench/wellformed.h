@@ -20,8 +20,7 @@ class JsonReader {
   private:
     void space()
     {
-        while (at_ < text_.size() &&
-               std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
+        while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
             ++at_;
     }
     bool take(char c)
@@ -62,8 +61,7 @@ class JsonReader {
             if (c < 0x20)
                 return false;
             if (c == '\\' &&
-                (++at_ >= text_.size() ||
-                 std::string_view("\"\\/bfnrtu").find(text_[at_]) == std::string_view::npos))
+                (++at_ >= text_.size() || std::string_view("\"\\/bfnrtu").find(text_[at_]) == std::string_view::npos))
                 return false;
         }
         return false;
@@ -102,8 +100,7 @@ inline bool is_xml(std::string_view text)
     bool root = false;
     for (std::size_t at = 0; at < text.size();) {
         if (text[at] != '<') {
-            if (text[at] == '&' ||
-                (open.empty() && !std::isspace(static_cast<unsigned char>(text[at]))))
+            if (text[at] == '&' || (open.empty() && !std::isspace(static_cast<unsigned char>(text[at]))))
                 return false;
             ++at;
             continue;

@@ -96,8 +96,7 @@ namespace {
 
 std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&)>& body)
 {
-    void* const memory =
-        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     auto* const board = new (memory) Board{};
     std::vector<pid_t> pids(size);
     std::vector<int> errors(size);
@@ -135,8 +134,7 @@ std::vector<Exit> run_processes(unsigned size, const std::function<void(const Ra
     static unsigned runs = 0;
     // tests/run_limited finds by its prefix what a test leaves behind.
     const char* const prefix = std::getenv("TOFU_TEST_JOB_PREFIX");
-    job_name = (prefix != nullptr ? prefix : "test-" + std::to_string(::getpid())) + "-" +
-               std::to_string(runs++);
+    job_name = (prefix != nullptr ? prefix : "test-" + std::to_string(::getpid())) + "-" + std::to_string(runs++);
     return run_in_job(size, body);
 }
 
@@ -159,8 +157,7 @@ void expect_processes(unsigned size, const std::function<void(const Rank&)>& bod
 {
     const auto exits = run_processes(size, body);
     for (unsigned i = 0; i < size; i++) {
-        EXPECT_TRUE(exits[i].success())
-            << "process " << i << " ended with status " << exits[i].status;
+        EXPECT_TRUE(exits[i].success()) << "process " << i << " ended with status " << exits[i].status;
         EXPECT_EQ(exits[i].errors, "") << "process " << i << " wrote to stderr";
     }
     EXPECT_FALSE(job_is_left());

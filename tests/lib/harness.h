@@ -35,7 +35,7 @@ struct Rank {
 };
 
 struct Exit {
-    int status = 0;  // as of waitpid
+    int status = 0;     // as of waitpid
     std::string errors; // what the process wrote to stderr
     [[nodiscard]] bool success() const { return status == 0; }
 };

@@ -20,7 +20,7 @@
 namespace tofu::test {
 
 struct Verdict {
-    std::string wrong;    ///< empty: nothing; else what, and the shortest way there, a step a line
+    std::string wrong; ///< empty: nothing; else what, and the shortest way there, a step a line
     std::size_t states = 0;
     std::size_t ends = 0; ///< states that are good
 };
@@ -37,10 +37,7 @@ template <class State, class Steps, class Wrong, class Good>
         }
     };
     struct Equal {
-        bool operator()(const State& a, const State& b) const noexcept
-        {
-            return std::memcmp(&a, &b, sizeof a) == 0;
-        }
+        bool operator()(const State& a, const State& b) const noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
     };
     struct Way {
         const State* state;

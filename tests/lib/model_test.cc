@@ -56,12 +56,14 @@ TEST(Model, FindsWhatIsWrongAndLoopsWithoutAnEnd)
         std::uint64_t n;
     };
     const auto round = [](const Count& now, auto emit) { emit("next", Count{(now.n + 1) % 5}); };
-    EXPECT_EQ(search(Count{}, round, [](const Count& c) { return c.n == 2 ? "two" : nullptr; },
-                     [](const Count&) { return true; })
+    EXPECT_EQ(search(
+                  Count{}, round, [](const Count& c) { return c.n == 2 ? "two" : nullptr; },
+                  [](const Count&) { return true; })
                   .wrong,
               "two\n  next\n  next");
-    EXPECT_EQ(search(Count{}, round, [](const Count&) -> const char* { return nullptr; },
-                     [](const Count& c) { return c.n == 7; })
+    EXPECT_EQ(search(
+                  Count{}, round, [](const Count&) -> const char* { return nullptr; },
+                  [](const Count& c) { return c.n == 7; })
                   .wrong,
               "no way out");
 }

@@ -44,10 +44,7 @@ class Node {
         hwloc_topology_destroy(topology);
     }
     /// Of a file with this text, which may be no topology at all.
-    static Node of_text(const std::string& text)
-    {
-        return Node(text, 0);
-    }
+    static Node of_text(const std::string& text) { return Node(text, 0); }
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
     ~Node()

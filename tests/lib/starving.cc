@@ -28,7 +28,7 @@ namespace {
 
 std::atomic<std::uintptr_t> library_begin{0}, library_end{0};
 std::atomic<bool> may_throw{false};
-std::atomic<bool> armed{false};   ///< allocations are counted
+std::atomic<bool> armed{false}; ///< allocations are counted
 std::atomic<bool> stays{false}; ///< all fail from the chosen one on, until heal()
 std::atomic<long> seen{0}, chosen{LONG_MAX};
 std::atomic<long> throwing{0}; ///< calls that could only have answered by an exception
@@ -127,14 +127,38 @@ TOFU_EXPORTED void* operator new[](std::size_t size, std::align_val_t alignment,
 {
     return fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(static_cast<std::size_t>(alignment), size);
 }
-TOFU_EXPORTED void operator delete(void* memory) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
-TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { __libc_free(memory); }
+TOFU_EXPORTED void operator delete(void* memory) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete[](void* memory) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete(void* memory, std::size_t) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete(void* memory, std::align_val_t) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete[](void* memory, std::align_val_t) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept
+{
+    __libc_free(memory);
+}
+TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept
+{
+    __libc_free(memory);
+}
 
 namespace tofu::test::starving {
 
@@ -159,10 +183,19 @@ long end() noexcept
     return seen;
 }
 
-void heal() noexcept { chosen = LONG_MAX; }
+void heal() noexcept
+{
+    chosen = LONG_MAX;
+}
 
-bool is_lasting() noexcept { return stays; }
+bool is_lasting() noexcept
+{
+    return stays;
+}
 
-Throwing throwing_calls() noexcept { return {throwing, who_throws}; }
+Throwing throwing_calls() noexcept
+{
+    return {throwing, who_throws};
+}
 
 } // namespace tofu::test::starving

@@ -57,18 +57,22 @@ struct Function {
     int (*prepare)(const Arguments&);
 };
 
-#define FUNCTION(name, has, ...)                                                                              \
-    {#name, has,                                                                                              \
+#define FUNCTION(name, has, ...)                                                                                       \
+    {                                                                                                                  \
+#name, has,                                                                                              \
      [](const Arguments& a) { return utofu_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, nullptr); },     \
      [](const Arguments& a) {                                                                                 \
          return utofu_prepare_##name(a.vcq __VA_OPT__(, ) __VA_ARGS__, a.flags, a.desc, a.desc_size);         \
-     }}
-#define FUNCTION_GAP(name, has, ...)                                                                          \
-    {#name, has,                                                                                              \
+     }             \
+    }
+#define FUNCTION_GAP(name, has, ...)                                                                                   \
+    {                                                                                                                  \
+#name, has,                                                                                              \
      [](const Arguments& a) { return utofu_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, nullptr); },     \
      [](const Arguments& a) {                                                                                 \
          return utofu_prepare_##name(a.vcq, __VA_ARGS__, a.flags, a.mtu, a.gap, a.desc, a.desc_size);         \
-     }}
+     }             \
+    }
 
 const Function functions[] = {
     FUNCTION(put, transfer, a.id, a.lcl, a.rmt, a.length, a.edata),

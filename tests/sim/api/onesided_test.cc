@@ -13,9 +13,8 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr unsigned long all_notices = UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
-                                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
-                                      UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+constexpr unsigned long all_notices =
+    UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
 // A process with one VCQ and one registered buffer, known to the others.
 struct Member {
@@ -139,8 +138,10 @@ TEST(SimArmw, EveryAdderSeesAnotherOldValue)
         std::vector<bool> seen(processes * adds + adds);
         uint64_t own_adds = 0;
         for (unsigned i = 0; i < adds; i++) {
-            ASSERT_EQ(posted([&] { return utofu_armw8(me.vcq, me.id_of(0), UTOFU_ARMW_OP_ADD, 1, me.stadd_of(0), 0,
-                                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); }),
+            ASSERT_EQ(posted([&] {
+                          return utofu_armw8(me.vcq, me.id_of(0), UTOFU_ARMW_OP_ADD, 1, me.stadd_of(0), 0,
+                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                      }),
                       UTOFU_SUCCESS);
             if (rank.number == 0) {
                 counter.fetch_add(1); // the owner's CPU at the same time
@@ -175,8 +176,10 @@ TEST(SimArmw, AppliesEachOperator)
                 return notice.rmt_value;
             };
             const auto armw8 = [&](utofu_armw_op op, uint64_t value) {
-                return old_value(posted([&] { return utofu_armw8(me.vcq, me.id_of(1), op, value, me.stadd_of(1), 0,
-                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); }));
+                return old_value(posted([&] {
+                    return utofu_armw8(me.vcq, me.id_of(1), op, value, me.stadd_of(1), 0,
+                                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                }));
             };
             EXPECT_EQ(armw8(UTOFU_ARMW_OP_XOR, 0x00ff), 0xf0f0u);
             EXPECT_EQ(armw8(UTOFU_ARMW_OP_AND, 0xff00), 0xf00fu);
@@ -184,18 +187,23 @@ TEST(SimArmw, AppliesEachOperator)
             EXPECT_EQ(armw8(UTOFU_ARMW_OP_ADD, 1), 0xf00fu);
             EXPECT_EQ(armw8(UTOFU_ARMW_OP_SWAP, 5), 0xf010u);
             const auto cswap8 = [&](uint64_t old, uint64_t value) {
-                return old_value(posted([&] { return utofu_cswap8(me.vcq, me.id_of(1), old, value, me.stadd_of(1), 0,
-                                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); }));
+                return old_value(posted([&] {
+                    return utofu_cswap8(me.vcq, me.id_of(1), old, value, me.stadd_of(1), 0,
+                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                }));
             };
             EXPECT_EQ(cswap8(4, 6), 5u);
             EXPECT_EQ(cswap8(5, 6), 5u);
             EXPECT_EQ(cswap8(6, 7), 6u);
-            EXPECT_EQ(old_value(posted([&] { return utofu_armw4(me.vcq, me.id_of(1), UTOFU_ARMW_OP_ADD, 0xffffffff,
-                                            me.stadd_of(1) + 8, 0,
-                                            UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); })),
+            EXPECT_EQ(old_value(posted([&] {
+                          return utofu_armw4(me.vcq, me.id_of(1), UTOFU_ARMW_OP_ADD, 0xffffffff, me.stadd_of(1) + 8, 0,
+                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                      })),
                       1u);
-            EXPECT_EQ(old_value(posted([&] { return utofu_cswap4(me.vcq, me.id_of(1), 1, 9, me.stadd_of(1) + 12, 0,
-                                             UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); })),
+            EXPECT_EQ(old_value(posted([&] {
+                          return utofu_cswap4(me.vcq, me.id_of(1), 1, 9, me.stadd_of(1) + 12, 0,
+                                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                      })),
                       1u);
             rank.barrier();
         } else {

@@ -141,9 +141,7 @@ std::vector<utofu_vbg_setting> settings_of(const std::vector<GatePlan>& plan, in
 {
     std::vector<utofu_vbg_setting> settings(plan.size());
     const auto id = [&](GateAt at) { return at.member < 0 ? UTOFU_VBG_ID_NULL : id_of(at); };
-    const auto local = [&](int gate) {
-        return gate < 0 ? UTOFU_VBG_ID_NULL : id_of({member, gate});
-    };
+    const auto local = [&](int gate) { return gate < 0 ? UTOFU_VBG_ID_NULL : id_of({member, gate}); };
     for (size_t i = 0; i < plan.size(); i++) {
         settings[i].vbg_id = id_of({member, static_cast<int>(i)});
         settings[i].src_lcl_vbg_id = local(plan[i].src_lcl);

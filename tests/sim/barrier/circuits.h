@@ -32,8 +32,7 @@ struct GatePlan {
 [[nodiscard]] std::vector<GatePlan> plan_circuit(Shape shape, int members, int member);
 
 // The settings for a plan; `id_of` gives the VBG ID of a gate of any member.
-[[nodiscard]] std::vector<utofu_vbg_setting>
-settings_of(const std::vector<GatePlan>& plan, int member,
-            const std::function<utofu_vbg_id_t(GateAt)>& id_of);
+[[nodiscard]] std::vector<utofu_vbg_setting> settings_of(const std::vector<GatePlan>& plan, int member,
+                                                         const std::function<utofu_vbg_id_t(GateAt)>& id_of);
 
 } // namespace tofu::sim::test

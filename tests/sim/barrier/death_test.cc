@@ -37,8 +37,7 @@ void run_rounds(const Member& member, uint64_t number, uint64_t members, unsigne
     for (unsigned round = 0; round < rounds; round++) {
         uint64_t words[2] = {number, 1};
         ASSERT_EQ(utofu_reduce_uint64(member.start(), UTOFU_REDUCE_OP_SUM, words, 2, 0), UTOFU_SUCCESS);
-        ASSERT_EQ(wait_for([&] { return utofu_poll_reduce_uint64(member.start(), 0, words); }),
-                  UTOFU_SUCCESS);
+        ASSERT_EQ(wait_for([&] { return utofu_poll_reduce_uint64(member.start(), 0, words); }), UTOFU_SUCCESS);
         ASSERT_EQ(words[0], members * (members - 1) / 2);
         ASSERT_EQ(words[1], members);
     }
@@ -94,9 +93,7 @@ TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhoBuildANewCircuit)
     for (int run = 0; run < 8 && !HasFailure(); run++) {
         const unsigned victim = random() % 5;
         const unsigned when = random() % 3000;
-        const auto exits = run_processes(5, [&](const Rank& rank) {
-            die_or_survive(rank, GetParam(), victim, when);
-        });
+        const auto exits = run_processes(5, [&](const Rank& rank) { die_or_survive(rank, GetParam(), victim, when); });
         for (unsigned i = 0; i < 5; i++) {
             if (i == victim) {
                 EXPECT_TRUE(WIFSIGNALED(exits[i].status) && WTERMSIG(exits[i].status) == SIGKILL);
@@ -181,8 +178,8 @@ TEST(BarrierDeath, WhileAllocatingAndSettingLosesNoGate)
                     if (utofu_alloc_vbg(3, 2, 0, ids) != UTOFU_SUCCESS) {
                         continue;
                     }
-                    auto settings = settings_of(plan_circuit(Shape::ring, 1, 0), 0,
-                                                [&](GateAt at) { return ids[at.gate]; });
+                    auto settings =
+                        settings_of(plan_circuit(Shape::ring, 1, 0), 0, [&](GateAt at) { return ids[at.gate]; });
                     EXPECT_EQ(utofu_set_vbg(settings.data(), 2), UTOFU_SUCCESS);
                     EXPECT_EQ(utofu_barrier(ids[0], 0), UTOFU_SUCCESS);
                     EXPECT_EQ(utofu_poll_barrier(ids[0], 0), UTOFU_SUCCESS);

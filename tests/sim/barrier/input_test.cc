@@ -101,7 +101,7 @@ TEST(BarrierInput, SettingRefusesEachBadMember)
         EXPECT_EQ(utofu_set_vbg(nullptr, 3), UTOFU_ERR_INVALID_POINTER);
         EXPECT_EQ(utofu_set_vbg(s, 0), UTOFU_ERR_INVALID_NUMBER);
         EXPECT_EQ(utofu_set_vbg(s, 4), UTOFU_ERR_INVALID_NUMBER);
-        EXPECT_EQ(utofu_set_vbg(s, 2), UTOFU_SUCCESS); // a subset
+        EXPECT_EQ(utofu_set_vbg(s, 2), UTOFU_SUCCESS);                // a subset
         EXPECT_EQ(utofu_set_vbg(s + 1, 2), UTOFU_ERR_INVALID_VBG_ID); // the first must be the start/end gate
         EXPECT_EQ(with([&] { std::swap(s[1], s[2]); }), UTOFU_SUCCESS);
         EXPECT_EQ(with([&] { s[2].vbg_id = ids[1]; }), UTOFU_ERR_INVALID_VBG_ID); // twice
@@ -111,8 +111,7 @@ TEST(BarrierInput, SettingRefusesEachBadMember)
         // Signals stay in the TNI and on the node.
         EXPECT_EQ(with([&] { s[1].src_lcl_vbg_id = other[0]; }), UTOFU_ERR_INVALID_VBG_ID);
         EXPECT_EQ(with([&] { s[1].dst_lcl_vbg_id = other[0]; }), UTOFU_ERR_INVALID_VBG_ID);
-        EXPECT_EQ(with([&] { s[1].src_lcl_vbg_id = ids[0] ^ uint64_t{1} << 56; }),
-                  UTOFU_ERR_INVALID_VBG_ID);
+        EXPECT_EQ(with([&] { s[1].src_lcl_vbg_id = ids[0] ^ uint64_t { 1 } << 56; }), UTOFU_ERR_INVALID_VBG_ID);
         // No such gate, TNI, node, or bits that no ID has.
         for (const utofu_vbg_id_t bad : {ids[0] | 48, ids[0] | uint64_t{7} << 61, ids[0] + (uint64_t{1} << 32),
                                          ids[0] | 1u << 24, ids[0] | uint64_t{1} << 60}) {
@@ -141,8 +140,7 @@ TEST(BarrierInput, InformationNeedsAnIdAndPlaces)
         uint16_t extra = 0;
         EXPECT_EQ(utofu_query_vbg_info(id, coords, &tni, &gate, &extra), UTOFU_SUCCESS);
         EXPECT_EQ(tni, 3);
-        EXPECT_EQ(utofu_query_vbg_info(UTOFU_VBG_ID_NULL, coords, &tni, &gate, &extra),
-                  UTOFU_ERR_INVALID_VBG_ID);
+        EXPECT_EQ(utofu_query_vbg_info(UTOFU_VBG_ID_NULL, coords, &tni, &gate, &extra), UTOFU_ERR_INVALID_VBG_ID);
         EXPECT_EQ(utofu_query_vbg_info(id, nullptr, &tni, &gate, &extra), UTOFU_ERR_INVALID_POINTER);
         EXPECT_EQ(utofu_query_vbg_info(id, coords, nullptr, &gate, &extra), UTOFU_ERR_INVALID_POINTER);
         EXPECT_EQ(utofu_query_vbg_info(id, coords, &tni, nullptr, &extra), UTOFU_ERR_INVALID_POINTER);
@@ -175,8 +173,7 @@ TEST(BarrierInput, StartAndPollRefuseBadParameters)
         EXPECT_EQ(utofu_poll_reduce_uint64(id, 1, words), UTOFU_ERR_INVALID_FLAGS);
         EXPECT_EQ(utofu_poll_reduce_double(id, 1, values), UTOFU_ERR_INVALID_FLAGS);
         for (const int op : {-1, 0, int{UTOFU_REDUCE_OP_BARRIER}, int{UTOFU_REDUCE_OP_BFPSUM}, 9, 258}) {
-            EXPECT_EQ(utofu_reduce_uint64(id, static_cast<utofu_reduce_op>(op), words, 1, 0),
-                      UTOFU_ERR_INVALID_OP);
+            EXPECT_EQ(utofu_reduce_uint64(id, static_cast<utofu_reduce_op>(op), words, 1, 0), UTOFU_ERR_INVALID_OP);
         }
         EXPECT_EQ(utofu_reduce_double(id, UTOFU_REDUCE_OP_SUM, values, 1, 0), UTOFU_ERR_INVALID_OP);
         EXPECT_EQ(utofu_reduce_uint64(id, UTOFU_REDUCE_OP_SUM, nullptr, 1, 0), UTOFU_ERR_INVALID_POINTER);

@@ -20,7 +20,7 @@ struct Member {
 };
 
 inline Member allocate(const Rank& rank, Shape shape, int members, int number, utofu_tni_id_t tni,
-                unsigned long flags = 0)
+                       unsigned long flags = 0)
 {
     Member member;
     member.number = number;
@@ -35,10 +35,9 @@ inline Member allocate(const Rank& rank, Shape shape, int members, int number, u
 
 inline void connect(const Rank& rank, Shape shape, int members, const Member& member)
 {
-    auto settings = settings_of(
-        plan_circuit(shape, members, member.number), member.number, [&](GateAt at) {
-            return rank.get(static_cast<unsigned>(at.member) * max_gates + static_cast<unsigned>(at.gate));
-        });
+    auto settings = settings_of(plan_circuit(shape, members, member.number), member.number, [&](GateAt at) {
+        return rank.get(static_cast<unsigned>(at.member) * max_gates + static_cast<unsigned>(at.gate));
+    });
     EXPECT_EQ(utofu_set_vbg(settings.data(), settings.size()), UTOFU_SUCCESS);
 }
 

@@ -135,8 +135,7 @@ void run_circuit(const Rank& rank, Shape shape, int members, unsigned seed, int 
 {
     std::vector<Member> mine;
     for (int m = static_cast<int>(rank.number); m < members; m += static_cast<int>(rank.size)) {
-        mine.push_back(allocate(rank, shape, members, m,
-                                static_cast<utofu_tni_id_t>(input(seed, 0, m, 1) % 6)));
+        mine.push_back(allocate(rank, shape, members, m, static_cast<utofu_tni_id_t>(input(seed, 0, m, 1) % 6)));
     }
     rank.barrier();
     for (const Member& member : mine) {
@@ -162,9 +161,8 @@ class BarrierShapes : public ::testing::TestWithParam<Shape> {};
 TEST_P(BarrierShapes, GiveTheRightResultForOneToTenProcesses)
 {
     for (unsigned size = 1; size <= 10; size++) {
-        expect_processes(size, [&](const Rank& rank) {
-            run_circuit(rank, GetParam(), static_cast<int>(size), 100 + size, 60);
-        });
+        expect_processes(
+            size, [&](const Rank& rank) { run_circuit(rank, GetParam(), static_cast<int>(size), 100 + size, 60); });
     }
 }
 
@@ -207,7 +205,7 @@ TEST(Barrier, HoldsBackTheFastUntilTheSlowHasCome)
             ASSERT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
             ASSERT_EQ(wait_barrier(member.start()), UTOFU_SUCCESS);
             for (unsigned other = 0; other < 4; other++) {
-                ASSERT_GE(rank.get(900 + other), round); // nobody behind,
+                ASSERT_GE(rank.get(900 + other), round);     // nobody behind,
                 ASSERT_LE(rank.get(900 + other), round + 1); // nobody more than one ahead
             }
         }
@@ -324,8 +322,7 @@ TEST(Barrier, ReportsMismatchToAllAndGoesOn)
             // One asks for another operation.
             const auto op = rank.number == 2 ? UTOFU_REDUCE_OP_MAX : UTOFU_REDUCE_OP_SUM;
             ASSERT_EQ(utofu_reduce_uint64(id, op, words, 1, 0), UTOFU_SUCCESS);
-            EXPECT_EQ(wait_for([&] { return utofu_poll_reduce_uint64(id, 0, words); }),
-                      UTOFU_ERR_BARRIER_MISMATCH);
+            EXPECT_EQ(wait_for([&] { return utofu_poll_reduce_uint64(id, 0, words); }), UTOFU_ERR_BARRIER_MISMATCH);
             EXPECT_EQ(words[0], rank.number); // only success writes
             // One calls another function.
             if (rank.number == 4) {
@@ -337,11 +334,9 @@ TEST(Barrier, ReportsMismatchToAllAndGoesOn)
                 EXPECT_EQ(wait_barrier(id), UTOFU_ERR_BARRIER_MISMATCH);
             }
             // One has another number of elements.
-            ASSERT_EQ(utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values,
-                                          rank.number == 0 ? 2 : 1, 0),
+            ASSERT_EQ(utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, rank.number == 0 ? 2 : 1, 0),
                       UTOFU_SUCCESS);
-            EXPECT_EQ(wait_for([&] { return utofu_poll_reduce_double(id, 0, values); }),
-                      UTOFU_ERR_BARRIER_MISMATCH);
+            EXPECT_EQ(wait_for([&] { return utofu_poll_reduce_double(id, 0, values); }), UTOFU_ERR_BARRIER_MISMATCH);
             // And all is well again.
             ASSERT_EQ(utofu_reduce_uint64(id, UTOFU_REDUCE_OP_SUM, words, 1, 0), UTOFU_SUCCESS);
             EXPECT_EQ(wait_for([&] { return utofu_poll_reduce_uint64(id, 0, words); }), UTOFU_SUCCESS);
@@ -402,8 +397,8 @@ TEST(Barrier, SetAgainForgetsWhatWasUnderWay)
 TEST(Barrier, ThreadSafeGateServesThreads)
 {
     expect_processes(2, [](const Rank& rank) {
-        const Member member = allocate(rank, Shape::butterfly, 2, static_cast<int>(rank.number), 0,
-                                       UTOFU_VBG_FLAG_THREAD_SAFE);
+        const Member member =
+            allocate(rank, Shape::butterfly, 2, static_cast<int>(rank.number), 0, UTOFU_VBG_FLAG_THREAD_SAFE);
         rank.barrier();
         connect(rank, Shape::butterfly, 2, member);
         rank.barrier();

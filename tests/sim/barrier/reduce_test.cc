@@ -83,16 +83,15 @@ TEST(Combine, MaxlocTakesPairsAndTheSmallerLocationOfEqualValues)
     const Packet a = integers(ReduceOp::maxloc, {7, 3, 8, 1, 5, 9});
     const Packet b = integers(ReduceOp::maxloc, {7, 2, 6, 0, 6, 10});
     for (const Packet& p : {combine(a, b), combine(b, a)}) {
-        EXPECT_EQ(std::vector<uint64_t>(p.words, p.words + 6),
-                  (std::vector<uint64_t>{7, 2, 8, 1, 6, 10}));
+        EXPECT_EQ(std::vector<uint64_t>(p.words, p.words + 6), (std::vector<uint64_t>{7, 2, 8, 1, 6, 10}));
     }
 }
 
 TEST(Combine, MismatchOfOperationOrCountSticks)
 {
     const Packet sum = integers(ReduceOp::sum, {1});
-    for (const Packet& other : {integers(ReduceOp::max, {1}), integers(ReduceOp::sum, {1, 2}),
-                                barrier_packet(), doubles({1.0})}) {
+    for (const Packet& other :
+         {integers(ReduceOp::max, {1}), integers(ReduceOp::sum, {1, 2}), barrier_packet(), doubles({1.0})}) {
         const Packet p = combine(sum, other);
         EXPECT_TRUE(p.mismatch);
         EXPECT_TRUE(combine(p, sum).mismatch);
@@ -105,7 +104,7 @@ TEST(Combine, MismatchOfOperationOrCountSticks)
 TEST(Bfpsum, OneValueComesBackBitByBit)
 {
     std::mt19937_64 random(1);
-    std::vector<double> values = {0.0,     -0.0,     1.0,      -1.0,    DBL_MAX,  -DBL_MAX, DBL_MIN,
+    std::vector<double> values = {0.0,          -0.0,          1.0,       -1.0,     DBL_MAX,  -DBL_MAX, DBL_MIN,
                                   DBL_TRUE_MIN, -DBL_TRUE_MIN, 0x1p-1023, 0x1p1023, infinity, -infinity};
     for (int i = 0; i < 100000; i++) {
         const double value = std::bit_cast<double>(random());
@@ -177,14 +176,13 @@ TEST(Bfpsum, ErrorIsBoundedByTheLargestSummand)
         Quad exact = 0;
         double largest = 0;
         for (int n = 0; n < 48; n++) {
-            values.push_back(std::ldexp(static_cast<double>(static_cast<int64_t>(random())),
-                                        -63 - static_cast<int>(random() % 40)));
+            values.push_back(
+                std::ldexp(static_cast<double>(static_cast<int64_t>(random())), -63 - static_cast<int>(random() % 40)));
             exact += values.back();
             largest = std::max(largest, std::fabs(values.back()));
         }
         const double got = sum(values);
-        EXPECT_LE(std::fabs(static_cast<double>(exact - got)),
-                  std::fabs(got) * 0x1p-53 + largest * 48 * 0x1p-96);
+        EXPECT_LE(std::fabs(static_cast<double>(exact - got)), std::fabs(got) * 0x1p-53 + largest * 48 * 0x1p-96);
     }
 }
 

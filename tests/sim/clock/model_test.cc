@@ -118,8 +118,9 @@ TEST(ClockFactor, TakesThousandthsAndNothingElse)
 struct Machine {
     explicit Machine(std::array<uint8_t, 3> units)
         : topology(units, 0), calendars(topology.num_nodes() * (clock_node_bytes / sizeof(Calendar))),
-          network(topology, reinterpret_cast<std::byte*>(calendars.data()),
-                  [](void*, uint32_t) noexcept { return true; }, nullptr)
+          network(
+              topology, reinterpret_cast<std::byte*>(calendars.data()), [](void*, uint32_t) noexcept { return true; },
+              nullptr)
     {
     }
     [[nodiscard]] Times carry(const Coords& from, const Coords& to, Transit transit, Picoseconds start = 0)

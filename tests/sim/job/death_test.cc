@@ -164,8 +164,10 @@ TEST(SimOverflow, EndsTheOwnerWithTheMessageOfTheGuide)
         unsigned sent = 0;
         utofu_mrq_notice notice{};
         EXPECT_TRUE(wait_until([&] {
-            EXPECT_EQ(posted([&] { return utofu_put_piggyback8(me.vcq, rank.get(2), 1, rank.get(3), 8, 0,
-                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr); }),
+            EXPECT_EQ(posted([&] {
+                          return utofu_put_piggyback8(me.vcq, rank.get(2), 1, rank.get(3), 8, 0,
+                                                      UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr);
+                      }),
                       UTOFU_SUCCESS);
             sent++;
             void* cbdata = nullptr;
@@ -190,8 +192,10 @@ TEST(SimOverflow, LocalNoticesCountToo)
         Node me;
         me.open(rank, &word, sizeof word, 0);
         for (;;) {
-            (void)posted([&] { return utofu_armw8(me.vcq, me.id, UTOFU_ARMW_OP_ADD, 1, me.stadd, 0,
-                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr); });
+            (void)posted([&] {
+                return utofu_armw8(me.vcq, me.id, UTOFU_ARMW_OP_ADD, 1, me.stadd, 0,
+                                   UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+            });
             void* cbdata = nullptr;
             (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
         }
@@ -326,8 +330,7 @@ TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
         }));
         // The kernel shows the new program a moment before it closes the old one's files.
         utofu_vcq_hdl_t vcq = 0;
-        EXPECT_TRUE(wait_until(
-            [&] { return utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq) == UTOFU_SUCCESS; }));
+        EXPECT_TRUE(wait_until([&] { return utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq) == UTOFU_SUCCESS; }));
         ::kill(pid, SIGKILL);
     });
     ::unsetenv("TOFU_SIM_PPN");

@@ -15,8 +15,8 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr unsigned long all_notices = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
-                                      UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+constexpr unsigned long all_notices =
+    UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
 alignas(256) volatile uint64_t words[32];
 

@@ -44,8 +44,8 @@ bool enter_small_shm()
         write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
     }
     return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-           ::mount("tofu-test", "/dev/shm", "tmpfs", 0,
-                   ("mode=1777,size=" + std::to_string(pages * page)).c_str()) == 0;
+           ::mount("tofu-test", "/dev/shm", "tmpfs", 0, ("mode=1777,size=" + std::to_string(pages * page)).c_str()) ==
+               0;
 }
 
 size_t free_pages()
@@ -103,8 +103,8 @@ struct Outcome {
 
 Outcome run_once()
 {
-    auto* const result = static_cast<int*>(
-        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* const result =
+        static_cast<int*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const int errors = ::memfd_create("stderr", MFD_CLOEXEC);
     Outcome outcome;
     const pid_t pid = ::fork();

@@ -18,11 +18,11 @@ constexpr unsigned num_members = 3;
 constexpr uint8_t nobody = 255;
 
 enum Step : uint8_t {
-    outside,  // next: waits for the lock of the directory
-    locked,   // has it: looks whether anybody is in the file, and starts over if not
-    checked,  // takes a slot
-    member,   // may take the CQ; leaves
-    leaving,  // has the lock again, has given its slot back
+    outside, // next: waits for the lock of the directory
+    locked,  // has it: looks whether anybody is in the file, and starts over if not
+    checked, // takes a slot
+    member,  // may take the CQ; leaves
+    leaving, // has the lock again, has given its slot back
     done,
     dead,
 };

@@ -117,9 +117,10 @@ TEST(SimLimits, WithoutDescriptorsNobodyTakesAnothersCqOrRemovesHisJob)
             return; // the job is left without a descriptor
         }
         EXPECT_TRUE(wait_until([&] { return rank.get(100) != 0; }));
-        EXPECT_TRUE(wait_until([&] { return ::kill(static_cast<pid_t>(rank.get(100)), 0) != 0 ||
-                                            ::access(("/proc/" + std::to_string(rank.get(100)) + "/fd/0").c_str(),
-                                                     F_OK) != 0; }));
+        EXPECT_TRUE(wait_until([&] {
+            return ::kill(static_cast<pid_t>(rank.get(100)), 0) != 0 ||
+                   ::access(("/proc/" + std::to_string(rank.get(100)) + "/fd/0").c_str(), F_OK) != 0;
+        }));
         EXPECT_EQ(::access(job_directory().c_str(), F_OK), 0);
         EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
     });
@@ -339,7 +340,7 @@ TEST(SimLimits, AJobOfAnotherVersionIsLeftAloneWhileItRuns)
     const auto exits = run_processes(2, [](const Rank& rank) {
         Node me;
         const std::string file = job_directory() + "/job";
-        struct stat before{};
+        struct stat before {};
         if (rank.number == 0) {
             me.open(rank, words);
             const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
@@ -367,7 +368,7 @@ TEST(SimLimits, AJobOfAnotherVersionIsLeftAloneWhileItRuns)
         }
         rank.barrier();
         if (rank.number == 0) {
-            struct stat after{};
+            struct stat after {};
             EXPECT_EQ(::stat(file.c_str(), &after), 0);
             EXPECT_EQ(after.st_size, before.st_size + 4096);
             EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);

@@ -75,10 +75,7 @@ struct Node {
         must("reg", [&] { return utofu_reg_mem(vcq, const_cast<void*>(address), size, flags, &stadd); });
         return stadd;
     }
-    void remove(utofu_stadd_t stadd) const
-    {
-        EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS);
-    }
+    void remove(utofu_stadd_t stadd) const { EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS); }
     template <typename Post>
     void finish(const char* what, Post&& post) const
     {
@@ -188,8 +185,8 @@ void serve(const Rank& rank)
 // Allocations of a life in which number `number` has failed; `lasting`: and all behind it, until a call is refused.
 long live_without(long number, bool lasting)
 {
-    auto* const all = static_cast<long*>(
-        ::mmap(nullptr, sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* const all =
+        static_cast<long*>(::mmap(nullptr, sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const auto exits = run_processes(2, [&](const Rank& rank) {
         if (rank.number == 1) {
             serve(rank);

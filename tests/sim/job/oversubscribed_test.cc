@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: more processes than processors: a thread whose polls find nothing yields, and naps (job/oversubscription).
 // Called by: make check. Calls: the public interface and the extras.
-#include "oversubscribed.h"
 #include "lib/harness.h"
+#include "oversubscribed.h"
 
 #include <gtest/gtest.h>
 #include <tofu_sim.h>
@@ -196,7 +196,8 @@ TEST(SimCrowd, AThreadThatWaitsForSomethingElseNapsSeldom)
         port.publish(rank);
         constexpr unsigned over = 10; // word of the board
         if (rank.number == 0) {
-            constexpr uint64_t most_naps = 40; // with an announcement each; a nap in every other call would be thousands
+            constexpr uint64_t most_naps =
+                40; // with an announcement each; a nap in every other call would be thousands
             const uint64_t before = sleeps();
             for (unsigned times = 0; times < 4'000 && sleeps() - before <= most_naps; times++) {
                 EXPECT_EQ(tofu_sim_give_way(times), 1);

@@ -15,7 +15,10 @@ namespace {
 
 class SimQuota : public testing::Test {
   protected:
-    SimQuota() : root_(testing::TempDir() + "/tofu-quota-" + std::to_string(::getpid())) { std::filesystem::create_directories(root_); }
+    SimQuota() : root_(testing::TempDir() + "/tofu-quota-" + std::to_string(::getpid()))
+    {
+        std::filesystem::create_directories(root_);
+    }
     ~SimQuota() override { std::filesystem::remove_all(root_); }
     void put(const std::string& path, const std::string& text) const
     {

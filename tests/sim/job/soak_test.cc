@@ -82,8 +82,8 @@ struct Endpoint {
             switch (utofu_poll_mrq(vcq, 0, &notice)) {
             case UTOFU_ERR_NOT_FOUND: return true;
             case UTOFU_SUCCESS: completions++; break;
-            case UTOFU_ERR_MRQ_PEER:       // it is dead
-            case UTOFU_ERR_MRQ_RMT_STADD:  // its successor has other STADDs
+            case UTOFU_ERR_MRQ_PEER:      // it is dead
+            case UTOFU_ERR_MRQ_RMT_STADD: // its successor has other STADDs
             case UTOFU_ERR_MRQ_RMT_LENGTH:
             case UTOFU_ERR_MRQ_RMT_MEMORY: break;
             default: ADD_FAILURE() << "notice of type " << int(notice.notice_type); return false;

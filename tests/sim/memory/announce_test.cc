@@ -156,7 +156,9 @@ TEST_F(MemoryAnnounce, WhoHasNoDescriptorsTakesNobodyForDead)
     const uint64_t claim = claim_by_this_process(0);
     struct rlimit limit;
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const struct rlimit none{0, limit.rlim_max};
+    const struct rlimit none {
+        0, limit.rlim_max
+    };
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
     const bool asked = process_start_time(::getpid()) != 0;
     const bool gone = claimant_is_gone(claim);

@@ -48,9 +48,8 @@ TEST_P(MemoryBirth, AStoppedChildDoesNotSeeWhatItsParentWritesLater)
             const pthread_t forker = ::pthread_self();
             std::thread sender([&] {
                 siginfo_t info = {};
-                EXPECT_TRUE(wait_until([&] {
-                    return ::waitid(P_ALL, 0, &info, WSTOPPED | WNOWAIT | WNOHANG) == 0 && info.si_pid != 0;
-                }));
+                EXPECT_TRUE(wait_until(
+                    [&] { return ::waitid(P_ALL, 0, &info, WSTOPPED | WNOWAIT | WNOHANG) == 0 && info.si_pid != 0; }));
                 EXPECT_TRUE(wait_until([&] { return back.load() || ::pthread_kill(forker, SIGUSR1) != 0; }));
             });
             const pid_t child = ::fork();

@@ -14,7 +14,14 @@
 namespace tofu::sim::test {
 namespace {
 
-enum Denied : unsigned { userfault = 1, process_copy = 2, map_query = 4, thread_query = 8, populate = 16, features = 32 };
+enum Denied : unsigned {
+    userfault = 1,
+    process_copy = 2,
+    map_query = 4,
+    thread_query = 8,
+    populate = 16,
+    features = 32
+};
 
 constexpr uint32_t userfault_new = 0xaa00;     // USERFAULTFD_IOC_NEW on /dev/userfaultfd
 constexpr uint32_t userfault_api = 0xc018aa3f; // UFFDIO_API: a kernel without the features asked for says EINVAL

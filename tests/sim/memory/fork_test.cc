@@ -98,8 +98,8 @@ TEST(MemoryFork, AChildOfForkTouchesNothingOfItsParentsHeap)
         const utofu_stadd_t stadd = node.add(start, bytes);
         for (auto* block : blocks)
             ASSERT_EQ(peer.ask(add_one, stadd + uint64_t(reinterpret_cast<char*>(block) - start)), UTOFU_SUCCESS);
-        auto* before = static_cast<char*>(
-            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        auto* before =
+            static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         ASSERT_NE(before, MAP_FAILED);
         for (int round = 0; round < 3; ++round) { // the first one lets the parent's side allocate what it needs
             std::memcpy(before, start, bytes);
@@ -299,7 +299,8 @@ TEST(MemoryFork, WhatIsAdvisedOfPagesHoldsAfterTheyWereMoved)
                 EXPECT_TRUE(child_is_well([&] {
                     return is_mapped(memory) == (advice != MADV_DONTFORK) &&
                            (advice != MADV_DONTDUMP || pages == 1 || flags_at(memory).find(flag) != std::string::npos);
-                })) << flag << pages;
+                })) << flag
+                    << pages;
                 EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_SUCCESS);
                 node.remove(stadd);
                 ::munmap(around, (pages + 2) * page);

@@ -100,7 +100,7 @@ inline void exercise(const Rank& rank, const std::function<void(const std::funct
             const utofu_stadd_t stadd = node.add(words + skip, (count - 2 * skip) * 8);
             rank.set(10, stadd);
             rank.set(11, (count - 2 * skip) * 8);
-            rank.barrier(); // registered
+            rank.barrier();                     // registered
             for (uint64_t i = 0; i < adds; ++i) // CPU atomics against ARMW, from before the first access
                 __atomic_fetch_add(&words[skip + 1], 1, __ATOMIC_RELAXED);
             rank.barrier(); // the peer is done

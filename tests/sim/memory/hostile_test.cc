@@ -32,8 +32,8 @@ class HostilePeer {
     HostilePeer()
     {
         bytes_ = segment_total_bytes(mrq_entries);
-        base_ = static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                                               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        base_ = static_cast<std::byte*>(
+            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         segment_header(base_).mrq_entries = mrq_entries;
         vcq.table = stag_table(base_, 0, mrq_entries);
         vcq.serial = RemoteVcq::new_serial();
@@ -195,8 +195,7 @@ TEST(MemoryHostile, NothingIsReachedBehindTheEndOfAFile)
     EXPECT_EQ(put8(cache, peer, page), AccessStatus::peer_gone);
     EXPECT_EQ(put8(cache, peer, page - 4), AccessStatus::peer_gone);
     std::vector<std::byte> many(1 << 20);
-    EXPECT_EQ(cache.put(peer.vcq, peer.stadd, many.data(), many.size(), CopyOrder::last_line),
-              AccessStatus::peer_gone);
+    EXPECT_EQ(cache.put(peer.vcq, peer.stadd, many.data(), many.size(), CopyOrder::last_line), AccessStatus::peer_gone);
     uint64_t old = 0;
     EXPECT_EQ(cache.armw(peer.vcq, peer.stadd + 2 * page, 8, ArmwOp::add, 1, 0, &old), AccessStatus::peer_gone);
     peer.publish(1, arena_bytes, page);

@@ -79,21 +79,24 @@ TEST(MemoryKinds, StackOfAnotherThread)
 
 TEST(MemoryKinds, InitialisedData)
 {
-    expect_processes(2, [](const Rank& rank) {
-        exercise(rank, [](const auto& run) { run(&initialised, sizeof initialised); });
-    });
+    expect_processes(
+        2, [](const Rank& rank) { exercise(rank, [](const auto& run) { run(&initialised, sizeof initialised); }); });
 }
 
 TEST(MemoryKinds, ZeroedData)
 {
-    expect_processes(2, [](const Rank& rank) {
-        exercise(rank, [](const auto& run) { run(&zeroed, sizeof zeroed); });
-    });
+    expect_processes(2, [](const Rank& rank) { exercise(rank, [](const auto& run) { run(&zeroed, sizeof zeroed); }); });
 }
 
-TEST(MemoryKinds, PrivateMapping) { exercise_mapping(MAP_PRIVATE | MAP_ANONYMOUS, -1, 100 * page); }
+TEST(MemoryKinds, PrivateMapping)
+{
+    exercise_mapping(MAP_PRIVATE | MAP_ANONYMOUS, -1, 100 * page);
+}
 
-TEST(MemoryKinds, SharedAnonymousMapping) { exercise_mapping(MAP_SHARED | MAP_ANONYMOUS, -1, 100 * page); }
+TEST(MemoryKinds, SharedAnonymousMapping)
+{
+    exercise_mapping(MAP_SHARED | MAP_ANONYMOUS, -1, 100 * page);
+}
 
 TEST(MemoryKinds, SealedMemfd)
 {
@@ -132,8 +135,8 @@ TEST(MemoryKinds, RangeOverSeveralMappings)
 {
     expect_processes(2, [](const Rank& rank) {
         exercise(rank, [](const auto& run) {
-            auto* base = static_cast<char*>(::mmap(nullptr, 40 * page, PROT_READ | PROT_WRITE,
-                                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            auto* base = static_cast<char*>(
+                ::mmap(nullptr, 40 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             const int sealed = ::memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
             const int plain = ::memfd_create("plain", MFD_CLOEXEC);
             ASSERT_EQ(::ftruncate(sealed, 10 * page), 0);
@@ -193,14 +196,16 @@ TEST(MemoryKinds, UnmappedMemoryIsRefused)
     expect_processes(1, [](const Rank&) {
         Node node;
         // Far from where the kernel would put what another thread maps into the holes.
-        auto* base = static_cast<char*>(::mmap(reinterpret_cast<void*>(uintptr_t{1} << 45), 5 * page, PROT_READ | PROT_WRITE,
-                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        auto* base = static_cast<char*>(::mmap(reinterpret_cast<void*>(uintptr_t{1} << 45), 5 * page,
+                                               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         ASSERT_NE(base, MAP_FAILED);
         ::munmap(base + 2 * page, page);
         ::munmap(base + 4 * page, page);
         ::mprotect(base + page, page, PROT_NONE);
         utofu_stadd_t stadd = 77;
-        for (auto [at, size] : {std::pair{base, 3 * page}, {base + page, size_t{1}}, {base + 2 * page, size_t{8}},
+        for (auto [at, size] : {std::pair{base, 3 * page},
+                                {base + page, size_t{1}},
+                                {base + 2 * page, size_t{8}},
                                 {base + 3 * page, 2 * page}})
             EXPECT_EQ(utofu_reg_mem(node.vcq, at, size, 0, &stadd), UTOFU_ERR_INVALID_ADDRESS);
         EXPECT_EQ(utofu_reg_mem(node.vcq, base, 0, 0, &stadd), UTOFU_ERR_INVALID_SIZE);

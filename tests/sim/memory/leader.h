@@ -52,8 +52,8 @@ struct Leader {
 enum class As { is, ordinary };
 
 /// Two processes with a node each: `body` in rank 0, and rank 1 at its service. `first`: before any call of uTofu.
-inline void lead(const std::function<void(Node&, Leader&)>& body, As user = As::is,
-                 const std::function<void()>& first = [] {})
+inline void lead(
+    const std::function<void(Node&, Leader&)>& body, As user = As::is, const std::function<void()>& first = [] {})
 {
     expect_processes(2, [&](const Rank& rank) {
         first();
@@ -91,7 +91,8 @@ inline void on_coroutine_stack(const std::function<void()>& body)
     mine.here.uc_stack.ss_sp = stack;
     mine.here.uc_stack.ss_size = bytes;
     mine.here.uc_link = &mine.home;
-    ::makecontext(&mine.here, [] { both->body(); }, 0);
+    ::makecontext(
+        &mine.here, [] { both->body(); }, 0);
     EXPECT_EQ(::swapcontext(&mine.home, &mine.here), 0);
     ::munmap(stack, bytes);
 }

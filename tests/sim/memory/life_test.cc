@@ -176,8 +176,8 @@ TEST(MemoryLife, ReachingAPeerKeepsNoFileOpen)
     expect_processes(2, [](const Rank& rank) {
         Node node;
         std::vector<uint64_t> words(1000);
-        auto* shared = static_cast<uint64_t*>(
-            ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        auto* shared =
+            static_cast<uint64_t*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
         rank.set(rank.number, node.id);
         rank.set(10 + rank.number, node.add(words.data(), 8000));
         rank.set(20 + rank.number, node.add(shared, page));
@@ -207,7 +207,7 @@ size_t shared_kib()
 
 uint64_t moved_file_bytes() // memory of the arena, mapped or not
 {
-    struct stat status{};
+    struct stat status {};
     for (int fd = 3; fd < 64; ++fd) {
         char name[64] = {};
         const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -300,8 +300,8 @@ TEST(MemoryLife, WhatIsFetchedIsMovedWhenItHasCostAsMuch)
     expect_processes(2, [](const Rank& rank) {
         Node node;
         rank.set(rank.number, node.id);
-        auto* const memory = static_cast<char*>(
-            ::mmap(nullptr, 4 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        auto* const memory =
+            static_cast<char*>(::mmap(nullptr, 4 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         std::memset(memory, 7, bytes);
         rank.set(10 + rank.number, node.add(memory, bytes));
         rank.barrier();
@@ -400,8 +400,8 @@ TEST(MemoryLife, ScatteredMovesLeaveMappingsForTheProgram)
 TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
 {
     lead([](Node& node, Leader& peer) {
-        auto* words = static_cast<uint64_t*>(
-            ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        auto* words =
+            static_cast<uint64_t*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         const utofu_stadd_t stadd = node.add(words, page);
         ::munmap(words, page);
         EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: a process that is stopped, at any step of an access, holds up nobody who can do without it, and who can't waits
 // for it, however long. Called by: make check. Calls: utofu from the convenience library, whose inside it sets.
+#include "harness.h"
 #include "job/liveness.h"
 #include "job/process.h"
 #include "memory/service.h"
 #include "memory/vm_copy.h"
-#include "harness.h"
 #include "topology/ids.h"
 
 #include <atomic>
@@ -108,8 +108,8 @@ TEST(MemoryStopped, PutAndGetDoNotWaitForWhoIsStopped)
 {
     std::byte from{};
     std::byte to{};
-    if (!memory_moves() && vm_copy(::getpid(), reinterpret_cast<uint64_t>(&from), &to, 1, Towards::here,
-                                   CopyOrder::relaxed) < 0)
+    if (!memory_moves() &&
+        vm_copy(::getpid(), reinterpret_cast<uint64_t>(&from), &to, 1, Towards::here, CopyOrder::relaxed) < 0)
         GTEST_SKIP() << "only its owner reaches memory here: userfaultfd and process_vm_readv are refused";
     static std::vector<uint64_t*> memory;
     while_stopped(
@@ -182,8 +182,7 @@ TEST(MemoryStopped, ACopyWaitsForAMoveThatStandsStill)
             const std::vector<char> many(bytes, 7);
             waits([&] { return node.put(rank.get(0), rank.get(10), many.data(), bytes); }, go_on);
         },
-        [] { area->move_end.store_release(0); },
-        [] { EXPECT_EQ(memory[bytes / 8 - 1], 0x0707070707070707u); });
+        [] { area->move_end.store_release(0); }, [] { EXPECT_EQ(memory[bytes / 8 - 1], 0x0707070707070707u); });
 }
 
 StagEntry* entry_being_written = nullptr;
@@ -202,30 +201,28 @@ utofu_stadd_t begin_to_write_an_entry(Node& node)
 // As if stopped while it publishes the registration.
 TEST(MemoryStopped, AnEntryThatIsBeingWrittenIsWaitedFor)
 {
-    while_stopped(
-        [](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
-        [](Node& node, const Rank& rank, const auto& go_on) {
-            // What counts here are looks, not hours.
-            waits([&] { return node.put8(rank.get(0), rank.get(10), 1234); }, go_on, 8);
-        },
-        [] { (void)entry_being_written->sequence.fetch_add(1); }, [] { EXPECT_EQ(initialised[0], 1234u); });
+    while_stopped([](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
+                  [](Node& node, const Rank& rank, const auto& go_on) {
+                      // What counts here are looks, not hours.
+                      waits([&] { return node.put8(rank.get(0), rank.get(10), 1234); }, go_on, 8);
+                  },
+                  [] { (void)entry_being_written->sequence.fetch_add(1); }, [] { EXPECT_EQ(initialised[0], 1234u); });
 }
 
 // As if many others had its processor before it goes on.
 TEST(MemoryStopped, AnEntryIsWaitedForWhoseWriterHasNoProcessor)
 {
-    while_stopped(
-        [](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
-        [](Node& node, const Rank& rank, const auto& go_on) {
-            go_on();
-            EXPECT_EQ(node.put8(rank.get(0), rank.get(10), 1234), UTOFU_SUCCESS);
-        },
-        [] {
-            constexpr timespec a_while{0, 600'000'000};
-            (void)::nanosleep(&a_while, nullptr);
-            (void)entry_being_written->sequence.fetch_add(1);
-        },
-        [] { EXPECT_EQ(initialised[0], 1234u); });
+    while_stopped([](Node& node, const Rank&) { return begin_to_write_an_entry(node); },
+                  [](Node& node, const Rank& rank, const auto& go_on) {
+                      go_on();
+                      EXPECT_EQ(node.put8(rank.get(0), rank.get(10), 1234), UTOFU_SUCCESS);
+                  },
+                  [] {
+                      constexpr timespec a_while{0, 600'000'000};
+                      (void)::nanosleep(&a_while, nullptr);
+                      (void)entry_being_written->sequence.fetch_add(1);
+                  },
+                  [] { EXPECT_EQ(initialised[0], 1234u); });
 }
 
 // All places of the mailbox belong to a peer that is stopped, at each step of its own request.
@@ -247,8 +244,7 @@ TEST_P(MemoryStoppedRequester, OthersWaitForAPlace)
             waits([&] { return node.add8(rank.get(0), rank.get(10), 1); }, [&] { rank.set(32, 1); });
             ASSERT_EQ(::kill(pid_t(rank.get(22)), SIGCONT), 0);
         } else {
-            ServiceArea& area = *reinterpret_cast<ServiceArea*>(
-                segment_service_area(Process::self().segment().base));
+            ServiceArea& area = *reinterpret_cast<ServiceArea*>(segment_service_area(Process::self().segment().base));
             ASSERT_TRUE(wait_until([&] { return is_stopped(rank.get(22)); }));
             for (MailboxSlot& slot : area.slots)
                 slot.state.store_release(with_phase(claim_of(0, int(rank.get(22)), rank.get(30)), phase));

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 #include <sched.h>
-#include <thread>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 namespace tofu::sim::test {
@@ -243,8 +243,8 @@ TEST(MemoryStress, TheMarkComesLastInFixedMemory)
                 continue;
             }
             uint64_t mark = 0;
-            ASSERT_TRUE(spin_until(
-                [&] { return ((mark = __atomic_load_n(&box.back(), __ATOMIC_ACQUIRE)) & ~last) == round; }));
+            ASSERT_TRUE(
+                spin_until([&] { return ((mark = __atomic_load_n(&box.back(), __ATOMIC_ACQUIRE)) & ~last) == round; }));
             for (const uint64_t& word : box)
                 ASSERT_EQ(__atomic_load_n(&word, __ATOMIC_RELAXED), mark) << &word - box.data();
             over = (mark & last) != 0;
@@ -267,8 +267,8 @@ TEST(MemoryStress, AMarkThatWasTakenDoesNotComeBackThoughItsPagesMove)
         for (int round = 1; round <= 800; ++round) {
             uint64_t* memory = nullptr;
             if (rank.number == 0) {
-                memory = static_cast<uint64_t*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
+                memory = static_cast<uint64_t*>(
+                    ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
                 ASSERT_NE(memory, MAP_FAILED);
                 rank.set(10, node.add(memory, bytes));
             }

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <functional>
@@ -66,8 +66,8 @@ void on_file(const Use& use, int flags)
 void on_signal_stack(const Use& use)
 {
     const size_t bytes = 16 * page;
-    auto* const base = static_cast<char*>(
-        ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* const base =
+        static_cast<char*>(::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     stack_t before = {};
     stack_t mine = {};
     mine.ss_sp = base;

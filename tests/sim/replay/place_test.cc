@@ -50,8 +50,8 @@ TEST(Placement, AxesOfABoxAreRingsOfNeighbours)
     for (const Grid& grid : grids) {
         ASSERT_EQ(check_grid(grid), "");
         const auto units = units_of(grid);
-        const Topology topology({static_cast<uint8_t>(units[0]), static_cast<uint8_t>(units[1]),
-                                 static_cast<uint8_t>(units[2])}, 0);
+        const Topology topology(
+            {static_cast<uint8_t>(units[0]), static_cast<uint8_t>(units[1]), static_cast<uint8_t>(units[2])}, 0);
         const Placement placement(topology, 2, Paths::spread, {.kind = Order::Kind::box, .grid = grid});
         ASSERT_EQ(placement.nodes(), grid[0] * grid[1] * grid[2]);
         std::set<uint32_t> seen;
@@ -84,8 +84,9 @@ TEST(Placement, OrdersAreReadAsWritten)
     EXPECT_EQ(parse_order("snake")->kind, Order::Kind::snake);
     EXPECT_EQ(parse_order("random:18446744073709551615")->seed, ~uint64_t{0});
     EXPECT_EQ(parse_order("box:4x6x16")->grid, (Grid{4, 6, 16}));
-    for (const char* text : {"", "snakes", "random", "random:", "random:-1", "random:18446744073709551616", "box", "box:",
-                             "box:4x6", "box:4x6x", "box:4x6x16x2", "box:0x6x16", "box:4x6x999999999", "box:4x-6x2"})
+    for (const char* text :
+         {"", "snakes", "random", "random:", "random:-1", "random:18446744073709551616", "box", "box:", "box:4x6",
+          "box:4x6x", "box:4x6x16x2", "box:0x6x16", "box:4x6x999999999", "box:4x-6x2"})
         EXPECT_FALSE(parse_order(text)) << text;
 }
 

@@ -40,9 +40,8 @@ TEST_P(ChaosLate, DelayStartHoldsUntilTheNextPost)
         const Own own;
         const utofu_stadd_t at = own.add(words);
         const auto put = [&](uint64_t value, unsigned long flags) {
-            return posted([&] {
-                return utofu_put_piggyback8(own.vcq, own.id, value, at, 8, 0, flags | local_notice, nullptr);
-            });
+            return posted(
+                [&] { return utofu_put_piggyback8(own.vcq, own.id, value, at, 8, 0, flags | local_notice, nullptr); });
         };
         utofu_mrq_notice notice;
         ASSERT_EQ(put(1, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
@@ -127,10 +126,9 @@ TEST_P(ChaosLate, UsesItsFreedom)
             for (auto& byte : source) {
                 byte = value;
             }
-            ASSERT_EQ(posted([&] {
-                          return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, local_notice, nullptr);
-                      }),
-                      UTOFU_SUCCESS);
+            ASSERT_EQ(
+                posted([&] { return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, local_notice, nullptr); }),
+                UTOFU_SUCCESS);
             utofu_mrq_notice notice;
             int rc = UTOFU_ERR_NOT_FOUND;
             while (rc == UTOFU_ERR_NOT_FOUND) { // each poll carries it on a little
@@ -222,8 +220,9 @@ TEST_P(ChaosLate, WhatIsOnItsWayArrives)
         Pair me(rank, const_cast<uint64_t*>(words), sizeof words);
         if (rank.number == 0) {
             for (unsigned i = 0; i < 100; i++) {
-                ASSERT_EQ(posted([&] { return utofu_put_piggyback8(me.vcq, me.peer(), i + 1, me.at(i * 8), 8, 0, 0,
-                                                                    nullptr); }),
+                ASSERT_EQ(posted([&] {
+                              return utofu_put_piggyback8(me.vcq, me.peer(), i + 1, me.at(i * 8), 8, 0, 0, nullptr);
+                          }),
                           UTOFU_SUCCESS);
             }
             return; // and out

@@ -18,7 +18,8 @@ struct Strange {
 };
 
 template <size_t lines>
-Strange put_into(const Own& own, volatile uint8_t (&target)[lines * 256], size_t offset, size_t length, unsigned long flags)
+Strange put_into(const Own& own, volatile uint8_t (&target)[lines * 256], size_t offset, size_t length,
+                 unsigned long flags)
 {
     const utofu_stadd_t to = own.add(target);
     Strange strange;
@@ -82,8 +83,9 @@ TEST_P(ChaosPadding, WhatIsNotRegisteredStays)
         const Own own;
         utofu_stadd_t to = 0;
         ASSERT_EQ(utofu_reg_mem(own.vcq, const_cast<uint8_t*>(line + 100), 8, 0, &to), UTOFU_SUCCESS);
-        ASSERT_EQ(posted([&] { return utofu_put_piggyback8(own.vcq, own.id, 7, to, 8, 0, padding | local_notice, nullptr); }),
-                  UTOFU_SUCCESS);
+        ASSERT_EQ(
+            posted([&] { return utofu_put_piggyback8(own.vcq, own.id, 7, to, 8, 0, padding | local_notice, nullptr); }),
+            UTOFU_SUCCESS);
         utofu_mrq_notice notice;
         EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
         for (size_t i = 0; i < sizeof line; i++) {

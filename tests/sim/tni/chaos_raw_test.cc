@@ -71,9 +71,7 @@ TEST_P(ChaosRaw, ALockTakenByACswapProtectsWhatIsReadBehindIt)
         void* cbdata = nullptr;
         for (uint64_t done = 0; done < rounds;) {
             swap(0, 1 + rank.number);
-            ASSERT_EQ(posted([&] {
-                          return utofu_get(me.vcq, target, me.stadd + 16, lock + 8, 8, 1, flags, nullptr);
-                      }),
+            ASSERT_EQ(posted([&] { return utofu_get(me.vcq, target, me.stadd + 16, lock + 8, 8, 1, flags, nullptr); }),
                       UTOFU_SUCCESS);
             ASSERT_EQ(wait_mrq(me.vcq, &notice[0]), UTOFU_SUCCESS);
             ASSERT_EQ(wait_mrq(me.vcq, &notice[1]), UTOFU_SUCCESS);
@@ -110,9 +108,7 @@ TEST_P(ChaosRaw, GetsAndPutsKeepTheirOrderAmongThemselves)
                               return utofu_put_piggyback8(own.vcq, own.id, round * 8 + i, at, 8, 0, flags, nullptr);
                           }),
                           UTOFU_SUCCESS);
-                ASSERT_EQ(posted([&] {
-                              return utofu_get(own.vcq, own.id, at + 8 + i * 8, at, 8, 0, flags, nullptr);
-                          }),
+                ASSERT_EQ(posted([&] { return utofu_get(own.vcq, own.id, at + 8 + i * 8, at, 8, 0, flags, nullptr); }),
                           UTOFU_SUCCESS);
             }
             utofu_mrq_notice notice;

@@ -21,8 +21,9 @@ TEST_P(ChaosTags, AFreedTagIsGivenAgainWithThisFreedomAlone)
             const utofu_stadd_t third = own.add(words[2]);
             EXPECT_EQ(third >> 40 == first >> 40, reuses);
             EXPECT_NE(third >> 40, second >> 40);
-            ASSERT_EQ(posted([&] { return utofu_put_piggyback8(own.vcq, own.id, 7, third, 8, 0, local_notice, nullptr); }),
-                      UTOFU_SUCCESS);
+            ASSERT_EQ(
+                posted([&] { return utofu_put_piggyback8(own.vcq, own.id, 7, third, 8, 0, local_notice, nullptr); }),
+                UTOFU_SUCCESS);
             utofu_mrq_notice notice;
             EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
             EXPECT_EQ(words[0][0], 0u);

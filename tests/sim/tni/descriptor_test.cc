@@ -142,8 +142,8 @@ TEST(CopyOrdered, CopiesAnyLengthAtAnyAlignment)
     for (size_t i = 0; i < from.size(); i++) {
         from[i] = static_cast<std::byte>(i * 31 + i / 256);
     }
-    for (const size_t size : {0ul, 1ul, 2ul, 3ul, 7ul, 8ul, 9ul, 15ul, 16ul, 17ul, 31ul, 33ul, 63ul, 64ul, 65ul, 255ul,
-                              256ul, 257ul, 511ul, 4096ul, 65'536ul, 65'537ul, 69'000ul}) {
+    for (const size_t size : {0ul,  1ul,  2ul,  3ul,   7ul,   8ul,   9ul,   15ul,   16ul,     17ul,     31ul,    33ul,
+                              63ul, 64ul, 65ul, 255ul, 256ul, 257ul, 511ul, 4096ul, 65'536ul, 65'537ul, 69'000ul}) {
         for (size_t shift = 0; shift < 17; shift++) {
             std::vector<std::byte> to(size + 64, std::byte{0xee});
             copy_ordered(to.data() + 16 + shift, from.data() + shift * 3, size);
@@ -176,7 +176,8 @@ struct Said {
 };
 Said said_by(const std::map<std::string, std::string>& variables)
 {
-    static constexpr const char* all[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    static constexpr const char* all[] = {"PMIX_NAMESPACE",          "PMIX_RANK",
+                                          "OMPI_COMM_WORLD_RANK",    "OMPI_COMM_WORLD_SIZE",
                                           "OMPI_MCA_ess_base_jobid", "TOFU_SIM_JOB"};
     std::map<std::string, std::string> before;
     for (const char* name : all) {

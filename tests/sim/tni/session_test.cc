@@ -39,14 +39,18 @@ struct Relay {
     // From a free mode VCQ: begins something.
     int begin(unsigned to, size_t from_word, size_t to_word, size_t count, unsigned sps)
     {
-        return posted([&] { return utofu_put(vcq, id_of(to), free_stadd + from_word * 8, at(to, to_word), count * 8, 5,
-                         UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr); });
+        return posted([&] {
+            return utofu_put(vcq, id_of(to), free_stadd + from_word * 8, at(to, to_word), count * 8, 5,
+                             UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        });
     }
     // In the session TOQ: waits.
     int relay(unsigned to, size_t from_word, size_t to_word, size_t count, unsigned sps, unsigned long flags = 0)
     {
-        return posted([&] { return utofu_put(session, id_of(to), stadd + from_word * 8, at(to, to_word), count * 8, 6,
-                         flags | UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr); });
+        return posted([&] {
+            return utofu_put(session, id_of(to), stadd + from_word * 8, at(to, to_word), count * 8, 6,
+                             flags | UTOFU_ONESIDED_FLAG_SPS(sps) | UTOFU_ONESIDED_FLAG_STRONG_ORDER, nullptr);
+        });
     }
     bool see(size_t word, uint64_t value)
     {
@@ -228,8 +232,8 @@ TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
         static uint64_t memory[words];
         Relay me(rank, memory);
         if (rank.number == 1) {
-            EXPECT_EQ(me.relay(0, 0, words, 1, 0), UTOFU_SUCCESS);       // remote STADD outside
-            EXPECT_EQ(me.relay(0, words, 0, 1, 0), UTOFU_SUCCESS);       // local STADD outside
+            EXPECT_EQ(me.relay(0, 0, words, 1, 0), UTOFU_SUCCESS); // remote STADD outside
+            EXPECT_EQ(me.relay(0, words, 0, 1, 0), UTOFU_SUCCESS); // local STADD outside
             EXPECT_EQ(me.relay(0, 0, 7, 1, 0), UTOFU_SUCCESS);
             EXPECT_EQ(
                 posted([&] { return utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr); }),
@@ -286,8 +290,8 @@ TEST(SimSession, TheRelaySurvivesKilledBeginners)
             // Keeps its TOQ filled with puts to itself and counts what was done.
             uint64_t done = 0;
             while (rank.get(51) == 0) {
-                (void)utofu_put(me.session, me.session_id, me.stadd, me.stadd + 8, 8, 0,
-                                UTOFU_ONESIDED_FLAG_TCQ_NOTICE, nullptr);
+                (void)utofu_put(me.session, me.session_id, me.stadd, me.stadd + 8, 8, 0, UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
+                                nullptr);
                 void* cbdata = nullptr;
                 while (utofu_poll_tcq(me.session, 0, &cbdata) == UTOFU_SUCCESS) {
                     rank.set(50, ++done);

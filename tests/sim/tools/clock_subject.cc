@@ -128,8 +128,8 @@ int main(int argc, char** argv)
             begin = monotonic_ns();
             begin_day = day_ns();
         }
-        const bool good = rank % 2 == 0 ? put() && wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT)
-                                        : wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT) && put();
+        const bool good =
+            rank % 2 == 0 ? put() && wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT) : wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT) && put();
         if (!good) {
             return 3;
         }

@@ -63,8 +63,8 @@ static int look(utofu_vcq_hdl_t vcq)
     add(notice.rmt_value);
     add((uint64_t)(int64_t)rc);
     failed += rc != UTOFU_SUCCESS;
-    const int of_others = notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT || notice.notice_type == UTOFU_MRQ_TYPE_RMT_GET ||
-                          notice.notice_type == UTOFU_MRQ_TYPE_RMT_ARMW;
+    const int of_others = notice.notice_type == UTOFU_MRQ_TYPE_RMT_PUT ||
+                          notice.notice_type == UTOFU_MRQ_TYPE_RMT_GET || notice.notice_type == UTOFU_MRQ_TYPE_RMT_ARMW;
     *(of_others ? &seen_of_others : &seen_own) += 1;
     return 1;
 }
@@ -75,7 +75,8 @@ struct target {
 };
 
 /* One operation; 1 if it adds to the counter. */
-static int post(utofu_vcq_hdl_t vcq, struct target* to, utofu_stadd_t out_stadd, utofu_stadd_t fetched_stadd, uintptr_t number)
+static int post(utofu_vcq_hdl_t vcq, struct target* to, utofu_stadd_t out_stadd, utofu_stadd_t fetched_stadd,
+                uintptr_t number)
 {
     static const size_t sizes[] = {0, 1, 8, 100, 1024, 3000, 3900, 4096, 8192, 20000, 65536};
     const size_t size = sizes[below(sizeof sizes / sizeof sizes[0])];
@@ -94,10 +95,13 @@ static int post(utofu_vcq_hdl_t vcq, struct target* to, utofu_stadd_t out_stadd,
     if (kind < 4) {
         must_post(vcq, utofu_put(vcq, to->vcq, out_stadd, stadd + at, size, number % 256, flags, cbdata), "utofu_put");
     } else if (kind == 4) {
-        must_post(vcq, utofu_put_piggyback(vcq, to->vcq, data, stadd + at / 64 * 64, 8 * (1 + below(4)), number % 256, flags, cbdata),
+        must_post(vcq,
+                  utofu_put_piggyback(vcq, to->vcq, data, stadd + at / 64 * 64, 8 * (1 + below(4)), number % 256, flags,
+                                      cbdata),
                   "utofu_put_piggyback");
     } else if (kind == 5) {
-        must_post(vcq, utofu_get(vcq, to->vcq, fetched_stadd, stadd + at, size, number % 256, flags, cbdata), "utofu_get");
+        must_post(vcq, utofu_get(vcq, to->vcq, fetched_stadd, stadd + at, size, number % 256, flags, cbdata),
+                  "utofu_get");
     } else {
         must_post(vcq, utofu_armw8(vcq, to->vcq, UTOFU_ARMW_OP_ADD, 1, stadd + counter, number % 256, flags, cbdata),
                   "utofu_armw8");

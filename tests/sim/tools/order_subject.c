@@ -52,10 +52,12 @@ int main(int argc, char** argv)
             for (int i = 0; i < words; i++) {
                 out.data[round][i] = round + 1;
             }
-            must_post(vcq, utofu_put(vcq, all[1][0], out_stadd + at, all[1][1] + at, sizeof out.data[0], 0, order, NULL),
+            must_post(vcq,
+                      utofu_put(vcq, all[1][0], out_stadd + at, all[1][1] + at, sizeof out.data[0], 0, order, NULL),
                       "utofu_put");
-            must_post(vcq, utofu_put_piggyback8(vcq, all[1][0], round + 1, all[1][1] + sizeof in.data, 8, 0,
-                                                UTOFU_ONESIDED_FLAG_TCQ_NOTICE | order, NULL),
+            must_post(vcq,
+                      utofu_put_piggyback8(vcq, all[1][0], round + 1, all[1][1] + sizeof in.data, 8, 0,
+                                           UTOFU_ONESIDED_FLAG_TCQ_NOTICE | order, NULL),
                       "utofu_put_piggyback8");
             (void)wait_tcq(vcq);
         } else if (group.rank == 1) {

@@ -117,7 +117,8 @@ TEST(SimNodeModel, IsANodeOfFugaku)
     hwloc_topology_t topology = nullptr;
     hwloc_topology_init(&topology);
     ASSERT_EQ(hwloc_topology_load(topology), 0);
-    EXPECT_EQ(hwloc_topology_is_thissystem(topology), 0) << "else programs would be bound to processors that are not there";
+    EXPECT_EQ(hwloc_topology_is_thissystem(topology), 0)
+        << "else programs would be bound to processors that are not there";
     EXPECT_EQ(tools::text_of(hwloc_topology_get_allowed_cpuset(topology)), "12-59");
     ASSERT_EQ(hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE), 4);
     for (unsigned group = 0; group < 4; group++) {

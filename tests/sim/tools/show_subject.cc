@@ -27,8 +27,8 @@ bool put_to_oneself(utofu_vcq_hdl_t vcq)
     }
     for (int i = 0; i < puts; i++) {
         // All remote notices but one stay unread: they are what `show` counts.
-        if (utofu_put(vcq, id, stadd, stadd + bytes, bytes, 1,
-                      UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) != UTOFU_SUCCESS) {
+        if (utofu_put(vcq, id, stadd, stadd + bytes, bytes, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) !=
+            UTOFU_SUCCESS) {
             return false;
         }
     }
@@ -61,8 +61,7 @@ bool reach()
         utofu_reg_mem(vcq, memory, sizeof memory, 0, &here) != UTOFU_SUCCESS ||
         utofu_construct_vcq_id(coords, 0, 0, 6, &nobody) != UTOFU_SUCCESS ||
         utofu_construct_vcq_id(coords, 0, 0, 7, &id) != UTOFU_SUCCESS ||
-        utofu_set_vcq_id_path(&id, path) != UTOFU_SUCCESS ||
-        utofu_query_stadd(id, 3, &there) != UTOFU_SUCCESS) {
+        utofu_set_vcq_id_path(&id, path) != UTOFU_SUCCESS || utofu_query_stadd(id, 3, &there) != UTOFU_SUCCESS) {
         return false;
     }
     constexpr unsigned long notice = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
@@ -83,8 +82,12 @@ bool reach()
 // path coordinates or, by null, the shortest way.
 bool send_packets(int rounds, utofu_vbg_id_t gate, const uint8_t* path)
 {
-    utofu_vbg_setting setting = {gate, UTOFU_VBG_ID_NULL, UTOFU_VBG_ID_NULL, UTOFU_VBG_ID_NULL,
-                                 gate ^ (utofu_vbg_id_t{1} << 40), {UTOFU_PATH_COORD_NULL, 0, 0}}; // Y is 1 there
+    utofu_vbg_setting setting = {gate,
+                                 UTOFU_VBG_ID_NULL,
+                                 UTOFU_VBG_ID_NULL,
+                                 UTOFU_VBG_ID_NULL,
+                                 gate ^ (utofu_vbg_id_t{1} << 40),
+                                 {UTOFU_PATH_COORD_NULL, 0, 0}}; // Y is 1 there
     if (path != nullptr) {
         std::memcpy(setting.dst_path_coords, path, 3);
     }

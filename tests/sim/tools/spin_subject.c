@@ -27,7 +27,8 @@ int main(int argc, char** argv)
         const uint64_t awaited = group.rank == 0 ? round - 1 : round;
         while (word != awaited) {
         }
-        must_post(vcq, utofu_put_piggyback8(vcq, next[0], round, next[1], sizeof word, 0, 0, NULL), "utofu_put_piggyback8");
+        must_post(vcq, utofu_put_piggyback8(vcq, next[0], round, next[1], sizeof word, 0, 0, NULL),
+                  "utofu_put_piggyback8");
         make_room(vcq, 1);
     }
     group_barrier(&group);

@@ -20,8 +20,7 @@ unsigned axis_distance(unsigned from, unsigned to, unsigned length, bool wraps)
 
 unsigned abc_distance(const PathCoords& from, const PathCoords& to)
 {
-    return axis_distance(from[0], to[0], unit_shape[0], false) +
-           axis_distance(from[1], to[1], unit_shape[1], true) +
+    return axis_distance(from[0], to[0], unit_shape[0], false) + axis_distance(from[1], to[1], unit_shape[1], true) +
            axis_distance(from[2], to[2], unit_shape[2], false);
 }
 
@@ -124,9 +123,9 @@ TEST(Route, TurnsAtThePathAndTakesTheShorterWayRound)
     const auto node = [&](const Coords& c) { return torus.node_of(c); };
     const auto links = route(torus, {7, 0, 0, 0, 0, 0}, {1, 2, 0}, {1, 0, 0, 0, 2, 1});
     const std::vector<Link> expected = {
-        {node({7, 0, 0, 0, 0, 0}), Port::a},       {node({7, 0, 0, 1, 0, 0}), Port::b_minus},
-        {node({7, 0, 0, 1, 2, 0}), Port::x_plus},  {node({0, 0, 0, 1, 2, 0}), Port::x_plus},
-        {node({1, 0, 0, 1, 2, 0}), Port::a},       {node({1, 0, 0, 0, 2, 0}), Port::c}};
+        {node({7, 0, 0, 0, 0, 0}), Port::a},      {node({7, 0, 0, 1, 0, 0}), Port::b_minus},
+        {node({7, 0, 0, 1, 2, 0}), Port::x_plus}, {node({0, 0, 0, 1, 2, 0}), Port::x_plus},
+        {node({1, 0, 0, 1, 2, 0}), Port::a},      {node({1, 0, 0, 0, 2, 0}), Port::c}};
     EXPECT_EQ(links, expected);
     EXPECT_EQ(opposite(torus, links[2]), (Link{node({0, 0, 0, 1, 2, 0}), Port::x_minus}));
     EXPECT_TRUE(route(torus, {7, 0, 0, 0, 0, 0}, {0, 0, 0}, {7, 0, 0, 0, 0, 0}).empty());
@@ -137,8 +136,8 @@ TEST(Topology, RefusesWhatIsNoShape)
 {
     EXPECT_EQ(*parse_shape("1x1x2"), (std::array<uint8_t, 3>{1, 1, 2}));
     EXPECT_EQ(*parse_shape("24X23X24"), (std::array<uint8_t, 3>{24, 23, 24}));
-    for (const char* text : {"", "1", "1x1", "0x1x1", "1x1x1x1", "1x1x", "-1x1x1", " 1x1x1", "1x1x256",
-                             "255x255x255", "1x1x1 ", "axbxc", "1,1,1"}) {
+    for (const char* text : {"", "1", "1x1", "0x1x1", "1x1x1x1", "1x1x", "-1x1x1", " 1x1x1", "1x1x256", "255x255x255",
+                             "1x1x1 ", "axbxc", "1,1,1"}) {
         EXPECT_FALSE(parse_shape(text)) << text;
     }
 }
@@ -161,12 +160,12 @@ TEST(VcqId, HasTheBitsSeenOnRealSystems)
 TEST(VcqId, RoundTrips)
 {
     for (unsigned i = 0; i < 5000; i++) {
-        const VcqAddress address{{uint8_t(i), uint8_t(i * 7), uint8_t(i * 13), uint8_t(i & 1),
-                                  uint8_t(i % 3), uint8_t(i >> 1 & 1)},
-                                 {uint8_t(i >> 2 & 1), uint8_t(i / 3 % 3), uint8_t(i >> 3 & 1)},
-                                 uint8_t(i % 6),
-                                 uint8_t(i % 9),
-                                 uint8_t(i % 8)};
+        const VcqAddress address{
+            {uint8_t(i), uint8_t(i * 7), uint8_t(i * 13), uint8_t(i & 1), uint8_t(i % 3), uint8_t(i >> 1 & 1)},
+            {uint8_t(i >> 2 & 1), uint8_t(i / 3 % 3), uint8_t(i >> 3 & 1)},
+            uint8_t(i % 6),
+            uint8_t(i % 9),
+            uint8_t(i % 8)};
         EXPECT_EQ(decode_vcq_id(encode_vcq_id(address)), address);
     }
 }

@@ -250,7 +250,8 @@ TEST_F(Traces, WhatIsNoTraceSaysWhatToDo)
     FileHeader other = good;
     other.version = 9;
     ASSERT_TRUE(write_trace(path("version"), other, {}));
-    EXPECT_NE(problem_of({path("version")}).find("has version 9, this tofu-sim reads 3; use the tofu-sim"), std::string::npos);
+    EXPECT_NE(problem_of({path("version")}).find("has version 9, this tofu-sim reads 3; use the tofu-sim"),
+              std::string::npos);
     other = good;
     other.shape[1] = 0;
     ASSERT_TRUE(write_trace(path("shape"), other, {}));
