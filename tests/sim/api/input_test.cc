@@ -245,14 +245,10 @@ TEST(SimInput, QueriesAndIdsRefuseEachMistake)
         uint8_t c[6] = {};
         uint8_t outside[6] = {255, 0, 0, 0, 0, 0};
         uint8_t no_b[6] = {0, 0, 0, 0, 3, 0};
-        uint8_t path[3] = {0, 0, 0};
-        uint8_t no_path[3] = {2, 0, 0};
         utofu_vcq_id_t out = untouched;
-        utofu_vcq_id_t any = ~utofu_vcq_id_t{0};
         utofu_tni_id_t tni = 77;
         utofu_cq_id_t cq = 77;
         uint16_t extra = 77;
-        utofu_path_id_t path_id = 77;
         size_t count = untouched;
         constexpr int pointer = UTOFU_ERR_INVALID_POINTER;
         expect_rows({
@@ -269,21 +265,11 @@ TEST(SimInput, QueriesAndIdsRefuseEachMistake)
             {"construct_vcq_id", UTOFU_ERR_INVALID_CQ_ID, [&] { return utofu_construct_vcq_id(c, 0, 9, 0, &out); }},
             {"construct_vcq_id", UTOFU_ERR_INVALID_CMP_ID,
              [&] { return utofu_construct_vcq_id(c, 0, 0, 65535, &out); }},
-            {"set_vcq_id_path", pointer, [&] { return utofu_set_vcq_id_path(nullptr, path); }},
-            {"set_vcq_id_path", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_set_vcq_id_path(&any, path); }},
-            {"set_vcq_id_path", UTOFU_ERR_INVALID_PATH,
-             [&, copy = id]() mutable { return utofu_set_vcq_id_path(&copy, no_path); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, nullptr, &tni, &cq, &extra); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, c, nullptr, &cq, &extra); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, c, &tni, nullptr, &extra); }},
             {"query_vcq_info", pointer, [&] { return utofu_query_vcq_info(id, c, &tni, &cq, nullptr); }},
             {"query_vcq_info", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_query_vcq_info(0, c, &tni, &cq, &extra); }},
-            {"get_path_id", pointer, [&] { return utofu_get_path_id(id, path, nullptr); }},
-            {"get_path_id", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_get_path_id(0, path, &path_id); }},
-            {"get_path_id", UTOFU_ERR_INVALID_PATH, [&] { return utofu_get_path_id(id, no_path, &path_id); }},
-            {"get_path_coords", pointer, [&] { return utofu_get_path_coords(id, 0, nullptr); }},
-            {"get_path_coords", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_get_path_coords(any, 0, path); }},
-            {"get_path_coords", UTOFU_ERR_INVALID_PATH_ID, [&] { return utofu_get_path_coords(id, 255, path); }},
             {"query_my_coords", pointer, [&] { return utofu_query_my_coords(nullptr); }},
             {"query_num_unread_tcq", pointer, [&] { return utofu_query_num_unread_tcq(vcq, nullptr); }},
             {"query_num_unread_tcq", UTOFU_ERR_INVALID_VCQ_HDL,
@@ -293,12 +279,39 @@ TEST(SimInput, QueriesAndIdsRefuseEachMistake)
         });
         // Outputs are as they were, and functions that return nothing take null.
         EXPECT_TRUE(out == untouched && count == untouched && tnis == nullptr && caps == nullptr);
-        EXPECT_TRUE(tni == 77 && cq == 77 && extra == 77 && path_id == 77 && any == ~utofu_vcq_id_t{0});
+        EXPECT_TRUE(tni == 77 && cq == 77 && extra == 77);
         int version = 77;
         utofu_query_tofu_version(nullptr, &version);
         utofu_query_utofu_version(&version, nullptr);
         utofu_get_last_error(nullptr);
         EXPECT_EQ(version, 77);
+        w.expect_nothing_done();
+    });
+}
+
+TEST(SimInput, PathsRefuseEachMistake)
+{
+    expect_processes(1, [](const Rank&) {
+        const World w;
+        const utofu_vcq_id_t id = w.good.id;
+        uint8_t path[3] = {0, 0, 0};
+        uint8_t no_path[3] = {2, 0, 0};
+        utofu_vcq_id_t any = ~utofu_vcq_id_t{0};
+        utofu_path_id_t path_id = 77;
+        constexpr int pointer = UTOFU_ERR_INVALID_POINTER;
+        expect_rows({
+            {"set_vcq_id_path", pointer, [&] { return utofu_set_vcq_id_path(nullptr, path); }},
+            {"set_vcq_id_path", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_set_vcq_id_path(&any, path); }},
+            {"set_vcq_id_path", UTOFU_ERR_INVALID_PATH,
+             [&, copy = id]() mutable { return utofu_set_vcq_id_path(&copy, no_path); }},
+            {"get_path_id", pointer, [&] { return utofu_get_path_id(id, path, nullptr); }},
+            {"get_path_id", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_get_path_id(0, path, &path_id); }},
+            {"get_path_id", UTOFU_ERR_INVALID_PATH, [&] { return utofu_get_path_id(id, no_path, &path_id); }},
+            {"get_path_coords", pointer, [&] { return utofu_get_path_coords(id, 0, nullptr); }},
+            {"get_path_coords", UTOFU_ERR_INVALID_VCQ_ID, [&] { return utofu_get_path_coords(any, 0, path); }},
+            {"get_path_coords", UTOFU_ERR_INVALID_PATH_ID, [&] { return utofu_get_path_coords(id, 255, path); }},
+        });
+        EXPECT_TRUE(path_id == 77 && any == ~utofu_vcq_id_t{0});
         w.expect_nothing_done();
     });
 }
@@ -313,8 +326,6 @@ TEST(SimInput, VcqsAndMemoryRefuseEachMistake)
         void* const at = w.words;
         void* const odd = reinterpret_cast<char*>(w.words) + 128;
         void* const nowhere = reinterpret_cast<void*>(uintptr_t{0x1000}); // below what may be mapped (vm.mmap_min_addr)
-        void* cbdata = &w;
-        utofu_mrq_notice notice;
         constexpr int pointer = UTOFU_ERR_INVALID_POINTER;
         constexpr int handle = UTOFU_ERR_INVALID_VCQ_HDL;
         constexpr int flags = UTOFU_ERR_INVALID_FLAGS;
@@ -356,6 +367,23 @@ TEST(SimInput, VcqsAndMemoryRefuseEachMistake)
             {"dereg_mem", UTOFU_ERR_INVALID_STADD, [&] { return utofu_dereg_mem(vcq, 0, 0); }},
             {"dereg_mem", UTOFU_ERR_INVALID_STADD, [&] { return utofu_dereg_mem(vcq, w.good.lcl + 8, 0); }},
             {"dereg_mem", UTOFU_ERR_INVALID_STADD, [&] { return utofu_dereg_mem(vcq, ~utofu_stadd_t{0}, 0); }},
+        });
+        EXPECT_TRUE(other == untouched && stadd == untouched);
+        w.expect_nothing_done();
+    });
+}
+
+TEST(SimInput, QueuesRefuseEachMistake)
+{
+    expect_processes(1, [](const Rank&) {
+        World w;
+        const utofu_vcq_hdl_t vcq = w.good.vcq;
+        void* cbdata = &w;
+        utofu_mrq_notice notice;
+        constexpr int pointer = UTOFU_ERR_INVALID_POINTER;
+        constexpr int handle = UTOFU_ERR_INVALID_VCQ_HDL;
+        constexpr int flags = UTOFU_ERR_INVALID_FLAGS;
+        expect_rows({
             {"post_toq", handle, [&] { return utofu_post_toq(0, w.desc, 32, nullptr); }},
             {"post_toq", pointer, [&] { return utofu_post_toq(vcq, nullptr, 32, nullptr); }},
             {"post_toq", pointer, [&] { return utofu_post_toq(vcq, w.desc + 4, 32, nullptr); }},
@@ -367,9 +395,21 @@ TEST(SimInput, VcqsAndMemoryRefuseEachMistake)
             {"poll_mrq", handle, [&] { return utofu_poll_mrq(0, 0, &notice); }},
             {"poll_mrq", flags, [&] { return utofu_poll_mrq(vcq, 1, &notice); }},
         });
-        EXPECT_TRUE(other == untouched && stadd == untouched && cbdata == &w);
+        EXPECT_EQ(cbdata, &w);
         w.expect_nothing_done();
-        // Wrong state: twice of what is once, and all of it after the VCQ has gone.
+    });
+}
+
+TEST(SimInput, AFreedVcqAndMemoryAreRefused)
+{
+    expect_processes(1, [](const Rank&) {
+        World w;
+        const utofu_vcq_hdl_t vcq = w.good.vcq;
+        utofu_stadd_t stadd = untouched, other = untouched;
+        void* const at = w.words;
+        void* cbdata = &w;
+        utofu_mrq_notice notice;
+        constexpr int handle = UTOFU_ERR_INVALID_VCQ_HDL;
         ASSERT_EQ(utofu_reg_mem_with_stag(vcq, at, 256, 3, 0, &stadd), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_reg_mem_with_stag(vcq, at, 256, 3, 0, &other), UTOFU_ERR_USED);
         EXPECT_EQ(utofu_dereg_mem(vcq, stadd, 0), UTOFU_SUCCESS);
