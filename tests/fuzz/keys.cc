@@ -45,7 +45,7 @@ struct Liar {
                 e.length = input->number(1 << 12);
                 e.rights = std::uint16_t(input->below(4));
             }
-            e.home = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_overflow_vcqs + 3));
+            e.vcq_number = input->below(2) == 0 ? 0 : std::uint16_t(input->below(directory::max_overflow_vcqs + 3));
             if ((lies & 4) == 0) {
                 e.check = directory::check_of(e, nonce);
                 said.push_back(e);

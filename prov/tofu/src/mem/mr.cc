@@ -85,13 +85,13 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     }
     if (int ret = give_key(region); ret != 0) {
         if (region.reachable_)
-            overflow_.dereg(region.home_, region.stadd_ - region.before_);
+            overflow_.dereg(region.vcq_number_, region.stadd_ - region.before_);
         return ret;
     }
     if (!domain_.model().provider_keys)
         by_key_->emplace(region.key, &region);
     if (region.reachable_) {
-        by_place_->emplace(Place{region.home_, region.stadd_}, &region);
+        by_place_->emplace(Place{region.vcq_number_, region.stadd_}, &region);
         longest_ = std::max(longest_, region.length_);
     }
     return 0;
@@ -111,27 +111,28 @@ int RegionTable::register_alone(MemoryRegion& region) noexcept
     const std::uintptr_t first = region.base_ - region.before_;
     const std::uintptr_t end = region.base_ + region.length_ + region.behind_;
     const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
-    for (region.home_ = 0;; region.home_++) {
+    for (region.vcq_number_ = 0;; region.vcq_number_++) {
         utofu_stadd_t stadd = 0;
-        if (int ret = overflow_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.home_, stadd);
+        if (int ret = overflow_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.vcq_number_,
+                                    stadd);
             ret != 0)
             return ret;
         region.stadd_ = stadd + region.before_;
         if (domain_.model().provider_keys || !shares_tag(region))
             return 0;
-        overflow_.dereg(region.home_, stadd);
+        overflow_.dereg(region.vcq_number_, stadd);
     }
 }
 
-/// Does an open region have the same distance between STADDs and addresses? Within a home the distance names the tag,
+/// Does an open region have the same distance between STADDs and addresses? Within a VCQ the distance names the tag,
 /// and the STADDs of a tag have no others between them: such a region would be the neighbour.
 bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
 {
     const auto same = [&](const auto& entry) {
-        return entry.first.first == region.home_ &&
+        return entry.first.first == region.vcq_number_ &&
                entry.first.second - entry.second->base_ == region.stadd_ - region.base_;
     };
-    const auto next = by_place_->lower_bound(Place{region.home_, region.stadd_});
+    const auto next = by_place_->lower_bound(Place{region.vcq_number_, region.stadd_});
     return (next != by_place_->end() && same(*next)) || (next != by_place_->begin() && same(*std::prev(next)));
 }
 
@@ -143,7 +144,7 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
     bool indirect = region.reachable_;
     if (domain_.model().provider_keys) {
         region.key = bias_of(region);
-        indirect = indirect && (region.home_ != 0 || directory::is_indirect(region.key) ||
+        indirect = indirect && (region.vcq_number_ != 0 || directory::is_indirect(region.key) ||
                                 (region.access_ & FI_REMOTE_READ) == 0 || (region.before_ | region.behind_) != 0);
         if (indirect)
             region.key = next_indirect_++; // never reused, so a stale key stays an error
@@ -157,7 +158,7 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
     entry.length = region.length_;
     entry.rights = static_cast<std::uint16_t>(((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
                                               ((region.access_ & FI_REMOTE_WRITE) ? directory::right_write : 0));
-    entry.home = static_cast<std::uint16_t>(region.home_);
+    entry.vcq_number = static_cast<std::uint16_t>(region.vcq_number_);
     const int ret = directory_.publish(entry);
     region.published_ = ret == 0;
     return ret;
@@ -175,12 +176,12 @@ void RegionTable::part(MemoryRegion& region) noexcept
         by_key_->erase(region.key);
     if (!region.reachable_)
         return;
-    overflow_.dereg(region.home_, region.stadd_ - region.before_);
+    overflow_.dereg(region.vcq_number_, region.stadd_ - region.before_);
     if (!region.target_.empty() || events_.any()) {
         take_events();
         remember(region);
     }
-    auto [first, last] = by_place_->equal_range(Place{region.home_, region.stadd_});
+    auto [first, last] = by_place_->equal_range(Place{region.vcq_number_, region.stadd_});
     for (; first != last; ++first)
         if (first->second == &region) {
             by_place_->erase(first);
@@ -268,7 +269,8 @@ void RegionTable::take_events() noexcept
 
 void RegionTable::remember(MemoryRegion& region) noexcept
 {
-    closed_[next_closed_++ % most_closed] = {region.home_, region.stadd_, region.length_, std::move(region.target_)};
+    closed_[next_closed_++ % most_closed] = {region.vcq_number_, region.stadd_, region.length_,
+                                             std::move(region.target_)};
 }
 
 void RegionTable::let_go(const Counter& counter) noexcept
@@ -295,7 +297,7 @@ void RegionTable::count(const EventTarget& target, bool reads, bool writes, bool
         events_.count_for(target.endpoint, target.serial, reads);
 }
 
-void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept
+void RegionTable::remote_event(unsigned vcq_number, const vcq::RemoteNotice& notice) noexcept
 {
     directory_.count_event();
     // Put and Get name the end of their bytes, ARMW the start (guide 3.7.6.1): that of the aligned word
@@ -305,31 +307,32 @@ void RegionTable::remote_event(unsigned home, const vcq::RemoteNotice& notice) n
     const utofu_stadd_t last = word ? notice.stadd + 3 : first;
     // The end of an atomic that fetched and wrote (AtomicEvent::fetch) counts as both for the region.
     const bool reads = notice.type == UTOFU_MRQ_TYPE_RMT_GET || (word && notice.unsignaled);
-    if (home == 0 && directory_.is_event_word(first)) { // of an operation without bytes that names no region
+    if (vcq_number == 0 && directory_.is_event_word(first)) { // of an operation without bytes that names no region
         events_.count(reads);
         return;
     }
-    if (const EventTarget* const target = target_at(home, first, last); target != nullptr)
+    if (const EventTarget* const target = target_at(vcq_number, first, last); target != nullptr)
         count(*target, reads, notice.type != UTOFU_MRQ_TYPE_RMT_GET, notice.further);
 }
 
 /// What counts an access whose bytes end or begin in [first, last]; null: nothing does. Regions may lie within each
 /// other: takes the one that begins last among those that reach so far.
-const EventTarget* RegionTable::target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept
+const EventTarget* RegionTable::target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept
 {
     const auto inside = [first](utofu_stadd_t begin, std::size_t length) {
         return first < begin || first - begin < length;
     };
-    for (auto it = by_place_->upper_bound(Place{home, last}); it != by_place_->begin();) {
+    for (auto it = by_place_->upper_bound(Place{vcq_number, last}); it != by_place_->begin();) {
         const MemoryRegion& before = *(--it)->second;
-        if (before.home_ == home && inside(before.stadd_, before.length_))
+        if (before.vcq_number_ == vcq_number && inside(before.stadd_, before.length_))
             return &before.target_;
-        if (before.home_ != home || first - before.stadd_ >= longest_)
+        if (before.vcq_number_ != vcq_number || first - before.stadd_ >= longest_)
             break;
     }
     for (unsigned i = 0; i < most_closed; i++) {
         const Closed& closed = closed_[(next_closed_ + most_closed - 1 - i) % most_closed];
-        if (closed.length != 0 && closed.home == home && closed.stadd <= last && inside(closed.stadd, closed.length))
+        if (closed.length != 0 && closed.vcq_number == vcq_number && closed.stadd <= last &&
+            inside(closed.stadd, closed.length))
             return &closed.target;
     }
     return nullptr;

@@ -59,8 +59,8 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     friend class RegionTable;
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
-    utofu_stadd_t stadd_ = 0; ///< with the VCQ number home_; meaningless unless reachable_
-    unsigned home_ = 0;       ///< 0: the home VCQ, else an overflow VCQ (overflow_vcq.h)
+    utofu_stadd_t stadd_ = 0; ///< with this VCQ; meaningless unless reachable_
+    unsigned vcq_number_ = 0; ///< 0: the home VCQ, else an overflow VCQ (mem/overflow_vcq.h)
     std::uint8_t before_ = 0; ///< bytes before the region that are registered with it, and
     std::uint8_t behind_ = 0; ///< behind it (RegionTable::register_alone)
     std::uint64_t access_ = 0;
@@ -118,7 +118,7 @@ class RegionTable {
 
     /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an overflow VCQ: counts the
     /// event for the region that it hit, and for endpoints. Under the home lock.
-    void remote_event(unsigned home, const vcq::RemoteNotice& notice) noexcept;
+    void remote_event(unsigned vcq_number, const vcq::RemoteNotice& notice) noexcept;
 
     /// The further VCQs of the domain; under the home lock.
     [[nodiscard]] OverflowVcqs& overflow() noexcept { return overflow_; }
@@ -167,14 +167,14 @@ class RegionTable {
     void take_events() noexcept;
     void remember(MemoryRegion& region) noexcept;
     void count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept;
-    [[nodiscard]] const EventTarget* target_at(unsigned home, utofu_stadd_t first, utofu_stadd_t last) noexcept;
+    [[nodiscard]] const EventTarget* target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept;
     [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
 
-    /// A STADD, and the number of the home that it belongs to.
+    /// A STADD, and the number of the VCQ that it belongs to.
     using Place = std::pair<unsigned, utofu_stadd_t>;
     /// A region that has been closed. An event that peers caused before may still come.
     struct Closed {
-        unsigned home = 0;
+        unsigned vcq_number = 0;
         utofu_stadd_t stadd = 0;
         std::size_t length = 0;
         EventTarget target;

@@ -26,7 +26,7 @@ std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept
 {
     std::uint64_t sum = mix(nonce + 0x7f4a7c15u);
     for (std::uint64_t word : {entry.key, entry.bias, entry.begin, entry.length,
-                               std::uint64_t{entry.home} << 48 | std::uint64_t{entry.rights} << 32 |
+                               std::uint64_t{entry.vcq_number} << 48 | std::uint64_t{entry.rights} << 32 |
                                    entry.generation})
         sum = mix(sum ^ word) + 0x9e3779b97f4a7c15u;
     return sum != 0 ? sum : 1; // 0 marks an empty entry
@@ -211,7 +211,7 @@ void OwnDirectory::store(Entry& to, const Entry& value) noexcept
     put_word(to.begin, value.begin);
     put_word(to.length, value.length);
     put_word(to.rights, value.rights);
-    put_word(to.home, value.home);
+    put_word(to.vcq_number, value.vcq_number);
     put_word(to.generation, value.generation);
     put_word(to.check, value.check, std::memory_order_release);
 }

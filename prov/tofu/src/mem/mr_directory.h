@@ -35,7 +35,7 @@ struct Entry {
     std::uint64_t begin;  ///< first remote address
     std::uint64_t length; ///< bytes
     std::uint16_t rights; ///< right_*
-    std::uint16_t home;   ///< the STADD belongs to the home VCQ (0) or to the overflow VCQ of this number
+    std::uint16_t vcq_number; ///< the STADD belongs to the home VCQ (0) or to the overflow VCQ of this number
     std::uint32_t generation;
     std::uint64_t check;  ///< over all other members and the domain's nonce; 0 in an empty entry
 };

@@ -15,32 +15,32 @@
 
 namespace tofu {
 
-vcq::Vcq& OverflowVcqs::vcq_of(unsigned home) noexcept
+vcq::Vcq& OverflowVcqs::vcq_of(unsigned number) noexcept
 {
-    return home == 0 ? domain_.home() : vcqs_[home - 1]->vcq;
+    return number == 0 ? domain_.home() : vcqs_[number - 1]->vcq;
 }
 
-int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& home,
+int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& number,
                  utofu_stadd_t& stadd) noexcept
 {
-    for (home = std::max(home, roomy_);; home++) {
-        if (home > count_)
+    for (number = std::max(number, roomy_);; number++) {
+        if (number > count_)
             if (int ret = add(); ret != 0) {
                 roomy_ = std::min(roomy_, count_); // ask there again: the last one may get a tag back unseen
                 return ret;
             }
-        const int ret = vcq_of(home).reg(address, size, read_only, stadd);
+        const int ret = vcq_of(number).reg(address, size, read_only, stadd);
         if (ret != -FI_ENOSPC)
             return ret;
-        if (home == roomy_)
+        if (number == roomy_)
             roomy_++;
     }
 }
 
-void OverflowVcqs::dereg(unsigned home, utofu_stadd_t stadd) noexcept
+void OverflowVcqs::dereg(unsigned number, utofu_stadd_t stadd) noexcept
 {
-    vcq_of(home).dereg(stadd);
-    roomy_ = std::min(roomy_, home);
+    vcq_of(number).dereg(stadd);
+    roomy_ = std::min(roomy_, number);
 }
 
 int OverflowVcqs::add() noexcept
@@ -72,13 +72,13 @@ int OverflowVcqs::add() noexcept
 }
 
 /// Writes the check last, as in entries: a reader of a half written line finds that there is no overflow VCQ.
-void OverflowVcqs::announce(const OverflowVcq& annex) noexcept
+void OverflowVcqs::announce(const OverflowVcq& overflow) noexcept
 {
-    auto& line = *reinterpret_cast<directory::OverflowLine*>(area_ + directory::overflow_offset(annex.number));
-    std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(annex.vcq.id(), std::memory_order_relaxed);
+    auto& line = *reinterpret_cast<directory::OverflowLine*>(area_ + directory::overflow_offset(overflow.number));
+    std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(overflow.vcq.id(), std::memory_order_relaxed);
     // release: partner is the Get of RemoteKeys::ask_directory
     std::atomic_ref<std::uint64_t>(line.check)
-        .store(directory::check_of_overflow(annex.vcq.id(), annex.number, domain_.nonce()),
+        .store(directory::check_of_overflow(overflow.vcq.id(), overflow.number, domain_.nonce()),
                std::memory_order_release);
 }
 
@@ -102,9 +102,9 @@ std::size_t OverflowVcqs::handles(utofu_vcq_hdl_t* to, std::size_t most) const n
     return n;
 }
 
-void OverflowVcqs::on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept
+void OverflowVcqs::on_remote(void* overflow, const vcq::RemoteNotice& notice) noexcept
 {
-    const OverflowVcq& from = *static_cast<OverflowVcq*>(annex);
+    const OverflowVcq& from = *static_cast<OverflowVcq*>(overflow);
     from.owner->regions_.remote_event(from.number, notice);
 }
 

@@ -31,11 +31,11 @@ class OverflowVcqs {
     /// Closes the overflow VCQs. All regions have been deregistered.
     void close() noexcept;
 
-    /// Registers with the first VCQ, from `home` on, that has a tag left. `home`: 0 for the home VCQ, or the number of
-    /// the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
-    [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& home,
+    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the home VCQ, or the number
+    /// of the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
+    [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& number,
                           utofu_stadd_t& stadd) noexcept;
-    void dereg(unsigned home, utofu_stadd_t stadd) noexcept;
+    void dereg(unsigned number, utofu_stadd_t stadd) noexcept;
 
     /// Hands the notices of the overflow VCQs to the region table. True if there were some.
     bool poll() noexcept
@@ -54,16 +54,16 @@ class OverflowVcqs {
         unsigned number; ///< from 1 on
         vcq::Vcq vcq;
     };
-    [[nodiscard]] vcq::Vcq& vcq_of(unsigned home) noexcept;
+    [[nodiscard]] vcq::Vcq& vcq_of(unsigned number) noexcept;
     [[nodiscard]] int add() noexcept;
-    void announce(const OverflowVcq& annex) noexcept;
-    static void on_remote(void* annex, const vcq::RemoteNotice& notice) noexcept;
+    void announce(const OverflowVcq& overflow) noexcept;
+    static void on_remote(void* overflow, const vcq::RemoteNotice& notice) noexcept;
 
     DomainBase& domain_;
     RegionTable& regions_;
     std::byte* area_ = nullptr;
     unsigned count_ = 0;
-    unsigned roomy_ = 0; ///< all homes with lower numbers are full
+    unsigned roomy_ = 0; ///< all VCQs with lower numbers are full
     std::unique_ptr<OverflowVcq> vcqs_[directory::max_overflow_vcqs];
 };
 

@@ -248,13 +248,13 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
 void RemoteKeys::doubt(utofu_vcq_id_t home) noexcept
 {
     const auto is_met = [&](const auto& entry) { return entry.first.home == home && entry.first.key == 0; };
-    if (std::erase_if(*homes_, is_met) != 0)
+    if (std::erase_if(*known_vcqs_, is_met) != 0)
         epoch(home).fetch_add(1, std::memory_order_release); // as if the home had revoked its keys
 }
 
 utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
 {
-    for (const auto& [name, overflow] : *homes_)
+    for (const auto& [name, overflow] : *known_vcqs_)
         if (overflow == vcq)
             return name.home;
     return vcq;
@@ -288,7 +288,7 @@ int RemoteKeys::look_up(const Name& name) noexcept
         vcq_.statistics().count(Stat::key_stale);
     lookup->epoch = epoch_of(name.home);
     lookup->call = calls_;
-    if (homes_->contains({name.home, name.nonce, 0})) [[likely]]
+    if (known_vcqs_->contains({name.home, name.nonce, 0})) [[likely]]
         return read_first_bucket(*lookup);
     lookup->step = Lookup::Step::identity; // no slot of another domain is taken
     return ask_directory(*lookup, name.home, directory::contacts_offset, sizeof(directory::Contacts));
@@ -313,16 +313,16 @@ int RemoteKeys::enlist(Lookup& lookup) noexcept
 /// This reader is in the home's table from now on, or found no slot there. As next_step().
 int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
 {
-    if (!homes_.ready())
+    if (!known_vcqs_.ready())
         return -FI_ENOMEM;
-    homes_->insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
+    known_vcqs_->insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
     return read_first_bucket(lookup);
 }
 
 bool RemoteKeys::looks_up_each_call(const Peer& peer) const noexcept
 {
-    const auto found = homes_->find({peer.home, peer.nonce, 0});
-    return found != homes_->end() && found->second == not_listed;
+    const auto found = known_vcqs_->find({peer.home, peer.nonce, 0});
+    return found != known_vcqs_->end() && found->second == not_listed;
 }
 
 /// An idle lookup, or null and the reason.
@@ -419,7 +419,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
     case Step::other: return read_bucket(lookup);
     case Step::overflow: {
         const directory::OverflowLine line = read_once(lookup.answer().line);
-        if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.home, lookup.nonce))
+        if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.vcq_number, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
         return ask_directory(lookup, line.vcq, directory::contacts_offset,
@@ -428,9 +428,9 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
-        if (!homes_.ready())
+        if (!known_vcqs_.ready())
             return -FI_ENOMEM;
-        homes_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.home}, lookup.vcq);
+        known_vcqs_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.vcq_number}, lookup.vcq);
         return learn(lookup);
     }
     return -FI_EKEYREJECTED;
@@ -465,20 +465,20 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
 {
     const Entry& entry = lookup.entry;
     utofu_vcq_id_t vcq = lookup.home;
-    if (entry.home != 0) {
-        const auto annex = homes_->find({lookup.home, lookup.nonce, entry.home});
-        if (annex == homes_->end()) {
-            if (entry.home > directory::max_overflow_vcqs)
+    if (entry.vcq_number != 0) {
+        const auto overflow = known_vcqs_->find({lookup.home, lookup.nonce, entry.vcq_number});
+        if (overflow == known_vcqs_->end()) {
+            if (entry.vcq_number > directory::max_overflow_vcqs)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::overflow;
-            return ask_directory(lookup, lookup.home, directory::overflow_offset(entry.home),
+            return ask_directory(lookup, lookup.home, directory::overflow_offset(entry.vcq_number),
                                  sizeof(directory::OverflowLine));
         }
-        vcq = annex->second;
+        vcq = overflow->second;
     }
     Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
-    const auto home = homes_->find({lookup.home, lookup.nonce, 0});
-    known.listed = home != homes_->end() && home->second != not_listed;
+    const auto home = known_vcqs_->find({lookup.home, lookup.nonce, 0});
+    known.listed = home != known_vcqs_->end() && home->second != not_listed;
     known.epoch = known.listed ? lookup.epoch : lookup.call;
     return remember(known) ? 0 : -FI_ENOMEM;
 }

@@ -181,7 +181,7 @@ class RemoteKeys {
     Array<std::unique_ptr<Lookup>> lookups_;
     /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is
     /// in its table, or `not_listed`.
-    SpareNodeMap<std::map, Name, utofu_vcq_id_t> homes_;
+    SpareNodeMap<std::map, Name, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
 };
