@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Names of files: each file that a comment, a document or a manual page names is there, and a comment does not name the
-# file that it stands in. Files were merged and moved before, and the comments kept their names.
+# file that it stands in. Files were merged and moved before, and the comments kept their names. Names of classes: those
+# that the head of a file of the provider has in brackets, and those that begin a chapter, are in its code.
 # Called by: make check. Calls: awk, find. Reads the sources, docs/, man/ and README.md.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
@@ -59,6 +60,35 @@ own_names()
     }'
 }
 
+# Classes that a head or the title of a chapter ("// --- Name, Other: what") names and the code of the file does not:
+# "FILE: NAME".
+classes_of_nothing() # FILE...
+{
+    awk '
+        function flush(   name) {
+            for (name in named) if (!(name in used)) print file ": " name
+            split("", named); split("", used)
+        }
+        function note(text,   count, words, i) {
+            count = split(text, words, /[^A-Za-z_]+/)
+            for (i = 1; i <= count; i++) if (words[i] ~ /^[A-Z][a-z]+[A-Z][A-Za-z]*$/) named[words[i]] = 1
+        }
+        FNR == 1 { if (NR > 1) flush(); file = FILENAME; head = 1; text = "" }
+        FNR > 1 && head && !/^\/\// {
+            head = 0
+            while (match(text, /\([^()]*\)/)) { note(substr(text, RSTART, RLENGTH)); text = substr(text, RSTART + RLENGTH) }
+        }
+        head { text = text " " $0; next }
+        /^\/\/ --- [A-Z][A-Za-z]*(, [A-Z][A-Za-z]*)*:/ { title = $0; sub(/:.*/, "", title); note(title); next }
+        /^ *\/\// { next }
+        {
+            line = $0; sub(/\/\/.*/, "", line)
+            count = split(line, words, /[^A-Za-z_]+/)
+            for (i = 1; i <= count; i++) used[words[i]] = 1
+        }
+        END { flush() }' "$@" | sort
+}
+
 # The test itself: it finds what it is for.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -68,6 +98,8 @@ printf 'int b = 1; // in `d/b.cc`\n' >"$scratch/msg/b.cc"
 printf '%s\n' msg/a.h msg/b.cc >"$scratch/there"
 found=$(cd "$scratch" && named_in msg/* | names_of_nothing there)
 expect "files that are not there are found" $'msg/a.h:2: c.cc\nmsg/b.cc:1: d/b.cc' "$found"
+printf '// SPDX\n// A thing (OneThing,\n// other) of two.\nclass OneName;\n// --- OneName, OtherName: what\n' >"$scratch/msg/a.h"
+expect "classes that are not there are found" $'msg/a.h: OneThing\nmsg/a.h: OtherName' "$(cd "$scratch" && classes_of_nothing msg/a.h)"
 printf '// As a.h says.\n// See a.h.\n' >"$scratch/msg/a.h"
 expect "a comment that names its file is found" "msg/a.h:1: a.h" "$(cd "$scratch" && named_in msg/* | own_names)"
 
@@ -82,4 +114,5 @@ named_in "${existing[@]}" >"$scratch/named"
 expect "they name others" 1 "$(($(wc -l <"$scratch/named") > 500))"
 expect "files that are not there" "" "$(names_of_nothing "$scratch/there" <"$scratch/named")"
 expect "comments that name their own file" "" "$(own_names <"$scratch/named")"
+expect "classes that are not there" "" "$(classes_of_nothing prov/tofu/src/*/*.{h,cc})"
 exit $((failures != 0))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The only access to peers' memory. The order of communications to a peer with several VCQs (VcqOrder); the keys of
-// peers' regions as targets of communications (Target, KeyReader, RemoteKeys); and the object that rma and atomic use
-// , one each, for all their communications (RemoteSide, PeerMemory, RemoteMemory). Under the context's lock.
+// peers' regions as targets of communications (Target, KeyReader, RemoteKeys); and the object that rma and atomic use,
+// one each, for all their communications (RemoteSide, PeerMemory, RemoteMemory). Under the context's lock.
 #pragma once
 
 #include <atomic>
