@@ -58,6 +58,7 @@ struct Net {
     unsigned window = 1;         ///< how far down its queue the adversary reaches
     bool prompt = false;         ///< carried out within the post
     std::uint64_t broken = 0;    ///< a STADD whose every access fails
+    bool silent = false;         ///< no notice comes of what fails
     std::uint64_t refused = 0;   ///< a STADD whose every post is refused for good
     std::size_t refused_from = 0; ///< so are all posts from this one on
     bool read_only_all = false;  ///< ARMW may touch nothing
@@ -175,7 +176,7 @@ struct Net {
         if (p.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
             remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW,
                                         p.stadd, p.edata == 0);
-        const bool told = (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0 || code != UTOFU_SUCCESS;
+        const bool told = code != UTOFU_SUCCESS ? !silent : (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0;
         tell(vcqs[p.vcq], p, told, code, notice);
     }
 

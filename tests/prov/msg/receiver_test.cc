@@ -111,6 +111,29 @@ TEST_F(Messages, AMessageByEagerGetWhoseSenderDoesNotKeepItIsNone)
     EXPECT_NE(static_cast<std::uint32_t>(answered({9, 8})), 0u);
 }
 
+/// A library may report no access to an endpoint that is gone. The first message of such an endpoint shows it; the
+/// others are not asked for one after the other.
+TEST_F(Messages, MessagesByEagerGetOfASilentSenderEndTogether)
+{
+    const auto before = std::exchange(tofu::vcq::Vcq::lost_after, std::chrono::milliseconds(5));
+    net().silent = true;
+    net().broken = Net::base + completion_offset(7);
+    ASSERT_EQ(receive(1), 0);
+    for (std::uint64_t n = 0; n < 20; n++)
+        arrive_by_get(1, 7, {{4096, 1000 + n}});
+    come_at_once(1);
+    const std::size_t posts = net().posts;
+    std::string what = "nothing";
+    for (unsigned i = 0; i < 10'000'000 && what == "nothing"; i++) {
+        run(1);
+        what = entry();
+    }
+    EXPECT_EQ(what, "8 bytes");
+    EXPECT_LT(net().posts - posts, 10u);
+    net().silent = false;
+    tofu::vcq::Vcq::lost_after = before;
+}
+
 /// More than are fetched at a time, and one whose slot was written over meanwhile: the others come.
 TEST_F(Messages, MessagesByEagerGetAreFetchedSomeAtATime)
 {

@@ -346,7 +346,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
 /// An eager-by-get message of an anonymous packet: once its payload has arrived, it is an eager message.
 bool Receiver::take_eager_by_get(Message& m) noexcept
 {
-    EagerPayload payload{m.in->known.home, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
+    EagerPayload payload{m.in->known.home, m.in->known.nonce, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
     std::copy_n(m.segments, m.segment_count, payload.segments);
     switch (eager_gets_.look(payload, arrivals.offers(), m.payload)) {
     case EagerGets::Stage::getting:

@@ -2,7 +2,9 @@
 // See rendezvous.h.
 #include "msg/rendezvous.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <rdma/fi_errno.h>
 
@@ -254,6 +256,14 @@ EagerGets::Transfer* EagerGets::find(const EagerPayload& payload) noexcept
     return found;
 }
 
+bool EagerGets::is_gone(const EagerPayload& payload, std::uint32_t round) const noexcept
+{
+    return std::any_of(std::begin(gone_), std::end(gone_), [&](const Gone& sender) {
+        return sender.home == payload.home && sender.nonce == payload.nonce && sender.area == payload.area &&
+               sender.round == round;
+    });
+}
+
 /// Takes a place for a new payload. Null: there is no room now.
 EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t round) noexcept
 {
@@ -280,6 +290,8 @@ EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t 
 EagerGets::Stage EagerGets::look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept
 {
     Transfer* transfer = find(payload);
+    if (transfer == nullptr && is_gone(payload, round)) [[unlikely]]
+        return Stage::lost;
     if (transfer == nullptr && (transfer = make(payload, round)) == nullptr)
         return Stage::getting;
     transfer->round = round;
@@ -321,6 +333,8 @@ void EagerGets::judge(Transfer& transfer) noexcept
     CompletionWord word;
     std::memcpy(&word, transfer.word.data, sizeof word);
     const bool waits = transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.fin.seq, completion_pending);
+    if (transfer.asked == never_notified) // else each of its messages would be awaited for seconds, one after the other
+        gone_[next_gone_++ % most_gone] = {transfer.what.home, transfer.what.nonce, transfer.what.area, transfer.round};
     if (!waits || transfer.code == UTOFU_SUCCESS) {
         transfer.stage = waits ? Stage::here : Stage::lost;
         return;

@@ -154,6 +154,7 @@ class Fetches {
 /// Where such a payload is, and the completion word that its sender waits for.
 struct EagerPayload {
     utofu_vcq_id_t home = 0; ///< the sender's home VCQ
+    std::uint64_t nonce = 0; ///< of its domain
     utofu_stadd_t area = 0;  ///< the sender's area
     Ack fin{};
     std::uint64_t vcq = 0;   ///< the segments belong to it
@@ -192,6 +193,15 @@ class EagerGets {
         Bounce bytes{};
         Bounce word{};
     };
+    /// A sender whose completion word was read, and no notice came: its endpoint is gone, and all its messages that have
+    /// arrived by then are lost.
+    struct Gone {
+        utofu_vcq_id_t home = 0;
+        std::uint64_t nonce = 0;
+        utofu_stadd_t area = 0;
+        std::uint32_t round = 0; ///< a later message may be a successor's
+    };
+    [[nodiscard]] bool is_gone(const EagerPayload& payload, std::uint32_t round) const noexcept;
     [[nodiscard]] Transfer* find(const EagerPayload& payload) noexcept;
     [[nodiscard]] Transfer* make(const EagerPayload& payload, std::uint32_t round) noexcept;
     void get(Transfer& transfer) noexcept;
@@ -202,8 +212,12 @@ class EagerGets {
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
 
+    static constexpr unsigned most_gone = 16;
+
     Port& port_;
     Pool<Transfer> transfers_{at_once};
+    Gone gone_[most_gone]; ///< the latest ones
+    unsigned next_gone_ = 0;
 };
 
 } // namespace tofu::proto
