@@ -16,23 +16,39 @@ struct MessageCalls {
     static constexpr std::uint8_t tag_flag = tagged ? flag_tag : 0;
     static constexpr std::uint64_t one(Tag... tag) noexcept { return (tag + ... + std::uint64_t{0}); }
 
+    [[gnu::always_inline]] static RecvCall recv_of(const EpHandle& handle, fi_addr_t source, Tag... tag, Tag... ignore,
+                                                   void* context) noexcept
+    {
+        return {.source = source, .tag = one(tag...), .ignore = one(ignore...), .flags = handle.rx_flags,
+                .context = context, .tagged = tagged};
+    }
+    /// Has the arguments of recv(), whose last act it is: recv() then keeps nothing for the time behind the call.
+    [[gnu::noinline]] static ssize_t recv_otherwise(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source,
+                                                    Tag... tag, Tag... ignore, void* context) noexcept
+    {
+        return recv_buffer(ep, recv_of(EpHandle::of(ep), source, tag..., ignore..., context), buf, len, desc);
+    }
     static ssize_t recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source, Tag... tag, Tag... ignore,
                         void* context) noexcept
     {
-        const RecvCall call{.source = source, .tag = one(tag...), .ignore = one(ignore...),
-                            .flags = EpHandle::of(ep).rx_flags, .context = context, .tagged = tagged};
-        return enter_recv(ep, call, buf, len, desc);
+        EpHandle& handle = EpHandle::of(ep);
+        if (!handle.receive_lock->enabled() &&
+            handle.receives->post_at_once(recv_of(handle, source, tag..., ignore..., context), buf, len, desc)) [[likely]]
+            return 0;
+        return recv_otherwise(ep, buf, len, desc, source, tag..., ignore..., context);
     }
     static ssize_t recvv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t source, Tag... tag,
                          Tag... ignore, void* context) noexcept
     {
-        return enter_recv(ep, {.iov = iov, .desc = desc, .count = count, .source = source, .tag = one(tag...),
-                               .ignore = one(ignore...), .flags = EpHandle::of(ep).rx_flags, .context = context,
-                               .tagged = tagged});
+        RecvCall call = recv_of(EpHandle::of(ep), source, tag..., ignore..., context);
+        call.iov = iov;
+        call.desc = desc;
+        call.count = count;
+        return enter_recv(ep, call);
     }
     static ssize_t recvmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
     {
-        return msg != nullptr ? enter_recv(ep, recv_of(*msg, flags)) : -FI_EINVAL;
+        return msg != nullptr ? enter_recv(ep, proto::recv_of(*msg, flags)) : -FI_EINVAL;
     }
     static ssize_t send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest, Tag... tag,
                         void* context) noexcept

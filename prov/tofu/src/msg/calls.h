@@ -153,8 +153,8 @@ inline ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 }
 
 /// Receives into one buffer: `call` has everything but the segments.
-[[gnu::always_inline]] inline ssize_t enter_recv(fid_ep* fid, const RecvCall& call, void* buf,
-                                                 std::size_t length, void* desc) noexcept
+[[gnu::noinline]] inline ssize_t recv_buffer(fid_ep* fid, const RecvCall& call, void* buf, std::size_t length,
+                                             void* desc) noexcept
 {
     EpHandle& handle = EpHandle::of(fid);
     ssize_t ret = 0;

@@ -224,13 +224,18 @@ class Matcher {
     [[nodiscard]] bool valid() const noexcept { return posted_.valid() && by_both_.valid() && by_tag_.valid(); }
 
     // --- inline: the way of each expected message
-    [[gnu::always_inline]] void post(Posted& receive) noexcept
+    void post(Posted& receive) noexcept
     {
-        if (few_posted_ < few_receives && posted_.count() == 0) [[likely]]
-            few_[few_posted_++] = &receive;
+        if (has_room_for_few()) [[likely]]
+            post_few(receive);
         else
             enter(receive);
     }
+    [[nodiscard]] bool has_room_for_few() const noexcept
+    {
+        return few_posted_ < few_receives && posted_.count() == 0;
+    }
+    void post_few(Posted& receive) noexcept { few_[few_posted_++] = &receive; }
     void withdraw(Posted& receive) noexcept
     {
         if (few_posted_ != 0) [[likely]] {
@@ -479,14 +484,17 @@ class SourceKeys {
     /// 0 and the key, or -FI_EINVAL: no peer has this address.
     [[nodiscard]] int find(fi_addr_t source, std::uint64_t& key) noexcept
     {
+        return find_recent(source, key) ? 0 : look_up(source, key);
+    }
+    /// Inline, for a source that was asked for lately. False: call find().
+    [[nodiscard, gnu::always_inline]] bool find_recent(fi_addr_t source, std::uint64_t& key) const noexcept
+    {
         key = any_source;
         if (!directed_ || source == FI_ADDR_UNSPEC)
-            return 0;
+            return true;
         const Found& found = recent_.at(source);
-        if (source != found.address || members_[0]->peers.generation() != found.generation) [[unlikely]]
-            return look_up(source, key);
         key = found.key;
-        return 0;
+        return source == found.address && members_[0]->peers.generation() == found.generation;
     }
     /// An endpoint has left: forgets the keys found so far.
     void forget() noexcept { recent_ = {}; }
@@ -516,14 +524,20 @@ class SizedPool {
     ~SizedPool() { drop(nullptr); }
 
     /// Null: no memory.
-    [[nodiscard, gnu::always_inline]] void* alloc(std::size_t size) noexcept
+    [[nodiscard]] void* alloc(std::size_t size) noexcept
     {
         if (size > largest) [[unlikely]]
             return std::malloc(size);
+        void* const item = recycle(size);
+        return item != nullptr ? item : carve(size);
+    }
+    /// A record of this size, `largest` at most, that was in use before. Null: there is none; call alloc().
+    [[nodiscard, gnu::always_inline]] void* recycle(std::size_t size) noexcept
+    {
         Free*& first = free_[steps(size)];
-        if (first == nullptr) [[unlikely]]
-            return carve(size);
         Free* const item = first;
+        if (item == nullptr) [[unlikely]]
+            return nullptr;
         first = item->next;
         live_++;
         return item;

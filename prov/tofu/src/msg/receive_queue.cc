@@ -47,7 +47,7 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
     (void)catch_up(); // the message that held up a receive may have left
 }
 
-ssize_t ReceiveQueue::recv_specially(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
+ssize_t ReceiveQueue::recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
 {
     if ((call.flags & FI_TRIGGER) != 0)
         return for_later;

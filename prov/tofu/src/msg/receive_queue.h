@@ -27,27 +27,29 @@ class ReceiveQueue final : public MatchQueue {
 
     // --- entries. 0, or a refusal without effect (-FI_EAGAIN: make progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
-    /// As above for one buffer in place of the segments of `call`; also for_later (FI_TRIGGER). Inline where no message
-    /// came early and the call asks for nothing special.
-    [[nodiscard, gnu::always_inline]] ssize_t recv_one(const RecvCall& call, void* buffer,
-                                                       std::size_t length, void* desc) noexcept
+    /// As above for one buffer in place of the segments of `call`; also for_later (FI_TRIGGER).
+    [[nodiscard]] ssize_t recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept;
+    /// The fast path of recv_one(): an ordinary receive from a recent source, no early message, few receives posted.
+    /// It makes no call, so its caller saves no register. False: nothing has happened; call recv_one().
+    [[nodiscard, gnu::always_inline]] bool post_at_once(const RecvCall& call, void* buffer, std::size_t length,
+                                                        void* desc) noexcept
     {
+        Matcher& posted = matcher(call.tagged);
         std::uint64_t key;
-        if ((call.flags & (FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER)) != 0 || is_nowhere(buffer, length) ||
-            sources_.find(call.source, key) != 0) [[unlikely]]
-            return recv_specially(call, buffer, length, desc);
-        void* const memory = pool_.alloc(RecvRequest::size_with(1));
+        if ((call.flags & special_flags) != 0 || is_nowhere(buffer, length) || !sources_.find_recent(call.source, key) ||
+            posted.first() != nullptr || !posted.has_room_for_few()) [[unlikely]]
+            return false;
+        void* const memory = pool_.recycle(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
-            return -FI_ENOMEM;
+            return false;
         auto* const r = ::new (memory) RecvRequest;
         r->fill(call, key);
         r->count = 1;
         r->length = length;
         ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
-        if (matcher(call.tagged).first() != nullptr) [[unlikely]]
-            return take_kept(*r);
-        post(*r);
-        return 0;
+        r->posted = true;
+        posted.post_few(*r);
+        return true;
     }
     /// Cancels a posted receive with this context. 0 or -FI_ENOENT. A multi-receive is reported as cancelled when the
     /// messages on their way into it have ended.
@@ -62,14 +64,14 @@ class ReceiveQueue final : public MatchQueue {
     void leave(SrxPeer& peer) noexcept;
 
   private:
+    /// Flags of receives that recv_one() and post_at_once() leave to others.
+    static constexpr std::uint64_t special_flags = FI_PEEK | FI_CLAIM | FI_MULTI_RECV | FI_TRIGGER;
     /// A message that FI_PEEK | FI_CLAIM has taken out of the matcher.
     struct Claim {
         const void* context = nullptr;
         Unexpected* message = nullptr;
         bool operator==(const Claim&) const noexcept = default;
     };
-    [[nodiscard, gnu::noinline]] ssize_t recv_specially(RecvCall call, void* buffer, std::size_t length,
-                                                        void* desc) noexcept;
     [[nodiscard]] ssize_t take_kept(RecvRequest& receive) noexcept;
     /// False: a receive of this kind is behind, and there is still no room.
     [[nodiscard]] bool none_behind(bool tagged) noexcept
