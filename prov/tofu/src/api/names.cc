@@ -137,16 +137,10 @@ bool find(std::uint64_t key, EndpointAddress& address) noexcept
     return found;
 }
 
-Announcement::~Announcement()
-{
-    if (socket_ >= 0)
-        close(socket_);
-}
-
 void Announcement::clear() noexcept
 {
     for (unsigned i = 0; i < most_at_once; i++) {
-        const int connection = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+        const int connection = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
         if (connection < 0)
             return;
         close(connection);
@@ -159,16 +153,15 @@ int Announcement::open(std::uint64_t key, const EndpointAddress& address) noexce
     const int length = prefix_of(key, text, sizeof(text));
     static_assert(sizeof(text) > prefix_size - 11 + address_text_size - 1); // one more for the leading zero
     address_to_text(address, text + length);
-    socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (socket_ < 0)
+    socket_.hold(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!is_open())
         return -FI_EMFILE;
     sockaddr_un name;
     const socklen_t size = fill(name, text);
     // A client needs only the name's existence and its user: clear() accepts its connection later.
-    if (bind(socket_, reinterpret_cast<sockaddr*>(&name), size) != 0 || listen(socket_, INT_MAX) != 0) {
+    if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 || listen(socket_.get(), INT_MAX) != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint: cannot publish its address under a name: %s\n", std::strerror(errno));
-        close(socket_);
-        socket_ = -1;
+        socket_.close();
         return -FI_EADDRNOTAVAIL;
     }
     return 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "av/address.h"
+#include "core/system.h"
 
 namespace tofu::names {
 
@@ -57,16 +58,16 @@ class Announcement {
     Announcement() = default;
     Announcement(const Announcement&) = delete;
     Announcement& operator=(const Announcement&) = delete;
-    ~Announcement();
+    ~Announcement() { socket_.close(); }
     /// 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept;
-    [[nodiscard]] bool is_open() const noexcept { return socket_ >= 0; }
+    [[nodiscard]] bool is_open() const noexcept { return socket_.get() >= 0; }
     /// Closes the connections of processes that have found the name; each leaves one, and there is room for some
     /// thousand. Any thread.
     void clear() noexcept;
 
   private:
-    int socket_ = -1;
+    OwnDescriptor socket_;
 };
 
 } // namespace tofu::names

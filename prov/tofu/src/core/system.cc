@@ -4,40 +4,104 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <mutex>
 #include <thread>
+#include <utility>
 
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace tofu {
 
+/// The registered objects of the process.
+struct ForkRegistry {
+    constinit static inline std::mutex mutex;
+    constinit static inline ForkAware* first = nullptr;
+
+    static void add(ForkAware& one) noexcept
+    {
+        std::lock_guard guard(mutex);
+        static const int registered = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, in_child);
+        (void)registered; // without memory for that, a child shares what its parent has
+        one.next_ = first;
+        one.link_ = &first;
+        if (first != nullptr)
+            first->link_ = &one.next_;
+        first = &one;
+    }
+    static void remove(ForkAware& one) noexcept
+    {
+        std::lock_guard guard(mutex);
+        if (one.link_ == nullptr)
+            return;
+        *one.link_ = one.next_;
+        if (one.next_ != nullptr)
+            one.next_->link_ = one.link_;
+        one.link_ = nullptr;
+    }
+    static void in_child() noexcept
+    {
+        while (ForkAware* const one = first) {
+            first = one->next_;
+            one->link_ = nullptr;
+            one->in_child();
+        }
+        mutex.unlock();
+    }
+};
+
+void ForkAware::register_fork() noexcept
+{
+    ForkRegistry::add(*this);
+}
+
+void ForkAware::unregister_fork() noexcept
+{
+    ForkRegistry::remove(*this);
+}
+
+void OwnDescriptor::hold(int descriptor) noexcept
+{
+    if (descriptor < 0)
+        return;
+    descriptor_ = descriptor;
+    register_fork();
+}
+
+void OwnDescriptor::close() noexcept
+{
+    if (descriptor_ < 0)
+        return;
+    unregister_fork();
+    ::close(std::exchange(descriptor_, -1));
+}
+
+void OwnDescriptor::in_child() noexcept
+{
+    ::close(std::exchange(descriptor_, -1));
+}
+
 bool NodeFile::open(const char* path) noexcept
 {
     std::snprintf(path_, sizeof(path_), "%s", path);
-    file_ = ::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    file_.hold(::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     struct stat found{};
-    if (file_ >= 0 && (fstat(file_, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
+    if (is_open() && (fstat(descriptor(), &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
         close();
-    return file_ >= 0;
+    return is_open();
 }
 
 bool NodeFile::is_removed() const noexcept
 {
     struct stat found{};
-    return fstat(file_, &found) != 0 || found.st_nlink == 0;
+    return fstat(descriptor(), &found) != 0 || found.st_nlink == 0;
 }
 
 void NodeFile::remove() noexcept
 {
     if (!is_removed())
         (void)unlink(path_);
-}
-
-void NodeFile::close() noexcept
-{
-    if (file_ >= 0)
-        ::close(file_);
-    file_ = -1;
 }
 
 bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
@@ -49,7 +113,7 @@ bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
     request.l_len = bytes;
     int ret = 0;
     do
-        ret = fcntl(file_, command, &request);
+        ret = fcntl(descriptor(), command, &request);
     while (ret != 0 && errno == EINTR);
     return ret == 0 && (command != F_OFD_GETLK || request.l_type == F_UNLCK);
 }

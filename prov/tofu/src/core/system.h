@@ -67,24 +67,59 @@ struct Random {
     }
 };
 
+// --- ForkAware: what a child of fork must leave to its parent
+
+/// An object that a child of fork shares with its parent but must not use. From register_fork() to unregister_fork()
+/// in_child() is called in each child before fork() returns there. Both may be called by any thread. vfork and exec
+/// call nothing.
+class ForkAware {
+  public:
+    ForkAware() = default;
+    ForkAware(const ForkAware&) = delete;
+    ForkAware& operator=(const ForkAware&) = delete;
+
+  protected:
+    ~ForkAware() = default;
+    void register_fork() noexcept;
+    void unregister_fork() noexcept;
+    /// The child has no other thread, so it takes no lock; it allocates nothing.
+    virtual void in_child() noexcept = 0;
+
+  private:
+    friend struct ForkRegistry;
+    ForkAware* next_ = nullptr;
+    ForkAware** link_ = nullptr; ///< null: not in the list
+};
+
+/// A descriptor whose lock or name exists as long as any copy of it. A child closes its copy: otherwise it would hold
+/// what its parent has released, or held when it was killed.
+class OwnDescriptor final : ForkAware {
+  public:
+    /// Negative: there is none, as in a child.
+    [[nodiscard]] int get() const noexcept { return descriptor_; }
+    void hold(int descriptor) noexcept;
+    void close() noexcept;
+
+  private:
+    void in_child() noexcept override;
+
+    int descriptor_ = -1;
+};
+
 // --- NodeFile: a file in memory that the processes of a user share on their node, and locks on its bytes, which the
 // kernel releases when their holder ends (fcntl(2), open file description locks)
 
 /// The owner closes it; an owner that lives as long as the process leaves that to the kernel.
 class NodeFile {
   public:
-    NodeFile() = default;
-    NodeFile(const NodeFile&) = delete;
-    NodeFile& operator=(const NodeFile&) = delete;
-
     /// Opens the file, and creates it if it does not exist. False: it cannot be opened, or belongs to another user.
     [[nodiscard]] bool open(const char* path) noexcept;
-    [[nodiscard]] bool is_open() const noexcept { return file_ >= 0; }
-    [[nodiscard]] int descriptor() const noexcept { return file_; }
+    [[nodiscard]] bool is_open() const noexcept { return file_.get() >= 0; }
+    [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
     /// True if its name is gone, or leads to another file by now.
     [[nodiscard]] bool is_removed() const noexcept;
     void remove() noexcept;
-    void close() noexcept;
+    void close() noexcept { file_.close(); }
 
     /// F_RDLCK, F_WRLCK or F_UNLCK of `bytes` bytes (0: all that follow). F_OFD_SETLK: whether it was locked.
     /// F_OFD_GETLK: whether it is available. The locks of one process do not exclude each other.
@@ -93,7 +128,7 @@ class NodeFile {
     bool lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept;
 
   private:
-    int file_ = -1;
+    OwnDescriptor file_;
     char path_[64] = {};
 };
 

@@ -92,7 +92,7 @@ void AutoProgress::close() noexcept
 
 void AutoProgress::leave() noexcept
 {
-    if (--users_ != 0)
+    if (users_ == 0 || --users_ != 0) // 0: a child of fork
         return;
     stop_.store(true, std::memory_order_relaxed); // partner: run(); the join orders all else
     pthread_join(thread_, nullptr);

@@ -18,6 +18,7 @@
 #include "core/lock.h"
 #include "core/object.h"
 #include "core/stats.h"
+#include "core/system.h"
 #include "cq/progress.h"
 #include "utofu/vcq.h"
 
@@ -28,10 +29,14 @@ namespace tofu {
 class WakeSignal;
 class DomainBase;
 
-class AutoProgress {
+class AutoProgress final : ForkAware {
   public:
-    explicit AutoProgress(DomainBase& domain) noexcept : domain_(domain), everything_(domain) {}
-    ~AutoProgress() { close(); }
+    explicit AutoProgress(DomainBase& domain) noexcept : domain_(domain), everything_(domain) { register_fork(); }
+    ~AutoProgress()
+    {
+        unregister_fork();
+        close();
+    }
     /// `serialised`: locks are off until the thread starts. `wanted`: FI_PROGRESS_AUTO.
     void choose(bool serialised, bool wanted) noexcept;
     /// Stops the thread, even if it has users.
@@ -57,6 +62,12 @@ class AutoProgress {
     void drop(Lock& lock) noexcept;
 
   private:
+    /// The child has no thread, and nothing unlocks a lock that another thread of the parent held.
+    void in_child() noexcept override
+    {
+        users_ = 0;
+        locks_.set_enabled(false);
+    }
     [[nodiscard]] int start() noexcept;
     void place_thread() noexcept;
     void set_processors(const cpu_set_t& cpus, const char* why) noexcept;

@@ -127,6 +127,21 @@ void Area::drop_spare() noexcept
     spare().empty();
 }
 
+Area::Area(Area&& other) noexcept
+    : home_(other.home_), home_lock_(other.home_lock_), fd_(other.fd_), base_(std::exchange(other.base_, nullptr)),
+      stadd_(other.stadd_), further_(other.further_), open_rings_(other.open_rings_), index_(other.index_),
+      full_(other.full_), hidden_(other.hidden_), geometry_(other.geometry_)
+{
+    other.unregister_fork();
+    if (base_ != nullptr)
+        register_fork();
+}
+
+void Area::in_child() noexcept
+{
+    (void)mmap(base_, geometry_.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_, 0);
+}
+
 int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index, const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
@@ -153,6 +168,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     }
     home_ = &home;
     home_lock_ = &home_lock;
+    register_fork();
     return 0;
 }
 
@@ -196,6 +212,7 @@ void Area::close() noexcept
     if (base_ == nullptr)
         return;
     hide();
+    unregister_fork();
     spare().give({base_, geometry_.size(), fd_});
     base_ = nullptr;
 }

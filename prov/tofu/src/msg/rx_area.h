@@ -8,16 +8,17 @@
 #include <cstdint>
 
 #include "core/lock.h"
+#include "core/system.h"
 #include "msg/wire.h"
 #include "utofu/vcq.h"
 
 namespace tofu::proto {
 
-class Area {
+class Area final : ForkAware {
   public:
     Area() = default;
     /// Takes over what the other one has, which is closed then.
-    Area(Area&& other) noexcept : Area(static_cast<const Area&>(other)) { other.base_ = nullptr; }
+    Area(Area&& other) noexcept;
     Area& operator=(const Area&) = delete;
     ~Area() { close(); }
 
@@ -65,7 +66,8 @@ class Area {
     }
 
   private:
-    Area(const Area&) = default; ///< for the move alone
+    /// The child gets a private copy at its first write, so its fi_close changes nothing that peers see.
+    void in_child() noexcept override;
     [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint64_t offset) const noexcept
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));

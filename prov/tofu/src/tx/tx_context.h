@@ -15,6 +15,7 @@
 #include <utofu.h>
 
 #include "core/lock.h"
+#include "core/system.h"
 #include "cq/counter.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
@@ -228,9 +229,10 @@ class TxContext {
 
 // --- OwnTxContext: a tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed
 
-class OwnTxContext final : public TxContext {
+class OwnTxContext final : public TxContext, ForkAware {
   public:
-    OwnTxContext() noexcept : TxContext(own_lock_) {}
+    OwnTxContext() noexcept : TxContext(own_lock_) { register_fork(); }
+    ~OwnTxContext() { unregister_fork(); }
     void set_up(const Config& config) noexcept;
     /// Opens a VCQ of its own and uses it. 0 or -FI_E*.
     [[nodiscard]] int open_vcq() noexcept;
@@ -261,6 +263,8 @@ class OwnTxContext final : public TxContext {
     void drop_memory() noexcept;
 
   private:
+    /// Nothing unlocks the lock if another thread of the parent held it.
+    void in_child() noexcept override { own_lock_.set_enabled(false); }
     static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
 
     Lock own_lock_;

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include <unistd.h>
+
 namespace tofu::vcq {
 
 namespace {
@@ -53,6 +55,7 @@ bool Gates::alloc(const Backend& backend, unsigned count, unsigned spread) noexc
     if (count > most || !has_gates(f) || f.get_barrier_tnis(&tnis, &found) != UTOFU_SUCCESS)
         return false;
     functions_ = &f;
+    owner_ = getpid();
     for (std::size_t i = 0; i < found && count_ == 0; i++) {
         const utofu_tni_id_t tni = tnis[(spread + i) % found];
         if (suffices(f, tni) && f.alloc_vbg(tni, count, 0, ids_) == UTOFU_SUCCESS)
@@ -64,7 +67,7 @@ bool Gates::alloc(const Backend& backend, unsigned count, unsigned spread) noexc
 
 void Gates::free() noexcept
 {
-    if (count_ != 0)
+    if (count_ != 0 && owner_ == getpid())
         (void)functions_->free_vbg(ids_, count_);
     count_ = 0;
 }

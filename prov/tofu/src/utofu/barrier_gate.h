@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sys/types.h>
 #include <utofu.h>
 
 #include "utofu/library.h"
@@ -64,6 +65,7 @@ class Gates {
 
   private:
     const Functions* functions_ = nullptr;
+    pid_t owner_ = 0; ///< a child of fork frees nothing
     unsigned count_ = 0;
     utofu_vbg_id_t ids_[most] = {};
 };

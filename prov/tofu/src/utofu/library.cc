@@ -137,7 +137,36 @@ bool provider_alone_asked_for() noexcept
     return wanted != nullptr && strcasecmp(wanted, provider.name) == 0; // as libfabric compares
 }
 
+template <int answer, class... Args>
+int answering(Args...) noexcept
+{
+    return answer;
+}
+template <int answer, class... Args>
+void set_answer(int (*&function)(Args...)) noexcept
+{
+    function = answering<answer, Args...>;
+}
+
 } // namespace
+
+const Functions& functions_of_child() noexcept
+{
+    static const Functions all = [] {
+        Functions f{};
+#define TOFU_REFUSE(name) set_answer<UTOFU_ERR_NOT_AVAILABLE>(f.name);
+        TOFU_FUNCTIONS(TOFU_REFUSE)
+        TOFU_GATE_FUNCTIONS(TOFU_REFUSE)
+#undef TOFU_REFUSE
+        set_answer<UTOFU_SUCCESS>(f.free_vcq);
+        set_answer<UTOFU_SUCCESS>(f.dereg_mem);
+        set_answer<UTOFU_SUCCESS>(f.free_vbg);
+        set_answer<UTOFU_ERR_NOT_FOUND>(f.poll_tcq);
+        set_answer<UTOFU_ERR_NOT_FOUND>(f.poll_mrq);
+        return f;
+    }();
+    return all;
+}
 
 int Backend::load()
 {

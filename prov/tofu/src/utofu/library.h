@@ -73,6 +73,10 @@ struct Functions {
     int (*moved)(const void* address, std::size_t size);
 };
 
+/// What a child of fork has in place of the library for the VCQs of its parent, whose memory and registers it may not
+/// reach (guide 6.1.4.1): posts and registrations fail, queues are empty, nothing is freed.
+[[nodiscard]] const Functions& functions_of_child() noexcept;
+
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
 /// through its threads.
 class Backend {

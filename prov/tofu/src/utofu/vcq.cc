@@ -23,9 +23,9 @@ struct Made {
     utofu_vcq_id_t id = 0;
 };
 
-void unmake(const Backend& backend, const Made& made) noexcept
+void unmake(const Backend& backend, const Functions& functions, const Made& made) noexcept
 {
-    backend.functions().free_vcq(made.handle);
+    functions.free_vcq(made.handle);
     tni_allocator::release_cq(backend, made.id);
 }
 
@@ -66,7 +66,7 @@ int create_alone(const Backend& backend, const tni_allocator::TniSlot& slot, Mad
         return code;
     Made another;
     const int code = create(backend, slot, UTOFU_VCQ_FLAG_THREAD_SAFE, another);
-    unmake(backend, code == UTOFU_SUCCESS ? another : made);
+    unmake(backend, backend.functions(), code == UTOFU_SUCCESS ? another : made);
     return code;
 }
 
@@ -101,6 +101,8 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
     slot_ = slot;
     backend_ = &backend;
     functions_ = &backend.functions();
+    (void)functions_of_child(); // in_child() makes no table
+    register_fork();
     handle_ = made.handle;
     id_ = made.id;
     book_ = book;
@@ -111,12 +113,23 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
 
 void Handle::free() noexcept
 {
-    unmake(*backend_, {handle_, id_});
+    unregister_fork();
+    unmake(*backend_, *functions_, {handle_, id_});
     if (book_ != nullptr)
         book_->remove(statistics_);
     tni_allocator::release(slot_);
     handle_ = 0;
     id_ = 0;
+}
+
+void Handle::in_child() noexcept
+{
+    functions_ = &functions_of_child();
+}
+
+bool Handle::is_of_parent() const noexcept
+{
+    return functions_ == &functions_of_child();
 }
 
 /// `stadd` is written on success only.
@@ -321,6 +334,8 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
 template <class Done>
 bool Vcq::await(Done&& done) noexcept
 {
+    if (is_of_parent())
+        return done();
     const auto start = Clock::now();
     auto last = start;
     unsigned late = most_notices / CompletionTable::size;

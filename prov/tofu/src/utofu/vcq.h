@@ -16,6 +16,7 @@
 
 #include "core/log.h"
 #include "core/stats.h"
+#include "core/system.h"
 #include "utofu/library.h"
 #include "utofu/tni_allocator.h"
 
@@ -27,7 +28,7 @@ namespace tofu::vcq {
 inline constexpr unsigned spread_of_spare = ~0u;
 
 /// Not thread-safe: its owner's lock serialises all calls.
-class Handle {
+class Handle : ForkAware {
   public:
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
@@ -56,6 +57,8 @@ class Handle {
     /// Creates the VCQ, as Vcq::open() says. `book`, if not null, adds up its statistics until it is freed.
     [[nodiscard]] int make(const Backend& backend, unsigned spread, bool thread_safe, StatisticsBook* book) noexcept;
     void free() noexcept;
+    /// In a child of fork: nothing reaches the VCQ, and no notice comes (functions_of_child).
+    [[nodiscard]] bool is_of_parent() const noexcept;
 
     Statistics statistics_;
     bool keeps_registrations_ = false; ///< nothing is deregistered before the VCQ is freed
@@ -65,6 +68,7 @@ class Handle {
     utofu_vcq_hdl_t handle_ = 0;
 
   private:
+    void in_child() noexcept override;
     template <class Function, class... Args>
     [[nodiscard]] int made(utofu_stadd_t& stadd, Function Functions::*function, Args... args) noexcept;
 
