@@ -3,6 +3,7 @@
 #include "api/build.h"
 #include "tni/engine.h"
 #include "tni/remote.h"
+#include "tni/session.h"
 
 using namespace tofu::sim;
 
@@ -51,7 +52,7 @@ int prepare(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t* desc_size, Build&& buil
     return prepare_blocks(vcq_hdl, desc, desc_size, 0, 1, build);
 }
 
-// All descriptors are sound: how many, or 0.
+// How many descriptors, all of them sound, or 0.
 size_t count_descriptors(const std::byte* desc, size_t desc_size) noexcept
 {
     size_t count = 0;
@@ -66,6 +67,31 @@ size_t count_descriptors(const std::byte* desc, size_t desc_size) noexcept
         count++;
     }
     return count;
+}
+
+// All are posted, or none: what may refuse one of them is asked before the first one takes effect. A caller that gets
+// BUSY posts all of them again (guide 3.7.3.1).
+int accept_all(const Vcq& vcq, const std::byte* desc, size_t desc_size) noexcept
+{
+    const bool session = (vcq.special & Vcq::session) != 0;
+    Descriptor d;
+    while (desc_size != 0) {
+        const auto used = decode_descriptor(desc, desc_size, d);
+        if (!used) {
+            return UTOFU_ERR_INVALID_DESC;
+        }
+        if (session && !takes_session(d)) {
+            return UTOFU_ERR_NOT_SUPPORTED;
+        }
+        Remote* remote = nullptr; // found again by its post
+        const RemoteStatus status = d.op == Op::nop ? RemoteStatus::found : find_remote(d.rmt_vcq_id, remote);
+        if (status > RemoteStatus::no_owner) {
+            return refusal_of(status);
+        }
+        desc += *used;
+        desc_size -= *used;
+    }
+    return UTOFU_SUCCESS;
 }
 
 } // namespace
@@ -245,6 +271,9 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
     if (!toq_takes(*vcq, count)) {
         return UTOFU_ERR_BUSY;
     }
+    if (const int rc = accept_all(*vcq, bytes, desc_size); rc != UTOFU_SUCCESS) {
+        return fail(rc);
+    }
     start_pending(*vcq);
     // The memory is the caller's: should another thread change it meanwhile, each descriptor is still checked.
     while (desc_size != 0) {
@@ -253,7 +282,7 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
         if (!used) {
             return fail(UTOFU_ERR_INVALID_DESC);
         }
-        if (const int rc = post(*vcq, d, cbdata); rc != UTOFU_SUCCESS) {
+        if (const int rc = post_accepted(*vcq, d, cbdata); rc != UTOFU_SUCCESS) {
             return fail(rc);
         }
         bytes += *used;

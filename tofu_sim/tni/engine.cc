@@ -7,14 +7,9 @@
 #include "tni/execute.h"
 
 namespace tofu::sim {
-int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
-{
-    return post_inline(vcq, descriptor, cbdata);
-}
-
 namespace {
 
-// The target may have changed while other processes ran.
+// The target may have changed, in exact mode while other processes ran.
 Remote* remote_now(const Descriptor& descriptor) noexcept
 {
     Remote* remote = nullptr;
@@ -23,6 +18,16 @@ Remote* remote_now(const Descriptor& descriptor) noexcept
 }
 
 } // namespace
+
+int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+{
+    return post_inline(vcq, descriptor, cbdata);
+}
+
+int post_accepted(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+{
+    return post_to(vcq, descriptor, remote_now(descriptor), cbdata);
+}
 
 int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {

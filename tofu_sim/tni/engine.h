@@ -14,6 +14,10 @@ namespace tofu::sim {
 // that the TOQ has room (toq_takes).
 [[nodiscard]] int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
 
+// The same for one of several whose remotes have all been found: one that cannot be found any more has no owner, for
+// those before it have been posted.
+[[nodiscard]] int post_accepted(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
+
 // Descriptors that can be posted before BUSY.
 [[nodiscard]] inline uint32_t toq_room(const Vcq& vcq) noexcept
 {

@@ -255,26 +255,33 @@ TOFU_SIM_HOT void execute(Execution& e) noexcept
 // See Vcq::detour. The remote, or null without a target.
 [[nodiscard]] int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept;
 
-// As post() of tni/engine.h: the caller has seen that the TOQ has room.
-TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+// The rest of a post: `remote` is null without an owner, and for a NOP.
+TOFU_SIM_HOT int post_to(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept
 {
-    Execution e{vcq, descriptor, nullptr};
-    if (descriptor.op != Op::nop) {
-        Remote* remote = nullptr;
-        const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, remote);
-        e.remote = remote;
-        if (status > RemoteStatus::no_owner) [[unlikely]] {
-            return refusal_of(status);
-        }
-    }
     if ((vcq.special & Vcq::detour) != 0) [[unlikely]] {
         const Descriptor copy = descriptor;
-        return post_by_detour(vcq, copy, e.remote, cbdata);
+        return post_by_detour(vcq, copy, remote, cbdata);
     }
+    Execution e{vcq, descriptor, remote};
     const uint32_t position = vcq.toq_tail++;
     execute(e);
     finish(e, cbdata, position);
     return UTOFU_SUCCESS;
+}
+
+// As post() of tni/engine.h: the caller has seen that the TOQ has room.
+TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept
+{
+    Remote* remote = nullptr;
+    if (descriptor.op != Op::nop) {
+        Remote* found = nullptr;
+        const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, found);
+        remote = found;
+        if (status > RemoteStatus::no_owner) [[unlikely]] {
+            return refusal_of(status);
+        }
+    }
+    return post_to(vcq, descriptor, remote, cbdata);
 }
 
 } // namespace tofu::sim

@@ -261,8 +261,8 @@ void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when) noe
 
 int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata, const Watch& watch) noexcept
 {
-    if (descriptor.op != Op::put && descriptor.op != Op::nop) {
-        return UTOFU_ERR_NOT_SUPPORTED; // undefined by the guide
+    if (!takes_session(descriptor)) {
+        return UTOFU_ERR_NOT_SUPPORTED;
     }
     Remote* const self = own_remote(vcq);
     if (self == nullptr) {

@@ -25,7 +25,12 @@ struct Watch;
 // `when`: by the virtual clock.
 void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when = 0) noexcept;
 
-// The owner's side. Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for a descriptor that a put cannot start. The
+// The owner's side. Can a put start it? All else is undefined by the guide.
+[[nodiscard]] inline bool takes_session(const Descriptor& descriptor) noexcept
+{
+    return descriptor.op == Op::put || descriptor.op == Op::nop;
+}
+// Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for a descriptor that a put cannot start. The
 // caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
 [[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata,
                                const Watch& watch) noexcept;

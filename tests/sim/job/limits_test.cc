@@ -244,6 +244,46 @@ TEST(SimLimits, JoiningWithTooFewAddressesIsAnErrorWithOneLine)
     });
 }
 
+// An addition to a word of the poster, then a put to a process that the poster does not know yet and has no room for.
+TEST(SimLimits, AShortagePostsNothingOfABatchSoThatARetryRepeatsNothing)
+{
+    const auto exits = run_processes(2, [](const Rank& rank) {
+        Node me;
+        me.open(rank, words);
+        rank.barrier();
+        if (rank.number == 0) {
+            alignas(8) std::byte batch[256];
+            size_t addition = 0;
+            size_t put = 0;
+            ASSERT_EQ(
+                utofu_prepare_armw8(me.vcq, rank.get(0), UTOFU_ARMW_OP_ADD, 1, rank.get(1), 0, 0, batch, &addition),
+                UTOFU_SUCCESS);
+            ASSERT_EQ(utofu_prepare_put(me.vcq, rank.get(2), rank.get(1), rank.get(3), 8, 0,
+                                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, batch + addition, &put),
+                      UTOFU_SUCCESS);
+            const auto post = [&] { return utofu_post_toq(me.vcq, batch, addition + put, nullptr); };
+            const auto counter = [] { return __atomic_load_n(&words[0], __ATOMIC_SEQ_CST); };
+            words[0] = 0;
+            const rlim_t room = rlim_t{8} << 20; // less than a peer needs
+            const rlim_t before = limit_to(RLIMIT_AS, (memory_of_process("VmSize") << 10) + room);
+            for (int attempt = 0; attempt < 3; attempt++) {
+                EXPECT_EQ(post(), UTOFU_ERR_BUSY);
+                EXPECT_EQ(counter(), 0u);
+            }
+            (void)limit_to(RLIMIT_AS, before);
+            EXPECT_EQ(posted(post), UTOFU_SUCCESS);
+            utofu_mrq_notice notice;
+            EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
+            EXPECT_EQ(counter(), 1u);
+        }
+        rank.barrier();
+    });
+    for (const auto& exit : exits) {
+        EXPECT_TRUE(exit.success()) << exit.errors;
+    }
+    EXPECT_NE(exits[0].errors.find("cannot map the memory of process"), std::string::npos) << exits[0].errors;
+}
+
 // 12 nodes with 2 processes each.
 TEST(SimLimits, AProcessBeyondTheLastPlaceIsRefusedWithOneLine)
 {

@@ -100,6 +100,31 @@ TEST(SimSession, RelaysThroughAProcessThatDoesNothing)
     });
 }
 
+// What session mode does not take comes last in a batch: none of the batch is posted.
+TEST(SimSession, ABatchWithAnInstructionThatItDoesNotTakePostsNothing)
+{
+    expect_processes(1, [](const Rank& rank) {
+        static uint64_t memory[words];
+        memory[0] = 5;
+        Relay me(rank, memory);
+        alignas(8) std::byte batch[256];
+        size_t put = 0;
+        size_t addition = 0;
+        ASSERT_EQ(utofu_prepare_put(me.session, me.id_of(0), me.at(0), me.at(0, 1), 8, 0,
+                                    UTOFU_ONESIDED_FLAG_TCQ_NOTICE, batch, &put),
+                  UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_prepare_armw8(me.session, me.id_of(0), UTOFU_ARMW_OP_ADD, 1, me.at(0, 2), 0, 0, batch + put,
+                                      &addition),
+                  UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_post_toq(me.session, batch, put + addition, nullptr), UTOFU_ERR_NOT_SUPPORTED);
+        EXPECT_EQ(me.begin(0, 0, 3, 1, 1), UTOFU_SUCCESS); // would start what was posted
+        EXPECT_TRUE(me.see(3, 5));
+        void* cbdata = nullptr;
+        EXPECT_EQ(utofu_poll_tcq(me.session, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
+        EXPECT_EQ(me.buffer[1], 0u);
+    });
+}
+
 TEST(SimSession, ForksAndStartsNoMoreThanTold)
 {
     expect_processes(4, [](const Rank& rank) {
