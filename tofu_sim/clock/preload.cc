@@ -273,6 +273,9 @@ int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
     if (zone != nullptr) {
         *static_cast<struct timezone*>(zone) = {};
     }
+    if (time == nullptr) { // gettimeofday(2) permits that for both
+        return 0;
+    }
     timespec now{};
     const int rc = read_time(CLOCK_REALTIME, &now, __builtin_return_address(0));
     *time = {now.tv_sec, now.tv_nsec / 1000};

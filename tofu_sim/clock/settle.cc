@@ -84,6 +84,7 @@ bool begin_round() noexcept
         }
     }
     if (any) {
+        own_state.head->settling_since = real_time_ns();
         own_state.head->settling.store_release(static_cast<uint32_t>(Settling::visiting));
     }
     return any;

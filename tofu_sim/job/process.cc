@@ -18,6 +18,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -164,33 +165,58 @@ Peer Process::as_peer() const noexcept
     return peer;
 }
 
-void Process::leave() noexcept
+bool Process::is_reachable() noexcept
 {
-    if (!joined() || pid_ != ::getpid()) {
-        return;
-    }
-    finish_vcqs_at_exit();
-    trace::leave();
-    if (is_exact()) {
-        leave_schedule();
-    }
-    state_.store_release(left_state);
+    const auto has_owner = [](const AliveWord& word) { return word.owner.load_relaxed() != 0; };
+    const auto is_ours = [&](const GateWord& gate) { return owns(gate); };
+    const auto& vcqs = segment_.header().vcq_alive;
+    const auto& gates = job_.own_node().gates;
+    return std::any_of(std::begin(vcqs), std::end(vcqs), has_owner) ||
+           std::any_of(std::begin(gates), std::end(gates), is_ours);
+}
+
+bool Process::owns(const GateWord& gate) const noexcept
+{
+    const OwnerWord owner = OwnerWord::decode(gate.word.load_acquire());
+    return owner.taken && owner.process == job_.process() && owner.incarnation == (job_.incarnation() & 0xffff);
+}
+
+void Process::vanish() noexcept
+{
     SegmentHeader& header = segment_.header();
     // Release: from here on posts to us end with MRQ_PEER (partner: is_alive).
     for (AliveWord& word : header.vcq_alive) {
         word.owner.store_release(0);
     }
     header.alive.owner.store_release(0);
-    NodeEntry& node = job_.own_node();
     for (unsigned cq = 0; cq < cqs_per_node; cq++) {
         job_.release_cq(cq);
     }
-    for (GateWord& gate : node.gates) {
-        const OwnerWord owner = OwnerWord::decode(gate.word.load_acquire());
-        if (owner.taken && owner.process == job_.process() &&
-            owner.incarnation == (job_.incarnation() & 0xffff)) {
+    for (GateWord& gate : job_.own_node().gates) {
+        if (owns(gate)) {
             gate.word.store_release(0);
         }
+    }
+}
+
+void Process::leave() noexcept
+{
+    if (!joined() || pid_ != ::getpid()) {
+        return;
+    }
+    finish_vcqs_at_exit();
+    // Exact mode: other processes see it vanish, which therefore has its time like the freeing of a VCQ. Where there
+    // is nothing to see, it takes no turn: how a process ends is a matter of its launcher.
+    std::optional<TurnedCall> turn;
+    if (is_exact() && is_reachable()) {
+        turn.emplace(TurnedCall::Kind::sets_up);
+    }
+    trace::leave();
+    state_.store_release(left_state);
+    vanish();
+    turn.reset();
+    if (is_exact()) {
+        leave_schedule(); // others continue: nothing of this process changes after that
     }
     job_.leave();
 }

@@ -47,6 +47,10 @@ class Process {
 
     [[nodiscard]] int join() noexcept;
     [[nodiscard]] int open_trace() noexcept;
+    // Others can see whether this process is there: it has VCQs or gates.
+    [[nodiscard]] bool is_reachable() noexcept;
+    [[nodiscard]] bool owns(const GateWord& gate) const noexcept;
+    void vanish() noexcept;
 
     SharedWord<uint32_t> state_{outside_state};
     int error_ = 0;

@@ -63,6 +63,21 @@ expect "operations of all kinds: some fail" no "$(grep -q ' 0 failed' alone/said
 "$tofu_sim" run -n 2 --timeout 60 --exact "$build/tests/clock_subject" 8 >out 2>err </dev/null
 expect "one way by a notice" "1055 11" "$(cat out)"
 
+# All only look: that is quiet, and nothing to warn of.
+"$tofu_sim" run -n 2 --timeout 120 --exact "$build/tests/exact_subject" idle >out 2>err </dev/null
+expect "polls of empty queues" "0 0" "$? $(grep -c 'may not repeat' err)"
+
+# Processes that go early, or without freeing their VCQs: the others find them gone at the same time in each run.
+for how in stay free exit; do
+    for ((i = 0; i < 5; i++)); do
+        "$tofu_sim" run -n 3 --timeout 120 --exact "$build/tests/exact_subject" leave $how >out 2>"left$i.err" </dev/null
+        expect "a process goes early ($how)" 0 $?
+        sort out >"left$i"
+        expect "a process goes early ($how): the same digits" "" "$(cmp left0 "left$i" 2>&1)"
+    done
+    expect "a process goes early ($how): nothing to warn of" 0 "$(cat left?.err | grep -c 'may not repeat')"
+done
+
 # The planted error is found, and the printed command finds it again, as often as it is tried.
 subject=$build/tests/order_subject
 "$tofu_sim" run -n 2 --timeout 60 --exact "$subject" >out 2>err </dev/null

@@ -4,14 +4,17 @@
  * to all processes, itself included, by numbers from a seed, with all notices, and with addresses that are not registered
  * now and then. It prints a sum over all that it saw: the notices, their order, when they came, and its memory at the end.
  * It fails if a notice is missing, or if the additions of all are not those of the counter.
+ * idle: one VCQ without traffic is polled, and the time of day asked for nothing. leave: puts around a ring, from which process 1 goes early and none frees its
+ * VCQ; each process prints how many of its puts found their target.
  *
- * usage: exact_subject OPERATIONS [SEED]
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit]
  */
 #include "group.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 enum { room = 65536, places = 4 };
@@ -117,8 +120,65 @@ static void add_memory(const unsigned char* bytes, size_t length)
     }
 }
 
+static int idle(void)
+{
+    struct utofu_mrq_notice notice;
+    utofu_vcq_hdl_t vcq;
+    struct timeval* volatile no_time = NULL;
+    struct timezone zone;
+    must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
+    require(gettimeofday(no_time, &zone) == 0 && gettimeofday(no_time, NULL) == 0, "gettimeofday without a time");
+    for (int polls = 0; polls < 3000; polls++) {
+        require(utofu_poll_mrq(vcq, 0, &notice) == UTOFU_ERR_NOT_FOUND, "a notice without a sender");
+    }
+    must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    return 0;
+}
+
+static int leave(const char* how)
+{
+    enum { puts = 200 };
+    struct group group;
+    uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    int reached = 0;
+    group_begin(&group, 2);
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &mine[1]), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    const uint64_t* const next = all[(group.rank + 1) % group.size];
+    for (int i = 0; i < puts; i++) {
+        if (group.rank == 1 && i == puts / 2) {
+            if (strcmp(how, "exit") == 0) {
+                exit(0);
+            }
+            if (strcmp(how, "free") == 0) {
+                must(utofu_free_vcq(vcq), "utofu_free_vcq");
+            }
+            return 0;
+        }
+        must_post(vcq, utofu_put(vcq, next[0], mine[1], next[1], 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                  "utofu_put");
+        struct utofu_mrq_notice notice;
+        int rc;
+        while ((rc = utofu_poll_mrq(vcq, 0, &notice)) == UTOFU_ERR_NOT_FOUND) {
+        }
+        require(rc == UTOFU_SUCCESS || rc == UTOFU_ERR_MRQ_PEER, "utofu_poll_mrq");
+        reached += rc == UTOFU_SUCCESS;
+    }
+    printf("%d: %d of %d\n", group.rank, reached, puts);
+    return 0;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc > 1 && strcmp(argv[1], "idle") == 0) {
+        return idle();
+    }
+    if (argc > 1 && strcmp(argv[1], "leave") == 0) {
+        return leave(argc > 2 ? argv[2] : "");
+    }
     const uintptr_t operations = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
     struct group group;
     struct target targets[GROUP_MAX];
