@@ -8,6 +8,7 @@
 #include "job/process.h"
 #include "job/real_time.h"
 #include "job/report.h"
+#include "job/short_slices.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -361,6 +362,7 @@ int join_schedule(Process& process, uint32_t expected) noexcept
     own_state.owner = 0;
     own_state.joined_ns = real_time_ns();
     own_state.may_spin = count_processors() >= expected;
+    ask_for_short_slices(); // each turn begins with a wake-up
     take_slot(process, expected);
     if (!own_state.helps && !start_helper()) {
         report("cannot start the thread of exact mode: raise the limit (ulimit -u)");

@@ -2,6 +2,7 @@
 // Role: short turns for processes that outnumber the processors, whatever they do with them.
 #include "tools/turns.h"
 
+#include "job/short_slices.h"
 #include "tools/processors.h"
 
 #include <cstdint>
@@ -9,38 +10,13 @@
 #include <ctime>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
 
 namespace tofu::sim::tools {
 namespace {
 
-constexpr long turn_ns = 100'000; // the kernel's least
-
-// struct sched_attr of the kernel's first version, which headers have under changing names.
-struct SchedAttributes {
-    uint32_t size;
-    uint32_t policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime;
-    uint64_t deadline;
-    uint64_t period;
-};
-static_assert(sizeof(SchedAttributes) == 48);
-
-// Kernels before 6.12 take it and do nothing.
-void ask_for_short_slices() noexcept
-{
-    SchedAttributes own{};
-    if (::syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) == 0 && own.policy == SCHED_OTHER) {
-        own.size = sizeof own;
-        own.runtime = turn_ns;
-        (void)::syscall(SYS_sched_setattr, 0, &own, 0);
-    }
-}
+constexpr long turn_ns = 100'000;
 
 } // namespace
 
