@@ -78,7 +78,7 @@ class Bundles final : public NetworkPicture {
 
     [[nodiscard]] bool bundle_exists(const Coords& c, unsigned group) const noexcept
     {
-        static constexpr Port ports[] = {Port::a,      Port::x_plus, Port::x_minus, Port::y_plus,
+        static constexpr Port ports[] = {Port::a,       Port::x_plus, Port::x_minus, Port::y_plus,
                                          Port::y_minus, Port::z_plus, Port::z_minus};
         return exists(c, ports[group]);
     }
@@ -132,7 +132,8 @@ class Bundles final : public NetworkPicture {
                          {.size = 11, .colour = ink::faint, .anchor = Anchor::middle});
             }
             for (unsigned y = 0; y < units_[1]; y += step) {
-                svg.text(at.x - rim(0) - 4, at.y + y * pitch + unit_.y / 2 + 4, (y == 0 ? "Y " : "") + std::to_string(y),
+                svg.text(at.x - rim(0) - 4, at.y + y * pitch + unit_.y / 2 + 4,
+                         (y == 0 ? "Y " : "") + std::to_string(y),
                          {.size = 11, .colour = ink::faint, .anchor = Anchor::end});
             }
         }

@@ -82,8 +82,11 @@ class Cables final : public NetworkPicture {
         const double left = std::min(a.x, b.x), right = std::max(a.x, b.x), top = a.y - rise * 0.62;
         const Point knee_a = {a.x < b.x ? left + 12 * k_ : right - 12 * k_, top};
         const Point knee_b = {a.x < b.x ? right - 12 * k_ : left + 12 * k_, top};
-        return {move_to(a) + curve_to({a.x, top}, {a.x, top}, knee_a) + line_to(knee_b) + curve_to({b.x, top}, {b.x, top}, b),
-                3.4 * k_, {(left + right) / 2, top}, false};
+        return {move_to(a) + curve_to({a.x, top}, {a.x, top}, knee_a) + line_to(knee_b) +
+                    curve_to({b.x, top}, {b.x, top}, b),
+                3.4 * k_,
+                {(left + right) / 2, top},
+                false};
     }
     // Beside the column, between the first row and the last.
     [[nodiscard]] Stroke beside(Point from, Point to) const
@@ -97,7 +100,9 @@ class Cables final : public NetworkPicture {
         const double bend = (a.y < b.y ? 12 : -12) * k_;
         return {move_to(a) + curve_to({x, a.y}, {x, a.y}, {x, a.y + bend}) + line_to({x, b.y - bend}) +
                     curve_to({x, b.y}, {x, b.y}, b),
-                3 * k_, {x, (a.y + b.y) / 2}, false};
+                3 * k_,
+                {x, (a.y + b.y) / 2},
+                false};
     }
     // One of twelve, out of a side of the unit.
     [[nodiscard]] Stroke out_of_unit(const Coords& c, Port port) const
@@ -107,8 +112,10 @@ class Cables final : public NetworkPicture {
         if (port == Port::z_plus || port == Port::z_minus) {
             const double half = (unit_.x - 76) / 2, step = half / 12;
             const double x = unit.x + 32 + (port == Port::z_minus ? half + 34 : 0) + index * step;
-            return {move_to({x, unit.y + 24}) + "h" + number(step * 0.72) + "v9h" + number(-step * 0.72) + "z", 0,
-                    {x + step * 0.36, unit.y + 28.5}, true};
+            return {move_to({x, unit.y + 24}) + "h" + number(step * 0.72) + "v9h" + number(-step * 0.72) + "z",
+                    0,
+                    {x + step * 0.36, unit.y + 28.5},
+                    true};
         }
         const bool sideways = port == Port::x_plus || port == Port::x_minus;
         const bool up = port == Port::x_plus || port == Port::y_plus;
@@ -118,15 +125,19 @@ class Cables final : public NetworkPicture {
         if (sideways) {
             const Point from = {up ? unit.x + unit_.x + 6 : unit.x - 6, unit.y + at};
             const double d = up ? 1 : -1;
-            return {move_to(from) + "h" + number(d * (reach - 5)) + "l" + number(d * 5) + " " + number(thick / 2) + "l" +
-                        number(d * -5) + " " + number(thick / 2) + "h" + number(d * -(reach - 5)) + "z",
-                    0, {from.x + d * reach / 2, from.y + thick / 2}, true};
+            return {move_to(from) + "h" + number(d * (reach - 5)) + "l" + number(d * 5) + " " + number(thick / 2) +
+                        "l" + number(d * -5) + " " + number(thick / 2) + "h" + number(d * -(reach - 5)) + "z",
+                    0,
+                    {from.x + d * reach / 2, from.y + thick / 2},
+                    true};
         }
         const Point from = {unit.x + at, up ? unit.y + unit_.y + 6 : unit.y - 6};
         const double d = up ? 1 : -1;
         return {move_to(from) + "v" + number(d * (reach - 5)) + "l" + number(thick / 2) + " " + number(d * 5) + "l" +
                     number(thick / 2) + " " + number(d * -5) + "v" + number(d * -(reach - 5)) + "z",
-                0, {from.x + thick / 2, from.y + d * reach / 2}, true};
+                0,
+                {from.x + thick / 2, from.y + d * reach / 2},
+                true};
     }
 
     [[nodiscard]] Stroke stroke_of(uint32_t node, Port port) const
@@ -144,7 +155,8 @@ class Cables final : public NetworkPicture {
         if (port == Port::b_plus || port == Port::b_minus) {
             return std::abs(c[4] - to[4]) == 2 ? beside(from, there) : straight(from, there, 12 * k_);
         }
-        return std::abs(int(column_of(c)) - int(column_of(to))) == 3 ? over(from, there) : straight(from, there, 19 * k_);
+        return std::abs(int(column_of(c)) - int(column_of(to))) == 3 ? over(from, there)
+                                                                     : straight(from, there, 19 * k_);
     }
 
     [[nodiscard]] Point middle_of(const LinkLoads::Place& place) const override
@@ -163,7 +175,8 @@ class Cables final : public NetworkPicture {
             for (unsigned port = 0; port < ports_per_node; port++) {
                 if (exists(view_.topology.coords_of(node), Port(port))) {
                     const auto found = view_.loads.by_link().find({node, Port(port)});
-                    links.push_back({found == view_.loads.by_link().end() ? 0 : value_of(found->second), {node, Port(port)}});
+                    links.push_back(
+                        {found == view_.loads.by_link().end() ? 0 : value_of(found->second), {node, Port(port)}});
                 }
             }
         }
@@ -187,7 +200,8 @@ class Cables final : public NetworkPicture {
         const TextStyle small = {.size = 11, .colour = ink::faint};
         svg.rect(at.x, at.y, unit_.x, unit_.y, ink::ground, 8, ink::line);
         svg.text(at.x + 10, at.y + 16,
-                 "unit X " + std::to_string(c[0]) + "  Y " + std::to_string(c[1]) + "  Z " + std::to_string(c[2]), small);
+                 "unit X " + std::to_string(c[0]) + "  Y " + std::to_string(c[1]) + "  Z " + std::to_string(c[2]),
+                 small);
         if (has_links(2)) {
             svg.text(at.x + 8, at.y + 33, "Z+", small);
             svg.text(at.x + 32 + (unit_.x - 76) / 2 + 10, at.y + 33, "Z-", small);

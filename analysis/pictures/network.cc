@@ -101,7 +101,8 @@ Point NetworkPicture::panel_at(unsigned z) const noexcept
 Point NetworkPicture::unit_at(const Coords& c) const noexcept
 {
     const Point panel = panel_at(c[2]);
-    return {panel.x + axis_room() + rim(0) + c[0] * (unit_.x + gap_.x), panel.y + 26 + rim(1) + c[1] * (unit_.y + gap_.y)};
+    return {panel.x + axis_room() + rim(0) + c[0] * (unit_.x + gap_.x),
+            panel.y + 26 + rim(1) + c[1] * (unit_.y + gap_.y)};
 }
 
 bool NetworkPicture::exists(const Coords& c, Port port) const noexcept
@@ -212,7 +213,8 @@ void NetworkPicture::draw_side(Svg& svg, double x) const
 
 void NetworkPicture::draw_scale(Svg& svg, double x, double y) const
 {
-    svg.text(x, y, bytes_count_ ? "Bytes over a link" : "Operations and barrier packets over a link", {.size = 13, .bold = true});
+    svg.text(x, y, bytes_count_ ? "Bytes over a link" : "Operations and barrier packets over a link",
+             {.size = 13, .bold = true});
     constexpr double width = 396;
     constexpr unsigned pieces = 66;
     for (unsigned i = 0; i < pieces; i++) {
@@ -225,7 +227,8 @@ void NetworkPicture::draw_scale(Svg& svg, double x, double y) const
     for (double value = 0; value <= most_ * 1.0001; value += step) {
         const double at = x + width * value / most_;
         svg.line(at, y + 24, at, y + 28, ink::faint);
-        svg.text(at, y + 41, value_text(value), {.size = 11, .colour = ink::faint, .anchor = value == 0 ? Anchor::start : Anchor::middle});
+        svg.text(at, y + 41, value_text(value),
+                 {.size = 11, .colour = ink::faint, .anchor = value == 0 ? Anchor::start : Anchor::middle});
     }
     svg.rect(x, y + 52, 18, 8, ink::idle_link);
     svg.text(x + 26, y + 60, "nothing", {.size = 11, .colour = ink::faint});

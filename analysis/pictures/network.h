@@ -5,9 +5,9 @@
 #pragma once
 
 #include "pictures/pictures.h"
-#include "traces/summary.h"
 #include "pictures/svg.h"
 #include "topology/route.h"
+#include "traces/summary.h"
 
 #include <array>
 #include <memory>

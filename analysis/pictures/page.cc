@@ -2,8 +2,8 @@
 // Role: all pictures of a run in one HTML file. See pictures.h.
 #include "pictures/pictures.h"
 
-#include "traces/exports.h"
 #include "pictures/svg.h"
+#include "traces/exports.h"
 
 #include <algorithm>
 
@@ -53,8 +53,7 @@ void put_ranks(const Run& run, std::FILE* to)
         const double total = static_cast<double>(std::max<uint64_t>(times[i].total, 1)) / 100;
         const double posting = static_cast<double>(times[i].posting) / total;
         const double waiting = static_cast<double>(times[i].waiting) / total;
-        std::fprintf(to,
-                     "<tr><td>%s</td><td>%s</td><td>%s</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td></tr>\n",
+        std::fprintf(to, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td></tr>\n",
                      process_label(run, i).c_str(), node_label(run.topology, run.processes[i].node).c_str(),
                      time_text(times[i].total).c_str(), posting, waiting, std::max(100 - posting - waiting, 0.0));
     }
@@ -91,10 +90,12 @@ void write_page(const Run& run, const std::vector<std::string>& warnings, std::F
     put_figure(to, count_text(run.transfers.size()), "operations");
     put_figure(to, bytes_text(bytes), "payload");
     char share[16];
-    std::snprintf(share, sizeof share, "%.0f %%", 100 * static_cast<double>(waited) / static_cast<double>(std::max<uint64_t>(lived, 1)));
+    std::snprintf(share, sizeof share, "%.0f %%",
+                  100 * static_cast<double>(waited) / static_cast<double>(std::max<uint64_t>(lived, 1)));
     put_figure(to, share, "of the time waited");
     std::fputs("</div>\n", to);
-    for (const std::string& picture : {draw_network(network_of(run)), draw_timeline(run), draw_waits(run), draw_sizes(run)}) {
+    for (const std::string& picture :
+         {draw_network(network_of(run)), draw_timeline(run), draw_waits(run), draw_sizes(run)}) {
         std::fputs("<figure>\n", to);
         std::fputs(picture.c_str(), to);
         std::fputs("</figure>\n", to);

@@ -2,8 +2,8 @@
 // Role: pictures of a job: its network, its time, its messages; and a page with all of them.
 #pragma once
 
-#include "traces/summary.h"
 #include "traces/run.h"
+#include "traces/summary.h"
 
 #include <cstdio>
 #include <string>
@@ -17,7 +17,7 @@ struct NetworkView {
     Topology topology;
     LinkLoads loads;
     std::vector<std::vector<std::string>> ranks; // by node
-    uint64_t length = 0; // of the run in ns, 0: unknown
+    uint64_t length = 0;                         // of the run in ns, 0: unknown
     trace::ClockKind clock = trace::ClockKind::real;
 };
 [[nodiscard]] NetworkView network_of(const trace::Run& run);

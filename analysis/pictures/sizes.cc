@@ -98,7 +98,9 @@ std::string draw_sizes(const Run& run)
             continue;
         }
         const bool is_atomic = transfer.op >= Op::armw4 && transfer.op <= Op::cswap8;
-        const uint32_t size = transfer.op == Op::armw4 || transfer.op == Op::cswap4 ? 4 : is_atomic ? 8 : transfer.bytes;
+        const uint32_t size = transfer.op == Op::armw4 || transfer.op == Op::cswap4 ? 4
+                              : is_atomic                                           ? 8
+                                                                                    : transfer.bytes;
         const unsigned kind = is_atomic                          ? atomic
                               : transfer.op == Op::get           ? get
                               : transfer.op == Op::put_piggyback ? piggyback
@@ -114,7 +116,8 @@ std::string draw_sizes(const Run& run)
     svg.text(28, 34, "Messages: number and size", {.size = 19, .bold = true});
     double x = 28;
     for (unsigned kind = 0; kind < kinds; kind++) {
-        const std::string name = std::string(kind_of[kind].name) + ": " + count_text(static_cast<uint64_t>(totals[kind]));
+        const std::string name =
+            std::string(kind_of[kind].name) + ": " + count_text(static_cast<uint64_t>(totals[kind]));
         svg.rect(x, 54, 14, 12, kind_of[kind].colour, 2);
         svg.text(x + 22, 64, name, {.size = 12, .colour = ink::faint});
         x += 52 + text_width(name, {.size = 12});

@@ -132,7 +132,8 @@ std::string stroke_of(std::string_view stroke, double width)
 
 } // namespace
 
-void Svg::rect(double x, double y, double width, double height, std::string_view fill, double round, std::string_view stroke)
+void Svg::rect(double x, double y, double width, double height, std::string_view fill, double round,
+               std::string_view stroke)
 {
     out_ += "<rect" + attribute("x", number(x)) + attribute("y", number(y)) + attribute("width", number(width)) +
             attribute("height", number(height)) + attribute("fill", fill) +
@@ -162,8 +163,8 @@ void Svg::circle(double x, double y, double r, std::string_view fill, std::strin
 
 void Svg::text(double x, double y, std::string_view text, const TextStyle& style)
 {
-    out_ += "<text" + attribute("x", number(x)) + attribute("y", number(y)) + attribute("font-size", number(style.size)) +
-            attribute("fill", style.colour);
+    out_ += "<text" + attribute("x", number(x)) + attribute("y", number(y)) +
+            attribute("font-size", number(style.size)) + attribute("fill", style.colour);
     if (style.anchor != Anchor::start) {
         out_ += attribute("text-anchor", style.anchor == Anchor::middle ? "middle" : "end");
     }

@@ -5,8 +5,8 @@
 // that does not depend on the length of the trace.
 #include "pictures/pictures.h"
 
-#include "traces/exports.h"
 #include "pictures/svg.h"
+#include "traces/exports.h"
 
 #include <algorithm>
 #include <array>
@@ -140,9 +140,9 @@ class Timeline {
     void draw_band_legend(Svg& svg) const
     {
         const size_t each = (run_.processes.size() + rows_ - 1) / rows_;
-        const std::string what = each == 1 ? std::string("share of time that a process spends waiting")
-                                           : "share of time that processes spend waiting, " + std::to_string(each) +
-                                                 " of them to a band";
+        const std::string what =
+            each == 1 ? std::string("share of time that a process spends waiting")
+                      : "share of time that processes spend waiting, " + std::to_string(each) + " of them to a band";
         svg.text(left, 64, what, {.size = 12, .colour = ink::faint});
         double x = left + text_width(what, {.size = 12}) + 24;
         svg.rect(x, 54, 22, 12, ink::compute, 2);
@@ -173,8 +173,9 @@ class Timeline {
                      {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
         }
         svg.text(left, bottom + 46,
-                 run_.clock == ClockKind::real ? "real time on this machine, since the first process joined the job"
-                                               : "time on Tofu-D by the virtual clock, since the first process joined the job",
+                 run_.clock == ClockKind::real
+                     ? "real time on this machine, since the first process joined the job"
+                     : "time on Tofu-D by the virtual clock, since the first process joined the job",
                  {.size = 12, .colour = ink::faint});
     }
 
@@ -211,8 +212,9 @@ class Timeline {
             }
             if (run_.processes[row].killed) {
                 const double x = x_of(run_.processes[row].ended);
-                svg.tip("killed, or still running").path("M" + number(x - 5) + " " + number(y + row_height_ / 2 - 5) +
-                             "l10 10m0 -10l-10 10", "none", "#b3001b", 2.5);
+                svg.tip("killed, or still running")
+                    .path("M" + number(x - 5) + " " + number(y + row_height_ / 2 - 5) + "l10 10m0 -10l-10 10", "none",
+                          "#b3001b", 2.5);
             }
         }
     }
@@ -271,7 +273,8 @@ class Timeline {
             }
             const Transfer& cause = run_.transfers[wait->transfer];
             const double x2 = x_of(wait->ended), x1 = std::min(x_of(cause.posted), x2);
-            const bool crowded = std::any_of(taken.begin(), taken.end(), [&](double x) { return std::abs(x - x2) < 9; });
+            const bool crowded =
+                std::any_of(taken.begin(), taken.end(), [&](double x) { return std::abs(x - x2) < 9; });
             if (crowded) {
                 continue;
             }
@@ -280,7 +283,8 @@ class Timeline {
             const double y1 = row_at(cause.from) + row_height_ / 2;
             const double y2 = row_at(wait->process) + row_height_ / 2 + (down ? -1 : 1) * row_height_ * 0.33;
             const std::string tip = "rank " + process_label(run_, wait->process) + " waited " +
-                                    time_text(wait->ended - wait->began) + " for rank " + process_label(run_, cause.from);
+                                    time_text(wait->ended - wait->began) + " for rank " +
+                                    process_label(run_, cause.from);
             svg.tip(tip).line(x1, y1, x2, y2, ink::text, 1.2);
             const double angle = std::atan2(y2 - y1, x2 - x1), size = 7;
             const auto corner = [&](double turn) {
@@ -353,7 +357,8 @@ std::string draw_waits(const Run& run)
         }
     }
     svg.text(x0 + size / 2, y0 - 32, "for rank", {.size = 13, .colour = ink::faint, .anchor = Anchor::middle});
-    svg.text(44, y0 + size / 2, "rank that waited", {.size = 13, .colour = ink::faint, .anchor = Anchor::middle, .turned = -90});
+    svg.text(44, y0 + size / 2, "rank that waited",
+             {.size = 13, .colour = ink::faint, .anchor = Anchor::middle, .turned = -90});
     const auto step = std::max<size_t>(static_cast<size_t>(nice_step(double(count), each >= 24 ? 40 : 8)), 1);
     for (size_t process = 0; process < count; process += step) {
         const double at = (double(process) + (cells == count ? 0.5 : 0)) * size / double(count);
@@ -368,7 +373,8 @@ std::string draw_waits(const Run& run)
             svg.rect(x0 + width / 52 * i, y, width / 52 + 0.5, 12, heat((i + 0.5) / 52));
         }
         svg.text(x0, y + 30, "0", {.size = 12, .colour = ink::faint});
-        svg.text(x0 + width, y + 30, time_text(static_cast<uint64_t>(most)), {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
+        svg.text(x0 + width, y + 30, time_text(static_cast<uint64_t>(most)),
+                 {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
     }
     std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> longest;
     for (const auto& [pair, length] : pairs) {
@@ -389,7 +395,8 @@ std::string draw_waits(const Run& run)
         svg.text(table + 70, y, process_label(run, pair.first), cell);
         svg.text(table + 160, y, process_label(run, pair.second), cell);
         svg.text(table + 260, y, time_text(length), cell);
-        const double share = 100 * static_cast<double>(length) / static_cast<double>(std::max<uint64_t>(who.ended - who.began, 1));
+        const double share =
+            100 * static_cast<double>(length) / static_cast<double>(std::max<uint64_t>(who.ended - who.began, 1));
         char text[16];
         std::snprintf(text, sizeof text, "%.1f %%", share);
         svg.text(table + 390, y, text, cell);

@@ -93,7 +93,8 @@ class Halo : public Pattern {
                 if (!step(there, axis, up)) {
                     continue;
                 }
-                const uint32_t to = placement_.topology().node_of(there) * placement_.ppn() + process % placement_.ppn();
+                const uint32_t to =
+                    placement_.topology().node_of(there) * placement_.ppn() + process % placement_.ppn();
                 if (to < size() && to != process) {
                     steps.send(to, 0, bytes());
                     messages++;
@@ -161,7 +162,8 @@ class Halo3 final : public Halo {
                 }
                 Grid there = here;
                 there[axis] = (here[axis] + (up ? 1 : grid[axis] - 1)) % grid[axis];
-                const uint32_t to = ((there[2] * grid[1] + there[1]) * grid[0] + there[0]) * placement_.ppn() + process % placement_.ppn();
+                const uint32_t to = ((there[2] * grid[1] + there[1]) * grid[0] + there[0]) * placement_.ppn() +
+                                    process % placement_.ppn();
                 if (to < size()) {
                     steps.send(to, 0, bytes());
                     messages++;
@@ -271,8 +273,10 @@ uint64_t Pattern::messages() const
 std::unique_ptr<Pattern> make_pattern(std::string_view name, const Placement& placement, PatternOptions options)
 {
     using Maker = std::unique_ptr<Pattern> (*)(const Placement&, const PatternOptions&);
-    constexpr std::pair<const char*, Maker> known[] = {{"pingpong", make<PingPong>}, {"ring", make<Ring>},
-                                                       {"butterfly", make<Butterfly>}, {"halo3", make<Halo3>},
+    constexpr std::pair<const char*, Maker> known[] = {{"pingpong", make<PingPong>},
+                                                       {"ring", make<Ring>},
+                                                       {"butterfly", make<Butterfly>},
+                                                       {"halo3", make<Halo3>},
                                                        {"halo6", make<Halo6>}};
     for (const auto& [word, maker] : known) {
         if (name == word) {

@@ -14,9 +14,9 @@ namespace tofu::sim::replay {
 struct PatternOptions {
     uint32_t processes = 0;
     uint32_t bytes = 8;
-    uint32_t rounds = 0;    // 0: as many as the pattern takes
-    std::string algorithm;  // of a collective; empty: the provider's
-    uint32_t segment = 0;   // bytes
+    uint32_t rounds = 0;   // 0: as many as the pattern takes
+    std::string algorithm; // of a collective; empty: the provider's
+    uint32_t segment = 0;  // bytes
 };
 
 // A script of rounds, each with stages; its description is for the report.

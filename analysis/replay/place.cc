@@ -14,10 +14,8 @@ namespace tofu::sim::replay {
 
 std::optional<Paths> parse_paths(std::string_view text) noexcept
 {
-    constexpr std::pair<const char*, Paths> known[] = {{"recorded", Paths::recorded},
-                                                       {"spread", Paths::spread},
-                                                       {"target", Paths::target},
-                                                       {"source", Paths::source}};
+    constexpr std::pair<const char*, Paths> known[] = {
+        {"recorded", Paths::recorded}, {"spread", Paths::spread}, {"target", Paths::target}, {"source", Paths::source}};
     for (const auto& [name, paths] : known) {
         if (text == name) {
             return paths;
@@ -32,7 +30,8 @@ std::optional<uint64_t> number_of(std::string_view text, uint64_t most) noexcept
 {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() && value <= most ? std::optional(value) : std::nullopt;
+    return error == std::errc() && end == text.data() + text.size() && value <= most ? std::optional(value)
+                                                                                     : std::nullopt;
 }
 
 std::optional<Grid> parse_grid(std::string_view text) noexcept
@@ -73,9 +72,9 @@ std::pair<uint32_t, uint32_t> on_line(uint32_t inner, uint32_t at) noexcept
 uint32_t node_at(const Topology& topology, std::pair<uint32_t, uint32_t> x, std::pair<uint32_t, uint32_t> y,
                  std::pair<uint32_t, uint32_t> z) noexcept
 {
-    return topology.node_of({static_cast<uint8_t>(x.first), static_cast<uint8_t>(y.first), static_cast<uint8_t>(z.first),
-                             static_cast<uint8_t>(x.second), static_cast<uint8_t>(y.second),
-                             static_cast<uint8_t>(z.second)});
+    return topology.node_of({static_cast<uint8_t>(x.first), static_cast<uint8_t>(y.first),
+                             static_cast<uint8_t>(z.first), static_cast<uint8_t>(x.second),
+                             static_cast<uint8_t>(y.second), static_cast<uint8_t>(z.second)});
 }
 
 } // namespace
@@ -154,7 +153,8 @@ void Placement::wind()
     const auto node = [&](uint32_t x, uint32_t in_plane) {
         const uint32_t row = in_plane / width;
         const uint32_t column = row % 2 == 0 ? in_plane % width : width - 1 - in_plane % width;
-        return node_at(topology_, on_line(unit_shape[0], x), on_line(unit_shape[1], row), on_line(unit_shape[2], column));
+        return node_at(topology_, on_line(unit_shape[0], x), on_line(unit_shape[1], row),
+                       on_line(unit_shape[2], column));
     };
     order_.reserve(topology_.num_nodes());
     for (uint32_t x = 0; x < along; x++) {

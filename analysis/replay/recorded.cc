@@ -41,8 +41,10 @@ Family family_of(Op op) noexcept
 Family family_of_notice(uint8_t type) noexcept
 {
     switch (type) {
-    case UTOFU_MRQ_TYPE_LCL_PUT: case UTOFU_MRQ_TYPE_RMT_PUT: return Family::put;
-    case UTOFU_MRQ_TYPE_LCL_GET: case UTOFU_MRQ_TYPE_RMT_GET: return Family::get;
+    case UTOFU_MRQ_TYPE_LCL_PUT:
+    case UTOFU_MRQ_TYPE_RMT_PUT: return Family::put;
+    case UTOFU_MRQ_TYPE_LCL_GET:
+    case UTOFU_MRQ_TYPE_RMT_GET: return Family::get;
     default: return Family::armw;
     }
 }
@@ -256,7 +258,10 @@ void Recorded::write_steps(Thread& thread, bool until_it_left)
         case What::entry: {
             const bool entry = item.what == What::entry;
             const bool own = !entry && is_own(run_.notices[item.number].type);
-            wait(entry ? of_entry_[item.number] : of_notice_[item.number], entry ? sent : own ? told : noted,
+            wait(entry ? of_entry_[item.number] : of_notice_[item.number],
+                 entry ? sent
+                 : own ? told
+                       : noted,
                  figures::found, item.end - item.begin + waited);
             break;
         }
@@ -290,7 +295,8 @@ uint32_t Recorded::node_of(uint32_t process, uint32_t recorded) const noexcept
     if (options_.as_recorded) {
         return recorded;
     }
-    return process != no_index ? placement_.node_of(process) : placement_.at(recorded % placement_.topology().num_nodes());
+    return process != no_index ? placement_.node_of(process)
+                               : placement_.at(recorded % placement_.topology().num_nodes());
 }
 
 Message Recorded::message_of(uint32_t number) const
@@ -304,9 +310,7 @@ Message Recorded::message_of(uint32_t number) const
     m.to = node_of(transfer.to, transfer.to_node);
     m.length = transfer.bytes;
     switch (family_of(transfer.op)) {
-    case Family::put:
-        m.kind = transfer.op == Op::put_piggyback ? Transit::Kind::piggyback : Transit::Kind::put;
-        break;
+    case Family::put: m.kind = transfer.op == Op::put_piggyback ? Transit::Kind::piggyback : Transit::Kind::put; break;
     case Family::get: m.kind = Transit::Kind::get; break;
     case Family::armw: m.kind = Transit::Kind::armw; break;
     }

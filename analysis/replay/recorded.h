@@ -13,7 +13,7 @@ namespace tofu::sim::replay {
 struct RecordedOptions {
     bool as_recorded = true; // the same network, and processes where they were: paths are those of the trace
     bool keep_paths = true;
-    double cpu = 1;          // how many times longer computing takes
+    double cpu = 1; // how many times longer computing takes
 };
 
 class Recorded final : public Script {
@@ -52,11 +52,11 @@ class Recorded final : public Script {
     const Placement& placement_;
     RecordedOptions options_;
     std::vector<Thread> threads_;
-    std::vector<uint32_t> of_notice_;   // transfers, by number of the notice
+    std::vector<uint32_t> of_notice_; // transfers, by number of the notice
     std::vector<uint32_t> of_entry_;
     std::vector<std::pair<uint32_t, uint32_t>> group_of_round_; // its number, and of how many
-    std::vector<uint64_t> round_takes_; // by group
-    std::vector<uint8_t> waited_for_;   // by transfer: what of it, a bit each
+    std::vector<uint64_t> round_takes_;                         // by group
+    std::vector<uint8_t> waited_for_;                           // by transfer: what of it, a bit each
 };
 
 } // namespace tofu::sim::replay

@@ -106,9 +106,13 @@ class SimGridFluid final : public Fluid {
             stack.rlim_cur = std::min<rlim_t>(stack.rlim_max, rlim_t{120} << 20);
             (void)::setrlimit(RLIMIT_STACK, &stack);
         }
-        static std::string words[] = {"tofu-sim", "--log=root.threshold:critical", "--cfg=network/model:CM02",
-                                      "--cfg=network/TCP-gamma:0", "--cfg=network/crosstraffic:0",
-                                      "--cfg=network/weight-S:0", "--cfg=network/latency-factor:1",
+        static std::string words[] = {"tofu-sim",
+                                      "--log=root.threshold:critical",
+                                      "--cfg=network/model:CM02",
+                                      "--cfg=network/TCP-gamma:0",
+                                      "--cfg=network/crosstraffic:0",
+                                      "--cfg=network/weight-S:0",
+                                      "--cfg=network/latency-factor:1",
                                       "--cfg=network/bandwidth-factor:1"};
         std::vector<char*> list;
         for (std::string& word : words) {
@@ -170,8 +174,7 @@ class SimGridFluid final : public Fluid {
         uint32_t id;
     };
 
-    const std::string version_ =
-        std::to_string(SIMGRID_VERSION_MAJOR) + "." + std::to_string(SIMGRID_VERSION_MINOR);
+    const std::string version_ = std::to_string(SIMGRID_VERSION_MAJOR) + "." + std::to_string(SIMGRID_VERSION_MINOR);
     sg::s4u::Engine engine_;
     Zone* zone_; // the engine's
     sg::s4u::Host* here_ = nullptr;

@@ -96,7 +96,8 @@ bool Traffic::asks(const Message& message) const noexcept
 
 Picoseconds Traffic::stream_time(uint32_t length) const noexcept
 {
-    return static_cast<Picoseconds>(static_cast<double>(figures::stream_time(length, figures::largest_packet)) * slower_);
+    return static_cast<Picoseconds>(static_cast<double>(figures::stream_time(length, figures::largest_packet)) *
+                                    slower_);
 }
 
 const Carried& Traffic::carried(uint32_t node, Port port) const noexcept
@@ -157,8 +158,8 @@ void Traffic::make_stream(const Message& message, bool answer, Picoseconds ready
     stream.answer = answer;
     stream.next = 0;
     const bool armw = message.kind == Transit::Kind::armw;
-    const uint32_t payload = answer ? (armw ? sizeof(uint64_t) : message.length)
-                                    : (asks(message) ? figures::request_bytes : message.length);
+    const uint32_t payload =
+        answer ? (armw ? sizeof(uint64_t) : message.length) : (asks(message) ? figures::request_bytes : message.length);
     stream.work = stream_time(payload);
     stream.packet = payload <= figures::largest_packet;
     const uint32_t from = answer ? message.to : message.from;

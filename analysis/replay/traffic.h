@@ -26,7 +26,7 @@ struct Message {
     Transit::Kind kind = Transit::Kind::put;
     uint8_t from_tni = 0;
     uint8_t to_tni = 0;
-    uint8_t path = 0; // its ID
+    uint8_t path = 0;      // its ID
     bool in_order = false; // behind what its TNI was given before (strong order)
     // As in clock/network's Times.
     Key sent = 0;
@@ -74,7 +74,7 @@ class Traffic {
         uint64_t number; // those of one time in the order in which they were made
         Kind kind;
         uint32_t stream; // of `left`: the sender
-        Key key; // of `over`: the stream's generation
+        Key key;         // of `over`: the stream's generation
         friend bool operator>(const Event& a, const Event& b) noexcept
         {
             return a.time != b.time ? a.time > b.time : a.number > b.number;
@@ -84,10 +84,10 @@ class Traffic {
         Message message;
         uint32_t sender = 0;
         std::vector<uint32_t> resources; // links, and the TNI that gets it
-        uint32_t at = 0; // of them: where it comes next, if it takes turns
+        uint32_t at = 0;                 // of them: where it comes next, if it takes turns
         Picoseconds work = 0;
         Picoseconds started = 0;
-        uint32_t next = 0; // behind it, + 1, at the same TNI
+        uint32_t next = 0;       // behind it, + 1, at the same TNI
         uint32_t generation = 0; // its end is another one's since then
         bool answer = false;
         // One packet, which is too short to be shared out: beside SimGrid's streams it takes as many times longer as
@@ -103,7 +103,7 @@ class Traffic {
         Picoseconds gap_to = 0;
         Carried carried; // of a port
     };
-    struct Sender { // a TNI: one message leaves it behind the other, also where it has to wait farther on
+    struct Sender {         // a TNI: one message leaves it behind the other, also where it has to wait farther on
         uint32_t first = 0; // + 1; of those that wait
         uint32_t last = 0;
         Picoseconds free_at = 0;
@@ -141,7 +141,7 @@ class Traffic {
     static constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
     Picoseconds alarm_ = never;
     bool in_fluid_ = false;
-    size_t sharing_ = 0; // streams that `fluid` has
+    size_t sharing_ = 0;                                     // streams that `fluid` has
     std::vector<std::pair<uint32_t, Picoseconds>> to_share_; // at `now_`
     std::vector<Stream> streams_;
     std::vector<uint32_t> spare_;

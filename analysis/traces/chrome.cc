@@ -54,8 +54,10 @@ class ChromeWriter {
         }
         for (const Notice& notice : run_.notices) {
             next();
-            std::fprintf(to_, "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"notice\",\"name\":\"notice: %s\",\"pid\":%u,\"tid\":%u,\"ts\":",
-                         notice_name(notice.type), notice.process, notice.thread);
+            std::fprintf(
+                to_,
+                "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"notice\",\"name\":\"notice: %s\",\"pid\":%u,\"tid\":%u,\"ts\":",
+                notice_name(notice.type), notice.process, notice.thread);
             time(notice.time);
             if (notice.peer != no_index) {
                 std::fprintf(to_, ",\"args\":{\"from rank\":%s}", rank(notice.peer).c_str());
@@ -88,7 +90,8 @@ class ChromeWriter {
     [[nodiscard]] std::string rank(uint32_t process) const { return quoted(process_label(run_, process)); }
 
     // Left open, for arguments.
-    void slice(uint32_t process, uint32_t thread, uint64_t began, uint64_t ended, const char* category, const char* name)
+    void slice(uint32_t process, uint32_t thread, uint64_t began, uint64_t ended, const char* category,
+               const char* name)
     {
         next();
         std::fprintf(to_, "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":", category, name,
@@ -100,7 +103,8 @@ class ChromeWriter {
     void mark(const char* phase, size_t number, const Gates& gates, uint64_t when)
     {
         next();
-        std::fprintf(to_, "{\"ph\":\"%s\",\"cat\":\"gates\",\"id\":%zu,\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":", phase,
+        std::fprintf(to_,
+                     "{\"ph\":\"%s\",\"cat\":\"gates\",\"id\":%zu,\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":", phase,
                      number, round_name(gates.round), gates.process, gates.thread);
         time(when);
         std::fputs("}", to_);
@@ -115,14 +119,17 @@ class ChromeWriter {
     void name_processes()
     {
         std::map<uint32_t, std::set<uint32_t>> threads;
-        for (const Computation& span : run_.computations) threads[span.process].insert(span.thread);
-        for (const Wait& wait : run_.waits) threads[wait.process].insert(wait.thread);
-        for (const Transfer& transfer : run_.transfers) threads[transfer.from].insert(transfer.thread);
+        for (const Computation& span : run_.computations)
+            threads[span.process].insert(span.thread);
+        for (const Wait& wait : run_.waits)
+            threads[wait.process].insert(wait.thread);
+        for (const Transfer& transfer : run_.transfers)
+            threads[transfer.from].insert(transfer.thread);
         for (uint32_t i = 0; i < run_.processes.size(); i++) {
             const Process& process = run_.processes[i];
             metadata("process_name", i, 0, "name",
-                     quoted("rank " + process_label(run_, i) + "  node " + node_label(run_.topology, process.node) + "  " +
-                            process.name));
+                     quoted("rank " + process_label(run_, i) + "  node " + node_label(run_.topology, process.node) +
+                            "  " + process.name));
             metadata("process_sort_index", i, 0, "sort_index", std::to_string(i));
             metadata("thread_name", i, arrivals_track, "name", "\"arrivals\"");
             for (const uint32_t thread : threads[i]) {
@@ -133,7 +140,8 @@ class ChromeWriter {
 
     void write_wait(const Wait& wait)
     {
-        const std::string name = wait.awaited == no_index ? std::string("wait") : "wait for rank " + process_label(run_, wait.awaited);
+        const std::string name =
+            wait.awaited == no_index ? std::string("wait") : "wait for rank " + process_label(run_, wait.awaited);
         slice(wait.process, wait.thread, wait.began, wait.ended, "wait", name.c_str());
         std::fprintf(to_, ",\"args\":{\"ended by\":\"%s\"}}", end_name(wait.end));
     }
@@ -162,8 +170,9 @@ class ChromeWriter {
     void arrow(const char* phase, const char* more, size_t number, uint32_t process, uint32_t thread, uint64_t when)
     {
         next();
-        std::fprintf(to_, "{\"ph\":\"%s\"%s,\"cat\":\"transfer\",\"name\":\"transfer\",\"id\":%zu,\"pid\":%u,\"tid\":%u,\"ts\":",
-                     phase, more, number, process, thread);
+        std::fprintf(
+            to_, "{\"ph\":\"%s\"%s,\"cat\":\"transfer\",\"name\":\"transfer\",\"id\":%zu,\"pid\":%u,\"tid\":%u,\"ts\":",
+            phase, more, number, process, thread);
         time(when);
         std::fputs("}", to_);
     }

@@ -32,7 +32,8 @@ bool asks(Op op) noexcept
 
 class GoalWriter {
   public:
-    GoalWriter(const Run& run, std::FILE* to) : run_(run), to_(to), items_(run.processes.size()), tags_(run.transfers.size())
+    GoalWriter(const Run& run, std::FILE* to)
+        : run_(run), to_(to), items_(run.processes.size()), tags_(run.transfers.size())
     {
     }
 
@@ -89,7 +90,7 @@ class GoalWriter {
 
     void write_process(uint32_t process)
     {
-        std::map<uint32_t, uint32_t> last; // of each thread: the label before
+        std::map<uint32_t, uint32_t> last;     // of each thread: the label before
         std::map<uint32_t, uint32_t> received; // by transfer: the label of its recv here
         label_ = 0;
         for (const uint32_t number : run_.arrivals[process]) {
@@ -98,10 +99,11 @@ class GoalWriter {
                 continue;
             }
             const bool question = asks(transfer.op);
-            received[number] = label("recv %ub from %u tag %u", question ? question_bytes : transfer.bytes, transfer.from,
-                                     tags_[number]);
+            received[number] = label("recv %ub from %u tag %u", question ? question_bytes : transfer.bytes,
+                                     transfer.from, tags_[number]);
             if (question) {
-                const uint32_t answer = label("send %ub to %u tag %u", answer_bytes(transfer), transfer.from, tags_[number] + 1);
+                const uint32_t answer =
+                    label("send %ub to %u tag %u", answer_bytes(transfer), transfer.from, tags_[number] + 1);
                 require(answer, received[number]);
             }
         }
@@ -111,7 +113,8 @@ class GoalWriter {
             switch (item.step) {
             case Step::calc: {
                 const Computation& span = run_.computations[item.number];
-                now = label("calc %u", static_cast<uint32_t>(std::min<uint64_t>(span.ended - span.began, UINT32_MAX)), 0, 0);
+                now = label("calc %u", static_cast<uint32_t>(std::min<uint64_t>(span.ended - span.began, UINT32_MAX)),
+                            0, 0);
                 break;
             }
             case Step::post: {
@@ -169,12 +172,15 @@ class GoalWriter {
         std::fputc('\n', to_);
         return label_;
     }
-    void require(uint32_t what, uint32_t before) { std::fprintf(to_, "l%u requires l%u\n", what, before); }
+    void require(uint32_t what, uint32_t before)
+    {
+        std::fprintf(to_, "l%u requires l%u\n", what, before);
+    }
 
     const Run& run_;
     std::FILE* to_;
-    std::vector<std::vector<Item>> items_; // by process
-    std::vector<uint32_t> tags_;           // of a transfer; its answer has the next
+    std::vector<std::vector<Item>> items_;              // by process
+    std::vector<uint32_t> tags_;                        // of a transfer; its answer has the next
     std::map<uint32_t, std::vector<uint32_t>> answers_; // by thread: labels of answers without a wait
     uint32_t label_ = 0;
 };

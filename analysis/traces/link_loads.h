@@ -15,9 +15,9 @@
 namespace tofu::sim::tools {
 
 struct LinkLoad {
-    uint64_t operations = 0; // whose instruction passed the link
-    uint64_t bytes = 0;      // payload of puts, and of gets on their way back
-    uint64_t packets = 0;    // of barriers
+    uint64_t operations = 0;   // whose instruction passed the link
+    uint64_t bytes = 0;        // payload of puts, and of gets on their way back
+    uint64_t packets = 0;      // of barriers
     uint64_t data_packets = 0; // of operations and their answers
     std::array<Picoseconds, virtual_channels> without_credit{};
 };

@@ -138,7 +138,8 @@ class Otf2Writer {
                 if (transfer.arrived != 0) {
                     const uint64_t arrived = std::max(transfer.arrived, began);
                     items.push_back({arrived, sequence + 2, Kind::arrived, span.region, span.transfer});
-                    items.push_back({std::max(arrived, last), sequence + 3, Kind::complete, span.region, span.transfer});
+                    items.push_back(
+                        {std::max(arrived, last), sequence + 3, Kind::complete, span.region, span.transfer});
                 }
             }
             items.push_back({last, sequence + 4, Kind::leave, span.region, span.transfer});
@@ -193,7 +194,8 @@ class Otf2Writer {
         case Op::cswap4:
         case Op::cswap8: {
             const bool swap = transfer.op == Op::cswap4 || transfer.op == Op::cswap8;
-            const uint64_t bytes = uint64_t{transfer.op == Op::armw4 || transfer.op == Op::cswap4 ? 4u : 8u} * transfer.count;
+            const uint64_t bytes =
+                uint64_t{transfer.op == Op::armw4 || transfer.op == Op::cswap4 ? 4u : 8u} * transfer.count;
             note(OTF2_EvtWriter_RmaAtomic(writer, nullptr, item.time, 0, remote,
                                           swap ? OTF2_RMA_ATOMIC_TYPE_COMPARE_AND_SWAP
                                                : OTF2_RMA_ATOMIC_TYPE_FETCH_AND_ACCUMULATE,
@@ -226,20 +228,19 @@ class Otf2Writer {
             const Process& process = run_.processes[i];
             const auto [node, is_new] = nodes.try_emplace(process.node, static_cast<uint32_t>(nodes.size() + 1));
             if (is_new) {
-                note(OTF2_GlobalDefWriter_WriteSystemTreeNode(definitions_, node->second,
-                                                              text(node_label(run_.topology, process.node)), node_class, 0));
+                note(OTF2_GlobalDefWriter_WriteSystemTreeNode(
+                    definitions_, node->second, text(node_label(run_.topology, process.node)), node_class, 0));
             }
-            note(OTF2_GlobalDefWriter_WriteLocationGroup(definitions_, i,
-                                                         text("rank " + process_label(run_, i) + " " + process.name),
-                                                         OTF2_LOCATION_GROUP_TYPE_PROCESS, node->second,
-                                                         OTF2_UNDEFINED_LOCATION_GROUP));
+            note(OTF2_GlobalDefWriter_WriteLocationGroup(
+                definitions_, i, text("rank " + process_label(run_, i) + " " + process.name),
+                OTF2_LOCATION_GROUP_TYPE_PROCESS, node->second, OTF2_UNDEFINED_LOCATION_GROUP));
         }
         std::vector<uint64_t> members;
         for (uint32_t i = 0; i < locations_.size(); i++) {
             const auto [process, thread] = locations_[i];
             const std::string name = thread == 0 ? std::string("target") : "thread " + std::to_string(thread);
-            note(OTF2_GlobalDefWriter_WriteLocation(definitions_, i, text(name), OTF2_LOCATION_TYPE_CPU_THREAD, counts[i],
-                                                    process));
+            note(OTF2_GlobalDefWriter_WriteLocation(definitions_, i, text(name), OTF2_LOCATION_TYPE_CPU_THREAD,
+                                                    counts[i], process));
             members.push_back(i);
         }
         const auto count = static_cast<uint32_t>(members.size());
@@ -263,7 +264,8 @@ class Otf2Writer {
         region(wait_region, "wait", OTF2_REGION_ROLE_FUNCTION);
         for (uint8_t op = static_cast<uint8_t>(Op::put); op <= static_cast<uint8_t>(Op::nop); op++) {
             const bool atomic = op >= static_cast<uint8_t>(Op::armw4) && op <= static_cast<uint8_t>(Op::cswap8);
-            region(first_op_region + op, op_name(Op{op}), atomic ? OTF2_REGION_ROLE_ATOMIC : OTF2_REGION_ROLE_DATA_TRANSFER);
+            region(first_op_region + op, op_name(Op{op}),
+                   atomic ? OTF2_REGION_ROLE_ATOMIC : OTF2_REGION_ROLE_DATA_TRANSFER);
         }
     }
 

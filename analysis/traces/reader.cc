@@ -113,8 +113,7 @@ bool is_sound_record(const Record& record, const FileHeader& header) noexcept
     case Type::relay: return is_op(what) && record.duration < max_nodes;
     case Type::notice: return what < 16;
     case Type::wait:
-        return what <= static_cast<uint8_t>(End::other) &&
-               (uint64_t{record.arrival} << 32 | record.duration) <= latest;
+        return what <= static_cast<uint8_t>(End::other) && (uint64_t{record.arrival} << 32 | record.duration) <= latest;
     case Type::barrier:
     case Type::barrier_done: return what >= 1 && what <= static_cast<uint8_t>(Round::doubles);
     case Type::tcq:

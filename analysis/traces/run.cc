@@ -116,14 +116,15 @@ class Builder {
             break;
         case Type::relay: relays_.push_back({record, time}); break;
         case Type::wait:
-            run_.waits.push_back({time, since(end_of(record)), process, event.thread, no_index, no_index, End{record.what}});
+            run_.waits.push_back(
+                {time, since(end_of(record)), process, event.thread, no_index, no_index, End{record.what}});
             if (record.peer != 0 && End{record.what} == End::notice) {
                 run_.waits.back().awaited = owners_.find(record.peer, time);
             }
             break;
         case Type::notice:
-            run_.notices.push_back({time, process, event.thread, owners_.find(record.peer, time), record.vcq,
-                                    record.what});
+            run_.notices.push_back(
+                {time, process, event.thread, owners_.find(record.peer, time), record.vcq, record.what});
             break;
         case Type::tcq: run_.entries.push_back({time, process, event.thread, record.vcq}); break;
         case Type::barrier:
@@ -218,7 +219,8 @@ class Builder {
     // Relays carry out what waits in a VCQ in its order; where that process has no trace, they speak for it.
     void complete_late()
     {
-        std::stable_sort(relays_.begin(), relays_.end(), [](const Relay& a, const Relay& b) { return a.time < b.time; });
+        std::stable_sort(relays_.begin(), relays_.end(),
+                         [](const Relay& a, const Relay& b) { return a.time < b.time; });
         for (const Relay& relay : relays_) {
             const Record& record = relay.record;
             auto& queue = waiting_[{record.duration, record.vcq}];
@@ -321,9 +323,9 @@ class Builder {
     Run& run_;
     uint64_t start_ = 0;
     Owners owners_;
-    std::map<std::pair<uint16_t, uint32_t>, size_t> late_; // of the process at hand, by VCQ and position
+    std::map<std::pair<uint16_t, uint32_t>, size_t> late_;                // of the process at hand, by VCQ and position
     std::map<std::pair<uint32_t, uint16_t>, std::deque<size_t>> waiting_; // by node and VCQ
-    std::map<uint64_t, size_t> open_gates_; // of the process at hand
+    std::map<uint64_t, size_t> open_gates_;                               // of the process at hand
     std::vector<Relay> relays_;
 };
 
@@ -341,7 +343,8 @@ std::string compare(const ProcessTrace& first, const ProcessTrace& other)
                " have different shapes, although they belong to one job; record the run again";
     }
     if (a.clock != b.clock) {
-        return first.path + " and " + other.path + " have different clocks; set TOFU_SIM_CLOCK for all processes or none";
+        return first.path + " and " + other.path +
+               " have different clocks; set TOFU_SIM_CLOCK for all processes or none";
     }
     return {};
 }

@@ -58,7 +58,7 @@ struct Wait {
     uint64_t ended;
     uint32_t process;
     uint32_t thread;
-    uint32_t awaited;     // process; no_index: unknown, or itself
+    uint32_t awaited;  // process; no_index: unknown, or itself
     uint32_t transfer; // that ended it; no_index: none
     End end;
 };
@@ -105,14 +105,14 @@ struct Run {
 
     // "communication alone", or also how computing counts. Of a virtual clock.
     [[nodiscard]] std::string what_counts() const;
-    uint64_t length = 0; // of the run
-    uint32_t expected = 0; // processes, as the launcher said; 0: unknown
-    std::vector<Process> processes; // by rank
-    std::vector<Transfer> transfers; // by `posted`
-    std::vector<Wait> waits;        // by process, and then `began`
-    std::vector<Notice> notices;    // by time
-    std::vector<Entry> entries;     // by process and time
-    std::vector<Gates> gates;       // by `began`
+    uint64_t length = 0;                   // of the run
+    uint32_t expected = 0;                 // processes, as the launcher said; 0: unknown
+    std::vector<Process> processes;        // by rank
+    std::vector<Transfer> transfers;       // by `posted`
+    std::vector<Wait> waits;               // by process, and then `began`
+    std::vector<Notice> notices;           // by time
+    std::vector<Entry> entries;            // by process and time
+    std::vector<Gates> gates;              // by `began`
     std::vector<Computation> computations; // by process, thread and `began`
 
     // Of a transfer that reached its target's process: numbers in `transfers`, by process and time of arrival.

@@ -56,7 +56,8 @@ void add_credit(const Run& run, LinkLoads& loads, uint32_t buffer)
             order.push_back(&transfer);
         }
     }
-    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->returned < b->returned; });
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto* a, const auto* b) { return a->returned < b->returned; });
     for (const Transfer* transfer : order) {
         const Way way = network.way(transfer->from_node, transfer->path, transfer->to_node);
         for (uint32_t i = 0; i < std::min(transfer->count, most_in_a_row); i++) {
@@ -130,12 +131,14 @@ void print_counters(const Topology& topology, const LinkLoads& loads, bool exact
                  exact ? "" : ", a lower bound: only sums over operations are known",
                  loads.knows_credit() ? "by the virtual clock, see tofu-sim(1)"
                                       : "unknown without a virtual clock (TOFU_SIM_CLOCK)");
-    const auto packets = [](const LinkLoad& load) { return static_cast<unsigned long long>(load.data_packets + load.packets); };
+    const auto packets = [](const LinkLoad& load) {
+        return static_cast<unsigned long long>(load.data_packets + load.packets);
+    };
     const auto units = [](const LinkLoad& load) { return static_cast<unsigned long long>((load.bytes + 15) / 16); };
     for (const auto& [place, port] : ports) {
-        std::fprintf(to, "  %-19s  %-4s  %13llu  %10llu  %17llu  %10llu ",
-                     node_label(topology, place.first).c_str(), port_name(place.second), packets(port.sent),
-                     units(port.sent), packets(port.received), units(port.received));
+        std::fprintf(to, "  %-19s  %-4s  %13llu  %10llu  %17llu  %10llu ", node_label(topology, place.first).c_str(),
+                     port_name(place.second), packets(port.sent), units(port.sent), packets(port.received),
+                     units(port.received));
         for (const Picoseconds without : port.sent.without_credit) {
             std::fprintf(to, " %s", loads.knows_credit() ? std::to_string(credit_cycles(without)).c_str() : "?");
         }
@@ -220,9 +223,9 @@ void print_summary(const Run& run, std::FILE* to)
         bytes += transfer.bytes;
     }
     const auto units = run.topology.units();
-    std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s\n", run.job.c_str(),
-                 run.processes.size(), units[0], units[1], units[2], run.topology.num_nodes(),
-                 time_text(run.length).c_str(), run.clock == ClockKind::real ? "real time" : ("Tofu-D's time: " + run.what_counts()).c_str());
+    std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s\n", run.job.c_str(), run.processes.size(),
+                 units[0], units[1], units[2], run.topology.num_nodes(), time_text(run.length).c_str(),
+                 run.clock == ClockKind::real ? "real time" : ("Tofu-D's time: " + run.what_counts()).c_str());
     std::fprintf(to, "%s operations, %s\n", count_text(run.transfers.size()).c_str(), bytes_text(bytes).c_str());
     const auto times = times_of(run);
     for (uint32_t i = 0; i < times.size(); i++) {

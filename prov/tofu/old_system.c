@@ -23,7 +23,7 @@
 
 #if defined(__x86_64__)
 #define FIRST "GLIBC_2.2.5"
-#define NAMED "GLIBC_2.12" /* pthread_setname_np */
+#define NAMED "GLIBC_2.12"  /* pthread_setname_np */
 #define BOUND "GLIBC_2.3.4" /* pthread_setaffinity_np */
 #define STAT_VERSION 1
 #elif defined(__aarch64__)
@@ -41,28 +41,68 @@
     __asm__(".symver old_" #name "," #name "@" version);                                                               \
     type __wrap_##name(__VA_ARGS__)
 
-OLD(void*, dlopen, FIRST, const char* path, int mode) { return old_dlopen(path, mode); }
-OLD(void*, dlsym, FIRST, void* handle, const char* name) { return old_dlsym(handle, name); }
-OLD(int, dlclose, FIRST, void* handle) { return old_dlclose(handle); }
-OLD(char*, dlerror, FIRST, void) { return old_dlerror(); }
-OLD(int, dladdr, FIRST, const void* address, Dl_info* info) { return old_dladdr(address, info); }
+OLD(void*, dlopen, FIRST, const char* path, int mode)
+{
+    return old_dlopen(path, mode);
+}
+OLD(void*, dlsym, FIRST, void* handle, const char* name)
+{
+    return old_dlsym(handle, name);
+}
+OLD(int, dlclose, FIRST, void* handle)
+{
+    return old_dlclose(handle);
+}
+OLD(char*, dlerror, FIRST, void)
+{
+    return old_dlerror();
+}
+OLD(int, dladdr, FIRST, const void* address, Dl_info* info)
+{
+    return old_dladdr(address, info);
+}
 
-OLD(int, pthread_create, FIRST, pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument)
+OLD(int, pthread_create, FIRST, pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+    void* argument)
 {
     return old_pthread_create(thread, attributes, start, argument);
 }
-OLD(int, pthread_join, FIRST, pthread_t thread, void** result) { return old_pthread_join(thread, result); }
-OLD(int, pthread_detach, FIRST, pthread_t thread) { return old_pthread_detach(thread); }
-OLD(int, pthread_mutex_trylock, FIRST, pthread_mutex_t* mutex) { return old_pthread_mutex_trylock(mutex); }
-OLD(int, pthread_once, FIRST, pthread_once_t* once, void (*call)(void)) { return old_pthread_once(once, call); }
-OLD(int, pthread_key_create, FIRST, pthread_key_t* key, void (*end)(void*)) { return old_pthread_key_create(key, end); }
+OLD(int, pthread_join, FIRST, pthread_t thread, void** result)
+{
+    return old_pthread_join(thread, result);
+}
+OLD(int, pthread_detach, FIRST, pthread_t thread)
+{
+    return old_pthread_detach(thread);
+}
+OLD(int, pthread_mutex_trylock, FIRST, pthread_mutex_t* mutex)
+{
+    return old_pthread_mutex_trylock(mutex);
+}
+OLD(int, pthread_once, FIRST, pthread_once_t* once, void (*call)(void))
+{
+    return old_pthread_once(once, call);
+}
+OLD(int, pthread_key_create, FIRST, pthread_key_t* key, void (*end)(void*))
+{
+    return old_pthread_key_create(key, end);
+}
 OLD(int, __pthread_key_create, FIRST, pthread_key_t* key, void (*end)(void*))
 {
     return old___pthread_key_create(key, end);
 }
-OLD(int, pthread_key_delete, FIRST, pthread_key_t key) { return old_pthread_key_delete(key); }
-OLD(void*, pthread_getspecific, FIRST, pthread_key_t key) { return old_pthread_getspecific(key); }
-OLD(int, pthread_setspecific, FIRST, pthread_key_t key, const void* value) { return old_pthread_setspecific(key, value); }
+OLD(int, pthread_key_delete, FIRST, pthread_key_t key)
+{
+    return old_pthread_key_delete(key);
+}
+OLD(void*, pthread_getspecific, FIRST, pthread_key_t key)
+{
+    return old_pthread_getspecific(key);
+}
+OLD(int, pthread_setspecific, FIRST, pthread_key_t key, const void* value)
+{
+    return old_pthread_setspecific(key, value);
+}
 OLD(int, pthread_sigmask, FIRST, int how, const sigset_t* set, sigset_t* before)
 {
     return old_pthread_sigmask(how, set, before);
@@ -71,7 +111,10 @@ OLD(int, pthread_setaffinity_np, BOUND, pthread_t thread, size_t size, const cpu
 {
     return old_pthread_setaffinity_np(thread, size, cpus);
 }
-OLD(int, pthread_setname_np, NAMED, pthread_t thread, const char* name) { return old_pthread_setname_np(thread, name); }
+OLD(int, pthread_setname_np, NAMED, pthread_t thread, const char* name)
+{
+    return old_pthread_setname_np(thread, name);
+}
 
 /* These have had names of their own since 2.33. */
 #define STAT(name, old, type)                                                                                          \
@@ -125,10 +168,22 @@ uint32_t __wrap_arc4random(void)
 #define C23(type, name, ...)                                                                                           \
     extern type old_##name(__VA_ARGS__) __asm__(#name);                                                                \
     type __wrap___isoc23_##name(__VA_ARGS__)
-C23(long, strtol, const char* text, char** end, int base) { return old_strtol(text, end, base); }
-C23(unsigned long, strtoul, const char* text, char** end, int base) { return old_strtoul(text, end, base); }
-C23(long long, strtoll, const char* text, char** end, int base) { return old_strtoll(text, end, base); }
-C23(unsigned long long, strtoull, const char* text, char** end, int base) { return old_strtoull(text, end, base); }
+C23(long, strtol, const char* text, char** end, int base)
+{
+    return old_strtol(text, end, base);
+}
+C23(unsigned long, strtoul, const char* text, char** end, int base)
+{
+    return old_strtoul(text, end, base);
+}
+C23(long long, strtoll, const char* text, char** end, int base)
+{
+    return old_strtoll(text, end, base);
+}
+C23(unsigned long long, strtoull, const char* text, char** end, int base)
+{
+    return old_strtoull(text, end, base);
+}
 extern int old_vsscanf(const char* text, const char* format, va_list list) __asm__("__isoc99_vsscanf");
 int __wrap___isoc23_sscanf(const char* text, const char* format, ...)
 {

@@ -19,8 +19,8 @@ const auto page = size_t(::sysconf(_SC_PAGESIZE));
 // The last byte in front of a page that nobody may touch.
 std::byte* make_area()
 {
-    auto* const all = static_cast<std::byte*>(
-        ::mmap(nullptr, area_bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* const all =
+        static_cast<std::byte*>(::mmap(nullptr, area_bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     require(all != MAP_FAILED && ::mprotect(all + page, area_bytes, PROT_READ | PROT_WRITE) == 0, "memory");
     return all + page;
 }
@@ -43,9 +43,8 @@ void scribble(std::byte* area, GateRef gate, Input& input)
         state.src[i].raw = some_gate(input);
         state.dst[i].raw = some_gate(input);
         state.src_owner[i].raw = input.take<uint8_t>();
-        state.edge[i].raw = input.below(2) != 0
-                                ? uint64_t{state.version.raw >> 1 & 0xff} << 56 | input.take<uint32_t>()
-                                : input.take<uint64_t>();
+        state.edge[i].raw = input.below(2) != 0 ? uint64_t{state.version.raw >> 1 & 0xff} << 56 | input.take<uint32_t>()
+                                                : input.take<uint64_t>();
     }
     OutputSlot* const slots = input.below(2) != 0 && is_start_gate(gate) ? tni.ends[number_on_tni(gate)] : state.out;
     const uint64_t tag = uint64_t{Tag::of(uint32_t(state.version.raw >> 1), input.take<uint8_t>()).value} << 32;

@@ -83,11 +83,14 @@ struct Target {
 };
 inline constexpr Target targets[] = {
 #ifdef TOFU_FUZZ_PROVIDER
-    {"keys", keys, 10'000},    {"packet", packet, 4000}, {"visit", visit, 4000},
+    {"keys", keys, 10'000},
+    {"packet", packet, 4000},
+    {"visit", visit, 4000},
     {"words", words, 10'000},
 #else
-    {"barrier", barrier, 4000}, {"descriptor", descriptor, 100'000}, {"job", job, 300},
-    {"mrq", mrq, 20'000},       {"post", post, 4000},                {"stag", stag, 3000},
+    {"barrier", barrier, 4000}, {"descriptor", descriptor, 100'000},
+    {"job", job, 300},          {"mrq", mrq, 20'000},
+    {"post", post, 4000},       {"stag", stag, 3000},
     {"trace", trace, 1000},
 #endif
 };

@@ -103,8 +103,8 @@ void job(Input input)
     const Topology topology({header.shape[0], header.shape[1], header.shape[2]}, header.wraps);
     require(topology.num_nodes() == view->header->num_nodes, "the nodes of a job are those of its shape");
     // Zeros that are backed where they are written.
-    static auto* const table = static_cast<FlowTable*>(::mmap(nullptr, sizeof(FlowTable), PROT_READ | PROT_WRITE,
-                                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    static auto* const table = static_cast<FlowTable*>(
+        ::mmap(nullptr, sizeof(FlowTable), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     require(table != MAP_FAILED, "mmap");
     for (uint32_t i = 0; i < 4; i++) {
         table->nodes[i].raw = static_cast<uint32_t>(input.number(header.num_nodes));

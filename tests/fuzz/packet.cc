@@ -69,13 +69,14 @@ void check_anonymous(const std::byte* slot)
     require(envelope.target_nonce == nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
     require(known_address(envelope).sound(), "an address that can be");
-    require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block, "a credit block that can be");
+    require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block,
+            "a credit block that can be");
     check(packet);
     Packet p{};
     if (!decode(packet, p))
         return;
-    require(p.type == Type::eager || p.type == Type::eager_by_get || p.type == Type::rts || p.type == Type::write_data ||
-                p.type == Type::fence,
+    require(p.type == Type::eager || p.type == Type::eager_by_get || p.type == Type::rts ||
+                p.type == Type::write_data || p.type == Type::fence,
             "what can be an anonymous packet");
     require(p.body == nullptr || p.body >= packet, "a body in the copy");
 }

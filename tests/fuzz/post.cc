@@ -56,7 +56,7 @@ uint64_t some_id(const World& w, Input& input)
 {
     switch (input.below(6)) {
     case 0: return w.session_id;
-    case 1: return w.id ^ uint64_t{1} << input.below(64);
+    case 1: return w.id ^ uint64_t { 1 } << input.below(64);
     case 2: return input.take<uint64_t>();
     default: return w.id;
     }

@@ -38,10 +38,7 @@ struct Peer {
         }
     }
     [[nodiscard]] StagTable& table() const { return *stag_table(base, 0, mrq_entries); }
-    [[nodiscard]] ServiceArea& area() const
-    {
-        return *reinterpret_cast<ServiceArea*>(segment_service_area(base));
-    }
+    [[nodiscard]] ServiceArea& area() const { return *reinterpret_cast<ServiceArea*>(segment_service_area(base)); }
     void offer(Input& input) const
     {
         for (uint32_t i = 0; i < files; i++) {
@@ -76,7 +73,8 @@ struct Peer {
                 Extent{input.number(file_bytes), input.number(file_bytes), uint32_t(input.below(files + 1)),
                        input.below(5), 0};
         }
-        entry.sequence.raw = (sequence & ~1u) + 2; // one that stays odd is waited for long: see tests/sim/memory/hostile_test.cc
+        entry.sequence.raw =
+            (sequence & ~1u) + 2; // one that stays odd is waited for long: see tests/sim/memory/hostile_test.cc
     }
 };
 

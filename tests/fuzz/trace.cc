@@ -3,9 +3,9 @@
 // Called by: tests/fuzz. Calls: traces/run, traces/exports, pictures/pictures.
 #include "fuzz.h"
 
+#include "pictures/pictures.h"
 #include "sim/trace/written.h"
 #include "traces/exports.h"
-#include "pictures/pictures.h"
 #include "traces/run.h"
 
 #include <fcntl.h>
@@ -110,4 +110,3 @@ void trace(Input input)
 }
 
 } // namespace tofu::sim::fuzz
-

@@ -23,9 +23,7 @@ constexpr bool is_integer_op(int op) noexcept
 // Not for NOT_COMPLETED and BUSY, which are no errors.
 int result(int code) noexcept
 {
-    return code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED || code == UTOFU_ERR_BUSY
-               ? code
-               : fail(code);
+    return code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED || code == UTOFU_ERR_BUSY ? code : fail(code);
 }
 
 // For clock and trace: a round began or ended, or a poll found nothing.
@@ -139,8 +137,7 @@ int with_vbgs(Call call) noexcept
 
 extern "C" {
 
-int putofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags,
-                     utofu_vbg_id_t vbg_ids[])
+int putofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags, utofu_vbg_id_t vbg_ids[])
 {
     return with_vbgs([&](Vbgs& vbgs) { return vbgs.alloc(tni_id, num_vbgs, flags, vbg_ids); });
 }
@@ -155,8 +152,8 @@ int putofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_setti
     return with_vbgs([&](Vbgs& vbgs) { return vbgs.set(vbg_settings, num_vbg_settings); });
 }
 
-int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id,
-                          utofu_bg_id_t* bg_id, uint16_t* extra_val)
+int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_bg_id_t* bg_id,
+                          uint16_t* extra_val)
 {
     if (coords == nullptr || tni_id == nullptr || bg_id == nullptr || extra_val == nullptr) {
         return fail(UTOFU_ERR_INVALID_POINTER);
@@ -188,8 +185,8 @@ int putofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
     return start(*set, Kind::barrier, barrier_packet());
 }
 
-int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[],
-                         size_t num_data, unsigned long int flags)
+int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_t data[], size_t num_data,
+                         unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
     if (set == nullptr) [[unlikely]] {
@@ -202,8 +199,8 @@ int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_
     if (data == nullptr) [[unlikely]] {
         return fail(UTOFU_ERR_INVALID_POINTER);
     }
-    if (num_data == 0 || num_data > max_uint64_elements ||
-        (wanted == ReduceOp::maxloc && num_data % 2 != 0)) [[unlikely]] {
+    if (num_data == 0 || num_data > max_uint64_elements || (wanted == ReduceOp::maxloc && num_data % 2 != 0))
+        [[unlikely]] {
         return fail(UTOFU_ERR_INVALID_NUMBER);
     }
     if (flags != 0) [[unlikely]] {
@@ -212,8 +209,8 @@ int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_
     return start(*set, Kind::integers, integer_packet(wanted, {data, num_data}));
 }
 
-int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[],
-                         size_t num_data, unsigned long int flags)
+int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double data[], size_t num_data,
+                         unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
     if (set == nullptr) [[unlikely]] {

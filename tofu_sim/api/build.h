@@ -12,15 +12,13 @@ namespace tofu::sim {
 
 // Bit 1 is what real implementations use inside; programs pass it, and it means nothing here.
 inline constexpr unsigned long onesided_flags =
-    UTOFU_ONESIDED_FLAG_STRONG_ORDER | 2ul | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
-    UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
-    UTOFU_ONESIDED_FLAG_DELAY_START | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
-    UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_SPS(0xf) |
-    UTOFU_ONESIDED_FLAG_PATH(0xf);
+    UTOFU_ONESIDED_FLAG_STRONG_ORDER | 2ul | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING |
+    UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
+    UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_SPS(0xf) | UTOFU_ONESIDED_FLAG_PATH(0xf);
 
 // What all instructions but NOP have in common.
-[[nodiscard]] inline int build_common(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t rmt_stadd,
-                                      uint64_t edata, unsigned long flags) noexcept
+[[nodiscard]] inline int build_common(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t rmt_stadd, uint64_t edata,
+                                      unsigned long flags) noexcept
 {
     if ((flags & ~onesided_flags) != 0) [[unlikely]] {
         return UTOFU_ERR_INVALID_FLAGS;
@@ -43,8 +41,7 @@ inline constexpr unsigned long onesided_flags =
 
 // Put and Get.
 [[nodiscard]] inline int build_transfer(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                                        uint64_t rmt_stadd, size_t length, uint64_t edata,
-                                        unsigned long flags) noexcept
+                                        uint64_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags) noexcept
 {
     if (length > max_transfer) [[unlikely]] {
         return UTOFU_ERR_INVALID_SIZE;
@@ -69,17 +66,16 @@ inline constexpr unsigned long onesided_flags =
 }
 
 [[nodiscard]] inline int build_transfer(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
-                                        uint64_t rmt_stadd, size_t length, uint64_t edata,
-                                        unsigned long flags, size_t mtu, size_t gap) noexcept
+                                        uint64_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags,
+                                        size_t mtu, size_t gap) noexcept
 {
     const int rc = build_gap(d, mtu, gap);
-    return rc != UTOFU_SUCCESS ? rc
-                               : build_transfer(d, op, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
+    return rc != UTOFU_SUCCESS ? rc : build_transfer(d, op, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
 }
 
-[[nodiscard]] inline int build_piggyback(Descriptor& d, uint64_t rmt_vcq_id, const void* data,
-                                         size_t max_length, uint64_t rmt_stadd, size_t length,
-                                         uint64_t edata, unsigned long flags) noexcept
+[[nodiscard]] inline int build_piggyback(Descriptor& d, uint64_t rmt_vcq_id, const void* data, size_t max_length,
+                                         uint64_t rmt_stadd, size_t length, uint64_t edata,
+                                         unsigned long flags) noexcept
 {
     if (length > max_length) [[unlikely]] {
         return UTOFU_ERR_INVALID_SIZE;
@@ -115,8 +111,7 @@ inline constexpr unsigned long onesided_flags =
 }
 
 [[nodiscard]] inline int build_armw(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id, int armw_op,
-                                    uint64_t operand, uint64_t rmt_stadd, uint64_t edata,
-                                    unsigned long flags) noexcept
+                                    uint64_t operand, uint64_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
 {
     if (armw_op < UTOFU_ARMW_OP_SWAP || armw_op > UTOFU_ARMW_OP_OR) [[unlikely]] {
         return UTOFU_ERR_INVALID_OP;
@@ -129,9 +124,9 @@ inline constexpr unsigned long onesided_flags =
     return build_common(d, op, rmt_vcq_id, rmt_stadd, edata, flags);
 }
 
-[[nodiscard]] inline int build_cswap(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id,
-                                     uint64_t old_value, uint64_t new_value, uint64_t rmt_stadd,
-                                     uint64_t edata, unsigned long flags) noexcept
+[[nodiscard]] inline int build_cswap(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id, uint64_t old_value,
+                                     uint64_t new_value, uint64_t rmt_stadd, uint64_t edata,
+                                     unsigned long flags) noexcept
 {
     if (rmt_stadd % size != 0) [[unlikely]] {
         return UTOFU_ERR_INVALID_STADD;

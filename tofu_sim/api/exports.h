@@ -11,9 +11,8 @@
 #include <cstring>
 
 // After the definition of putofu_NAME.
-#define TOFU_SIM_ALIAS(name) \
-    extern "C" __attribute__((weak, alias("putofu_" #name), visibility("default"))) \
-    decltype(utofu_##name) utofu_##name
+#define TOFU_SIM_ALIAS(name)                                                                                           \
+    extern "C" __attribute__((weak, alias("putofu_" #name), visibility("default"))) decltype(utofu_##name) utofu_##name
 
 namespace tofu::sim {
 

@@ -87,9 +87,8 @@ template <Op op>
 [[gnu::noinline]] int start_one(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what, WordOf<op> operand,
                                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags, void* cbdata) noexcept
 {
-    return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
-    });
+    return start(vcq_hdl, cbdata,
+                 [&](Descriptor& d) { return build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags); });
 }
 
 // Two ways, each out of line, so that neither saves the registers of the other.
@@ -104,8 +103,7 @@ template <Op op>
 
 // Several descriptors at equal distances: all are posted or, when the TOQ has no room for all, none.
 template <typename Build>
-int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t num_blocks,
-                 Build&& build) noexcept
+int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t num_blocks, Build&& build) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
     if (vcq == nullptr) {
@@ -135,128 +133,110 @@ int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t nu
 
 extern "C" {
 
-int putofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-               utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-               void* cbdata)
+int putofu_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+               size_t length, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
         return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                   utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                   size_t mtu, size_t gap, void* cbdata)
+int putofu_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+                   size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
 int putofu_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                      utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
-                      uint64_t edata, unsigned long int flags, void* cbdata)
+                      utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                      unsigned long int flags, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
         return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                          utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                          size_t stride, size_t num_blocks, uint64_t edata,
+int putofu_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                          utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
-        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
-int putofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data,
-                         utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                         unsigned long int flags, void* cbdata)
+int putofu_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data, utofu_stadd_t rmt_stadd,
+                         size_t length, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_piggyback(d, rmt_vcq_id, lcl_data, max_piggyback, rmt_stadd, length, edata,
-                               flags);
+        return build_piggyback(d, rmt_vcq_id, lcl_data, max_piggyback, rmt_stadd, length, edata, flags);
     });
 }
 
 int putofu_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
-                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                          unsigned long int flags, void* cbdata)
+                          utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_piggyback(d, rmt_vcq_id, &lcl_data, sizeof lcl_data, rmt_stadd, length, edata,
-                               flags);
+        return build_piggyback(d, rmt_vcq_id, &lcl_data, sizeof lcl_data, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-               utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-               void* cbdata)
+int putofu_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+               size_t length, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
         return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                   utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
-                   size_t mtu, size_t gap, void* cbdata)
+int putofu_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd,
+                   size_t length, uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start(vcq_hdl, cbdata, [&](Descriptor& d) {
-        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
 int putofu_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                      utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
-                      uint64_t edata, unsigned long int flags, void* cbdata)
+                      utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
+                      unsigned long int flags, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
         return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                          utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                          size_t stride, size_t num_blocks, uint64_t edata,
+int putofu_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                          utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                           unsigned long int flags, size_t mtu, size_t gap, void* cbdata)
 {
     return start_blocks(vcq_hdl, cbdata, stride, num_blocks, [&](Descriptor& d) {
-        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
-int putofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
-                 uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                 unsigned long int flags, void* cbdata)
+int putofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint32_t op_value,
+                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start_word<Op::armw4>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
 }
 
-int putofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
-                 uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                 unsigned long int flags, void* cbdata)
+int putofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
+                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start_word<Op::armw8>(vcq_hdl, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags, cbdata);
 }
 
-int putofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value,
-                  uint32_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                  unsigned long int flags, void* cbdata)
+int putofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
+                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start_word<Op::cswap4>(vcq_hdl, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags, cbdata);
 }
 
-int putofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value,
-                  uint64_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                  unsigned long int flags, void* cbdata)
+int putofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
+                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata)
 {
     return start_word<Op::cswap8>(vcq_hdl, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags, cbdata);
 }

@@ -21,8 +21,8 @@ int check_target(utofu_vcq_hdl_t vcq_hdl, const void* desc, const size_t* desc_s
 }
 
 template <typename Build>
-int prepare_blocks(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t* desc_size, size_t stride,
-                   size_t num_blocks, Build&& build) noexcept
+int prepare_blocks(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t* desc_size, size_t stride, size_t num_blocks,
+                   Build&& build) noexcept
 {
     if (const int rc = check_target(vcq_hdl, desc, desc_size); rc != UTOFU_SUCCESS) {
         return fail(rc);
@@ -99,28 +99,25 @@ int accept_all(const Vcq& vcq, const std::byte* desc, size_t desc_size) noexcept
 extern "C" {
 
 int putofu_prepare_put(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                       unsigned long int flags, void* desc, size_t* desc_size)
+                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
+                       size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
         return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                           utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                           uint64_t edata, unsigned long int flags, size_t mtu, size_t gap,
-                           void* desc, size_t* desc_size)
+int putofu_prepare_put_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                           utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
+                           size_t gap, void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
-int putofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                              utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                              size_t stride, size_t num_blocks, uint64_t edata,
+int putofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                              utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                               unsigned long int flags, void* desc, size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
@@ -128,62 +125,54 @@ int putofu_prepare_put_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id
     });
 }
 
-int putofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                  utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                                  size_t stride, size_t num_blocks, uint64_t edata,
-                                  unsigned long int flags, size_t mtu, size_t gap, void* desc,
+int putofu_prepare_put_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                  utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
+                                  uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                   size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
-        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::put, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
 int putofu_prepare_put_piggyback(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, void* lcl_data,
-                                 utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                                 unsigned long int flags, void* desc, size_t* desc_size)
+                                 utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                 void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_piggyback(d, rmt_vcq_id, lcl_data, max_piggyback, rmt_stadd, length, edata,
-                               flags);
+        return build_piggyback(d, rmt_vcq_id, lcl_data, max_piggyback, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_prepare_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                  uint64_t lcl_data, utofu_stadd_t rmt_stadd, size_t length,
-                                  uint64_t edata, unsigned long int flags, void* desc,
-                                  size_t* desc_size)
+int putofu_prepare_put_piggyback8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t lcl_data,
+                                  utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags,
+                                  void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_piggyback(d, rmt_vcq_id, &lcl_data, sizeof lcl_data, rmt_stadd, length, edata,
-                               flags);
+        return build_piggyback(d, rmt_vcq_id, &lcl_data, sizeof lcl_data, rmt_stadd, length, edata, flags);
     });
 }
 
 int putofu_prepare_get(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
-                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata,
-                       unsigned long int flags, void* desc, size_t* desc_size)
+                       utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, void* desc,
+                       size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
         return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags);
     });
 }
 
-int putofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                           utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                           uint64_t edata, unsigned long int flags, size_t mtu, size_t gap,
-                           void* desc, size_t* desc_size)
+int putofu_prepare_get_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                           utofu_stadd_t rmt_stadd, size_t length, uint64_t edata, unsigned long int flags, size_t mtu,
+                           size_t gap, void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
-int putofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                              utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                              size_t stride, size_t num_blocks, uint64_t edata,
+int putofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                              utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks, uint64_t edata,
                               unsigned long int flags, void* desc, size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
@@ -191,60 +180,53 @@ int putofu_prepare_get_stride(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id
     });
 }
 
-int putofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                                  utofu_stadd_t lcl_stadd, utofu_stadd_t rmt_stadd, size_t length,
-                                  size_t stride, size_t num_blocks, uint64_t edata,
-                                  unsigned long int flags, size_t mtu, size_t gap, void* desc,
+int putofu_prepare_get_stride_gap(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, utofu_stadd_t lcl_stadd,
+                                  utofu_stadd_t rmt_stadd, size_t length, size_t stride, size_t num_blocks,
+                                  uint64_t edata, unsigned long int flags, size_t mtu, size_t gap, void* desc,
                                   size_t* desc_size)
 {
     return prepare_blocks(vcq_hdl, desc, desc_size, stride, num_blocks, [&](Descriptor& d) {
-        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu,
-                              gap);
+        return build_transfer(d, Op::get, rmt_vcq_id, lcl_stadd, rmt_stadd, length, edata, flags, mtu, gap);
     });
 }
 
-int putofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                         enum utofu_armw_op armw_op, uint32_t op_value, utofu_stadd_t rmt_stadd,
-                         uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size)
+int putofu_prepare_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                         uint32_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
+                         void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_armw(d, Op::armw4, 4, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
-                          flags);
+        return build_armw(d, Op::armw4, 4, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags);
     });
 }
 
-int putofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id,
-                         enum utofu_armw_op armw_op, uint64_t op_value, utofu_stadd_t rmt_stadd,
-                         uint64_t edata, unsigned long int flags, void* desc, size_t* desc_size)
+int putofu_prepare_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op,
+                         uint64_t op_value, utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags,
+                         void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_armw(d, Op::armw8, 8, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata,
-                          flags);
+        return build_armw(d, Op::armw8, 8, rmt_vcq_id, bits_of(armw_op), op_value, rmt_stadd, edata, flags);
     });
 }
 
-int putofu_prepare_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value,
-                          uint32_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                          unsigned long int flags, void* desc, size_t* desc_size)
+int putofu_prepare_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
+                          utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                          size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_cswap(d, Op::cswap4, 4, rmt_vcq_id, old_value, new_value, rmt_stadd, edata,
-                           flags);
+        return build_cswap(d, Op::cswap4, 4, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags);
     });
 }
 
-int putofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value,
-                          uint64_t new_value, utofu_stadd_t rmt_stadd, uint64_t edata,
-                          unsigned long int flags, void* desc, size_t* desc_size)
+int putofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
+                          utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* desc,
+                          size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) {
-        return build_cswap(d, Op::cswap8, 8, rmt_vcq_id, old_value, new_value, rmt_stadd, edata,
-                           flags);
+        return build_cswap(d, Op::cswap8, 8, rmt_vcq_id, old_value, new_value, rmt_stadd, edata, flags);
     });
 }
 
-int putofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc,
-                       size_t* desc_size)
+int putofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc, size_t* desc_size)
 {
     return prepare(vcq_hdl, desc, desc_size, [&](Descriptor& d) { return build_nop(d, flags); });
 }

@@ -58,8 +58,7 @@ int check_region(const Vcq* vcq, const void* addr, size_t size, unsigned long fl
 
 extern "C" {
 
-int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags,
-                   utofu_stadd_t* stadd)
+int putofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd)
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
     if (const int rc = check_region(vcq, addr, size, flags, stadd); rc != UTOFU_SUCCESS) {

@@ -12,8 +12,7 @@ using namespace tofu::sim;
 
 namespace {
 
-constexpr unsigned long vcq_flags =
-    UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
+constexpr unsigned long vcq_flags = UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
 
 int create(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t* vcq_hdl) noexcept
 {
@@ -25,8 +24,7 @@ int create(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t* vc
     }
     const bool exclusive = (flags & UTOFU_VCQ_FLAG_EXCLUSIVE) != 0;
     const bool session = (flags & UTOFU_VCQ_FLAG_SESSION_MODE) != 0;
-    if ((flags & ~vcq_flags) != 0 || (exclusive && session) ||
-        (component != any_component && (exclusive || session))) {
+    if ((flags & ~vcq_flags) != 0 || (exclusive && session) || (component != any_component && (exclusive || session))) {
         return fail(UTOFU_ERR_INVALID_FLAGS);
     }
     return checked(create_vcq(tni, component, flags, *vcq_hdl));
@@ -63,8 +61,8 @@ int putofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_
     return create(tni_id, any_component, flags, vcq_hdl);
 }
 
-int putofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id,
-                                  unsigned long int flags, utofu_vcq_hdl_t* vcq_hdl)
+int putofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
+                                  utofu_vcq_hdl_t* vcq_hdl)
 {
     if (vcq_hdl != nullptr && tni_id < tnis_per_node && cmp_id >= vcqs_per_cq) {
         return fail(UTOFU_ERR_INVALID_CMP_ID);
@@ -90,8 +88,8 @@ int putofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id)
     return UTOFU_SUCCESS;
 }
 
-int putofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id,
-                            utofu_cmp_id_t cmp_id, utofu_vcq_id_t* vcq_id)
+int putofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id, utofu_cmp_id_t cmp_id,
+                            utofu_vcq_id_t* vcq_id)
 {
     if (coords == nullptr || vcq_id == nullptr) {
         return fail(UTOFU_ERR_INVALID_POINTER);
@@ -138,8 +136,8 @@ int putofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[])
     return UTOFU_SUCCESS;
 }
 
-int putofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id,
-                          utofu_cq_id_t* cq_id, uint16_t* extra_val)
+int putofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_cq_id_t* cq_id,
+                          uint16_t* extra_val)
 {
     if (coords == nullptr || tni_id == nullptr || cq_id == nullptr || extra_val == nullptr) {
         return fail(UTOFU_ERR_INVALID_POINTER);

@@ -4,10 +4,10 @@
 
 #include "barrier/process_vbgs.h"
 #include "clock/clock.h"
-#include "job/oversubscription.h"
 #include "job/doorbell.h"
 #include "job/flows.h"
 #include "job/instruments.h"
+#include "job/oversubscription.h"
 #include "tni/engine.h"
 #include "tni/session.h"
 #include "trace/recorder.h"
@@ -93,7 +93,8 @@ int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
     }
     const bool traced = (instruments & instrument_trace) != 0;
     const bool soon = (timeout_ms < 0 || timeout_ms > gate_pause_ms) && waits_at_gates();
-    const bool rung = doze(self.segment().header(), soon ? gate_pause_ms : timeout_ms, traced ? trace::poll_in_vain : nullptr);
+    const bool rung =
+        doze(self.segment().header(), soon ? gate_pause_ms : timeout_ms, traced ? trace::poll_in_vain : nullptr);
     return rung || soon ? 1 : 0;
 }
 
@@ -105,7 +106,10 @@ int tofu_sim_give_way(unsigned times)
         (void)call.wait(looked_around);
         return 1;
     }
-    return self.joined() && yield_processor(self.job().oversubscription(), self.segment().header(), times, waits_at_gates) ? 1 : 0;
+    return self.joined() &&
+                   yield_processor(self.job().oversubscription(), self.segment().header(), times, waits_at_gates)
+               ? 1
+               : 0;
 }
 
 int tofu_sim_wake(void)

@@ -22,8 +22,7 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
     for (unsigned budget = push_budget; length != 0 && budget != 0; budget--) {
         const Node from = list[--length];
         GateSetting setting;
-        if (!gates_.read(from.gate, setting) || !setting.configured ||
-            setting.epoch != from.tag.epoch()) {
+        if (!gates_.read(from.gate, setting) || !setting.configured || setting.epoch != from.tag.epoch()) {
             continue;
         }
         // Our output first, then the other input of the target: of two processes that write the two inputs of a gate at
@@ -37,8 +36,7 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
                 there.src[static_cast<unsigned>(input)] != from.gate) {
                 continue; // an unexpected packet is dropped
             }
-            if (input == Input::packet && host_.hold_packet != nullptr &&
-                host_.hold_packet(host_.context)) {
+            if (input == Input::packet && host_.hold_packet != nullptr && host_.hold_packet(host_.context)) {
                 continue;
             }
             if (!gates_.round_for(target, there, input, from.tag, round) ||
@@ -109,12 +107,10 @@ bool Circuit::gone(GateRef source, uint64_t recorded_owner) const noexcept
     return owner != unknown_owner && (owner != recorded_owner || !host_.runs(host_.context, recorded_owner));
 }
 
-Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead,
-                               Visited& visited) const noexcept
+Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead, Visited& visited) const noexcept
 {
     GateSetting setting;
-    if (!gates_.read(node.gate, setting) || !setting.configured ||
-        setting.epoch != node.tag.epoch()) {
+    if (!gates_.read(node.gate, setting) || !setting.configured || setting.epoch != node.tag.epoch()) {
         return Pulled::nothing;
     }
     switch (gates_.fire(node.gate, setting, node.tag.round())) {

@@ -47,13 +47,14 @@ void publish(OutputSlot& slot, Tag tag, const Packet& packet) noexcept
         return;
     }
     if (packet.time != 0 && (!put(slot.half[slot_time_at], tag, static_cast<uint32_t>(packet.time)) ||
-                             !put(slot.half[slot_time_at + 1], tag, static_cast<uint32_t>(packet.time >> 32)))) [[unlikely]] {
+                             !put(slot.half[slot_time_at + 1], tag, static_cast<uint32_t>(packet.time >> 32))))
+        [[unlikely]] {
         return;
     }
     // Last: its acquiring readers find all halves of this round, or of a later one (partner: fetch).
     (void)put(slot.head, tag,
-              static_cast<uint32_t>(packet.op) | uint32_t{packet.count} << 4 |
-                  (packet.mismatch ? mismatch_bit : 0) | (packet.time != 0 ? timed_bit : 0));
+              static_cast<uint32_t>(packet.op) | uint32_t{packet.count} << 4 | (packet.mismatch ? mismatch_bit : 0) |
+                  (packet.time != 0 ? timed_bit : 0));
 }
 
 Fetched fetch(const OutputSlot& slot, Tag tag, Packet& packet) noexcept
@@ -222,8 +223,7 @@ bool Gates::offset_of(GateRef gate, const GateSetting& setting, Input input, Gat
     SharedWord<uint64_t>& edge = state(gate).edge[i];
     // The edge first, then the source: if their epochs differ, the source's is the newer one.
     uint64_t seen = edge.load_acquire();
-    if (seen >> 56 != setting.epoch || !read(setting.src[i], source) || !source.configured ||
-        source.dst[i] != gate) {
+    if (seen >> 56 != setting.epoch || !read(setting.src[i], source) || !source.configured || source.dst[i] != gate) {
         return false;
     }
     if ((seen >> 48 & 0xff) != source.epoch) {
@@ -241,8 +241,7 @@ bool Gates::offset_of(GateRef gate, const GateSetting& setting, Input input, Gat
     return true;
 }
 
-bool Gates::source_round(GateRef gate, const GateSetting& setting, Input input, uint32_t round,
-                         Tag& tag) const noexcept
+bool Gates::source_round(GateRef gate, const GateSetting& setting, Input input, uint32_t round, Tag& tag) const noexcept
 {
     GateSetting source;
     uint32_t offset = 0;
@@ -267,8 +266,7 @@ bool Gates::round_for(GateRef gate, const GateSetting& setting, Input input, Tag
 
 bool Gates::fired(GateRef gate, Tag tag) const noexcept
 {
-    const Tag found =
-        tag_of(inward_slots(gate)[tag.round() % slots_per_output].head.load_acquire());
+    const Tag found = tag_of(inward_slots(gate)[tag.round() % slots_per_output].head.load_acquire());
     return found == tag || later(found, tag);
 }
 

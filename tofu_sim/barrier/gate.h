@@ -35,10 +35,7 @@ class Gates {
     Gates() noexcept = default;
     Gates(std::byte* area, uint32_t num_nodes) noexcept : area_(area), num_nodes_(num_nodes) {}
 
-    [[nodiscard]] bool valid(GateRef gate) const noexcept
-    {
-        return gate < num_nodes_ * gates_per_node;
-    }
+    [[nodiscard]] bool valid(GateRef gate) const noexcept { return gate < num_nodes_ * gates_per_node; }
     [[nodiscard]] bool read(GateRef gate, GateSetting& setting) const noexcept;
 
     // By the owner only. A new epoch begins; outputs and inputs under way are forgotten.
@@ -56,11 +53,11 @@ class Gates {
 
     // The round of the source of `input` that belongs to `round` of this gate. False: the source does not
     // send to this gate, or one of them is being set.
-    [[nodiscard]] bool source_round(GateRef gate, const GateSetting& setting, Input input,
-                                    uint32_t round, Tag& tag) const noexcept;
+    [[nodiscard]] bool source_round(GateRef gate, const GateSetting& setting, Input input, uint32_t round,
+                                    Tag& tag) const noexcept;
     // The other way round: which round of this gate waits for `source_tag`.
-    [[nodiscard]] bool round_for(GateRef gate, const GateSetting& setting, Input input,
-                                 Tag source_tag, uint32_t& round) const noexcept;
+    [[nodiscard]] bool round_for(GateRef gate, const GateSetting& setting, Input input, Tag source_tag,
+                                 uint32_t& round) const noexcept;
 
     // Combines the inputs of a round and publishes the output: of a relay gate, what it sends on; of a
     // start/end gate, what came in. Any process may do so, at the same time too.
@@ -73,8 +70,8 @@ class Gates {
     [[nodiscard]] GateState& state(GateRef gate) const noexcept;
     [[nodiscard]] OutputSlot* inward_slots(GateRef gate) const noexcept;
     [[nodiscard]] uint64_t time_here(GateRef gate, GateRef source, Input input, uint64_t sent) const noexcept;
-    [[nodiscard]] bool offset_of(GateRef gate, const GateSetting& setting, Input input,
-                                 GateSetting& source, uint32_t& offset) const noexcept;
+    [[nodiscard]] bool offset_of(GateRef gate, const GateSetting& setting, Input input, GateSetting& source,
+                                 uint32_t& offset) const noexcept;
 
     std::byte* area_ = nullptr;
     uint32_t num_nodes_ = 0;

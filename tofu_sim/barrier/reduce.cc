@@ -87,8 +87,7 @@ void combine_bfp(Packet& result, const Packet& a, const Packet& b) noexcept
 void combine_maxloc(Packet& result, const Packet& a, const Packet& b) noexcept
 {
     for (unsigned i = 0; i + 1 < result.count; i += 2) {
-        const bool second =
-            b.words[i] > a.words[i] || (b.words[i] == a.words[i] && b.words[i + 1] < a.words[i + 1]);
+        const bool second = b.words[i] > a.words[i] || (b.words[i] == a.words[i] && b.words[i + 1] < a.words[i + 1]);
         const Packet& from = second ? b : a;
         result.words[i] = from.words[i];
         result.words[i + 1] = from.words[i + 1];

@@ -38,8 +38,7 @@ struct Tag {
 }
 [[nodiscard]] constexpr bool later(Tag a, Tag b) noexcept
 {
-    return a.epoch() == b.epoch() ? later_round(a.round(), b.round())
-                                  : static_cast<int8_t>(a.epoch() - b.epoch()) > 0;
+    return a.epoch() == b.epoch() ? later_round(a.round(), b.round()) : static_cast<int8_t>(a.epoch() - b.epoch()) > 0;
 }
 static_assert(later_round(0, 0xffffff) && !later_round(0xffffff, 0) && !later_round(7, 7));
 static_assert(later(Tag::of(0, 1), Tag::of(255, 9)) && later(Tag::of(3, 0), Tag::of(3, 0xffffff)));
@@ -86,7 +85,7 @@ struct alignas(apart) GateState {
     SharedWord<uint32_t> configured;
     SharedWord<uint32_t> src[2]; // [Input]
     SharedWord<uint32_t> dst[2];
-    SharedWord<uint32_t> path; // ID of the path of packets to `dst`
+    SharedWord<uint32_t> path;         // ID of the path of packets to `dst`
     SharedWord<uint64_t> src_owner[2]; // the GateWord of the source when it was set, 0: unknown
 
     // What round of the source belongs to a round of this gate: own epoch (63-56), source's epoch (55-48),

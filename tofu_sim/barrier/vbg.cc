@@ -53,8 +53,7 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
         count_turn(circuit);
     }
     GateSetting setting;
-    if (circuit.gates().read(start_gate_, setting) && setting.src[0] == null_gate &&
-        setting.src[1] == null_gate) {
+    if (circuit.gates().read(start_gate_, setting) && setting.src[0] == null_gate && setting.src[1] == null_gate) {
         circuit.gates().publish_end(start_gate_, tag_, own); // it waits for nothing
     }
     circuit.gates().publish_output(start_gate_, tag_, own);
@@ -73,8 +72,7 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
 int VbgSet::finish(int code, const Packet& result) noexcept
 {
     set_kind(Kind::none);
-    if (code == UTOFU_SUCCESS &&
-        (result.mismatch || result.op != own_.op || result.count != own_.count)) {
+    if (code == UTOFU_SUCCESS && (result.mismatch || result.op != own_.op || result.count != own_.count)) {
         return UTOFU_ERR_BARRIER_MISMATCH;
     }
     return code;
@@ -106,8 +104,8 @@ int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
 uint64_t VbgSet::ends_at(const Circuit& circuit) const noexcept
 {
     Packet packet;
-    const bool ended = configured_ && kind() != Kind::none &&
-                       circuit.gates().fetch_end(start_gate_, tag_, packet) == Fetched::ready;
+    const bool ended =
+        configured_ && kind() != Kind::none && circuit.gates().fetch_end(start_gate_, tag_, packet) == Fetched::ready;
     return ended ? packet.time : UINT64_MAX;
 }
 
@@ -115,7 +113,7 @@ uint64_t VbgSet::ends_at(const Circuit& circuit) const noexcept
 void VbgSet::learn() noexcept
 {
     patience_ = real_time_ns() - slow_since_ns_ < soon_ns ? std::min(patience_ * 4, max_patience)
-                                                    : std::max(patience_ / 2, min_patience);
+                                                          : std::max(patience_ / 2, min_patience);
 }
 
 // The round takes long: perhaps the processes that forward it have no processor, or have died.
@@ -139,8 +137,7 @@ void VbgSet::learn() noexcept
     // A pull looks at all that is missing, which costs much in a large circuit: at 32, 64, 128, 256, 512, 768, …
     // yields. Packets that the adversary holds are found by pulls only.
     const bool held = circuit.host().hold_packet != nullptr && waited % 4 == 0;
-    const bool due = waited >= first_pull &&
-                     (std::has_single_bit(waited) || waited % longest_between_pulls == 0);
+    const bool due = waited >= first_pull && (std::has_single_bit(waited) || waited % longest_between_pulls == 0);
     if (held || due || look_for_dead) {
         const Circuit::Pulled pulled = circuit.pull(start_gate_, tag_, look_for_dead);
         if (pulled != Circuit::Pulled::nothing) {
@@ -220,8 +217,7 @@ bool Vbgs::claim_gates(unsigned tni, size_t count, VbgSet& set, unsigned& start)
     return false;
 }
 
-int Vbgs::alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags,
-                utofu_vbg_id_t* vbg_ids) noexcept
+int Vbgs::alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags, utofu_vbg_id_t* vbg_ids) noexcept
 {
     if (tni_id >= tnis_per_node) {
         return UTOFU_ERR_INVALID_TNI_ID;
@@ -239,8 +235,7 @@ int Vbgs::alloc(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long flags,
         return UTOFU_ERR_FULL;
     }
     const std::lock_guard guard(slow_path_);
-    if (const int rc = host_.back(host_.circuit.context, gate_ref(host_.node, tni_id, 0));
-        rc != UTOFU_SUCCESS) {
+    if (const int rc = host_.back(host_.circuit.context, gate_ref(host_.node, tni_id, 0)); rc != UTOFU_SUCCESS) {
         return rc;
     }
     VbgSet claimed;
@@ -354,8 +349,7 @@ int Vbgs::check(const VbgSet& set, const utofu_vbg_setting& setting, GateSetting
                 return rc;
             }
         }
-        out.src_owner[i] =
-            out.src[i] == null_gate ? 0 : host_.circuit.owner_of(host_.circuit.context, out.src[i]);
+        out.src_owner[i] = out.src[i] == null_gate ? 0 : host_.circuit.owner_of(host_.circuit.context, out.src[i]);
     }
     if (setting.dst_rmt_vbg_id != UTOFU_VBG_ID_NULL) {
         const uint8_t* const given = setting.dst_path_coords;

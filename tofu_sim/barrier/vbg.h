@@ -116,14 +116,12 @@ class Vbgs {
     [[nodiscard]] const Circuit& circuit() const noexcept { return circuit_; }
 
     // The gate that an ID names; nothing if it is invalid.
-    [[nodiscard]] static std::optional<GateRef> gate_of(const Topology& topology,
-                                                        utofu_vbg_id_t vbg_id) noexcept;
+    [[nodiscard]] static std::optional<GateRef> gate_of(const Topology& topology, utofu_vbg_id_t vbg_id) noexcept;
 
   private:
     [[nodiscard]] bool claim_gates(unsigned tni, size_t count, VbgSet& set, unsigned& start) noexcept;
     void release_gates(unsigned tni, std::span<const uint8_t> gates) noexcept;
-    [[nodiscard]] int check(const VbgSet& set, const utofu_vbg_setting& setting,
-                            GateSetting& out) noexcept;
+    [[nodiscard]] int check(const VbgSet& set, const utofu_vbg_setting& setting, GateSetting& out) noexcept;
     void write_gate(GateRef gate, const GateSetting& setting) noexcept;
     [[nodiscard]] int check_end(utofu_vbg_id_t id, bool local, GateRef& gate) noexcept;
     [[nodiscard]] utofu_vbg_id_t id_of(GateRef gate) const noexcept;

@@ -34,9 +34,10 @@ static uint64_t old_value(void)
 
 static uint64_t draw(void)
 {
-    must_post(vcq, utofu_armw8(vcq, owner, UTOFU_ARMW_OP_ADD, 1, stadd_of_table, 0,
-                     UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
-         "utofu_armw8");
+    must_post(
+        vcq,
+        utofu_armw8(vcq, owner, UTOFU_ARMW_OP_ADD, 1, stadd_of_table, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+        "utofu_armw8");
     return old_value();
 }
 
@@ -55,9 +56,10 @@ static void lock(uint64_t me)
 
 static void unlock(uint64_t me)
 {
-    must_post(vcq, utofu_armw8(vcq, owner, UTOFU_ARMW_OP_SWAP, 0, stadd_of_table + 8, 0,
-                     UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
-         "utofu_armw8");
+    must_post(vcq,
+              utofu_armw8(vcq, owner, UTOFU_ARMW_OP_SWAP, 0, stadd_of_table + 8, 0,
+                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+              "utofu_armw8");
     require(old_value() == me, "another process held the lock");
 }
 

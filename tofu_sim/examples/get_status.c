@@ -46,9 +46,10 @@ int main(void)
         unsigned long looks = 0;
         for (int done = 0; done != group.size - 1; looks++) {
             for (int r = 1; r < group.size; r++) {
-                must_post(vcq, utofu_get(vcq, all[r][0], seen_stadd + (size_t)r * 8, all[r][1], 8, (uint64_t)r,
-                               UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
-                     "utofu_get");
+                must_post(vcq,
+                          utofu_get(vcq, all[r][0], seen_stadd + (size_t)r * 8, all[r][1], 8, (uint64_t)r,
+                                    UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                          "utofu_get");
             }
             done = 0;
             for (int answers = 1; answers < group.size; answers++) {

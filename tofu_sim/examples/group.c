@@ -107,8 +107,7 @@ void group_begin(struct group* group, int least)
     must(utofu_create_vcq_with_cmp_id(0, component, 0, &group->vcq), "utofu_create_vcq_with_cmp_id");
     utofu_stadd_t stadd;
     must(utofu_reg_mem_with_stag(group->vcq, &board, 256, board_stag, 0, &stadd), "utofu_reg_mem_with_stag");
-    must(utofu_reg_mem_with_stag(group->vcq, &scratch, 256, scratch_stag, 0, &stadd),
-         "utofu_reg_mem_with_stag");
+    must(utofu_reg_mem_with_stag(group->vcq, &scratch, 256, scratch_stag, 0, &stadd), "utofu_reg_mem_with_stag");
     /* Each process is alone on a node, so the others have the same CQ of the TNI. */
     utofu_vcq_id_t id;
     uint8_t coords[6];
@@ -141,8 +140,8 @@ static int look(const struct group* group, int rank, size_t which)
     int rc = UTOFU_ERR_BUSY; /* says nothing about the peer: try again */
     for (unsigned long polls = 0; rc == UTOFU_ERR_BUSY; polls++) {
         rc = utofu_get(group->vcq, group->peers[rank], stadd_of(group, group->rank, scratch_stag, 0),
-                       stadd_of(group, rank, board_stag, which * sizeof(struct record)),
-                       sizeof(struct record), 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL);
+                       stadd_of(group, rank, board_stag, which * sizeof(struct record)), sizeof(struct record), 0,
+                       UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL);
         if (rc == UTOFU_ERR_BUSY) {
             make_room(group->vcq, polls);
         }
@@ -163,8 +162,7 @@ static int look(const struct group* group, int rank, size_t which)
     }
 }
 
-void group_exchange(struct group* group, const uint64_t* mine, int words,
-                    uint64_t all[GROUP_MAX][GROUP_WORDS])
+void group_exchange(struct group* group, const uint64_t* mine, int words, uint64_t all[GROUP_MAX][GROUP_WORDS])
 {
     const uint64_t meeting = ++group->meetings;
     struct record* own = &board.record[meeting % 2];
@@ -194,10 +192,11 @@ void group_end(struct group* group)
     group_barrier(group);
     /* The others may still be looking at our record: all report to process 0, which leaves last. */
     if (group->rank != 0) {
-        must_post(group->vcq, utofu_armw8(group->vcq, group->peers[0], UTOFU_ARMW_OP_ADD, 1,
-                         stadd_of(group, 0, board_stag, sizeof board.record), 0,
-                         UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
-             "utofu_armw8");
+        must_post(group->vcq,
+                  utofu_armw8(group->vcq, group->peers[0], UTOFU_ARMW_OP_ADD, 1,
+                              stadd_of(group, 0, board_stag, sizeof board.record), 0,
+                              UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                  "utofu_armw8");
         (void)wait_mrq(group->vcq);
         for (unsigned long tries = 0; look(group, 0, 0) && scratch.meeting != UINT64_MAX; tries++) {
             be_patient(tries * 64 + 63);

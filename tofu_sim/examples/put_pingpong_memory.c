@@ -38,9 +38,10 @@ int main(void)
             const unsigned char value = (unsigned char)(1 + round % 255);
             if (round % 2 == group.rank) {
                 memset(out, value, sizeof out);
-                must_post(vcq, utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, 0,
-                               UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER, NULL),
-                     "utofu_put");
+                must_post(vcq,
+                          utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, 0,
+                                    UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER, NULL),
+                          "utofu_put");
                 (void)wait_tcq(vcq);
             } else {
                 for (unsigned long polls = 0; *mark != value; polls++) {

@@ -40,9 +40,10 @@ int main(void)
         for (int round = 0; round < 2 * rounds; round++) {
             if (round % 2 == group.rank) {
                 fill(round);
-                must_post(vcq, utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, round & 0xff,
-                               UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, out),
-                     "utofu_put");
+                must_post(vcq,
+                          utofu_put(vcq, peer[0], out_stadd, peer[1], sizeof out, round & 0xff,
+                                    UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, out),
+                          "utofu_put");
                 require(wait_tcq(vcq) == out, "the TCQ returned another pointer");
             } else {
                 const struct utofu_mrq_notice notice = wait_mrq(vcq);

@@ -46,8 +46,8 @@ int main(void)
                                    element, row_bytes, rows, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
                   "utofu_put_stride");
         must_post(vcq,
-                  utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element,
-                                   row_bytes, rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+                  utofu_put_stride(vcq, all[right][0], mine[1] + columns * element, all[right][1], element, row_bytes,
+                                   rows, 2, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
                   "utofu_put_stride");
         for (int got = 0; got < 2 * rows; got++) {
             require(wait_mrq(vcq).notice_type == UTOFU_MRQ_TYPE_RMT_PUT,

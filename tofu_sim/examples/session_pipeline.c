@@ -43,14 +43,14 @@ int main(void)
     if (group.rank != last) {
         /* To the end of the pipeline: no step there, but a notice. Pieces stay in order on one path. */
         const int next = group.rank + 1;
-        const unsigned long flags =
-            UTOFU_ONESIDED_FLAG_STRONG_ORDER |
-            (next == last ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : UTOFU_ONESIDED_FLAG_SPS(1));
+        const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+                                    (next == last ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : UTOFU_ONESIDED_FLAG_SPS(1));
         for (int piece = 0; piece < pieces; piece++) {
             const size_t offset = (size_t)piece * sizeof message[0];
-            must_post(vcq, utofu_put(vcq, all[next][0], mine[1] + offset, all[next][1] + offset, sizeof message[0],
-                           (uint64_t)piece, flags, NULL),
-                 "utofu_put");
+            must_post(vcq,
+                      utofu_put(vcq, all[next][0], mine[1] + offset, all[next][1] + offset, sizeof message[0],
+                                (uint64_t)piece, flags, NULL),
+                      "utofu_put");
         }
     }
     if (group.rank != 0) {

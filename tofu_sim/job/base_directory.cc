@@ -63,7 +63,7 @@ int report_failure(const char* verb, const char* path) noexcept
 // Opens a directory of this user. BUSY: there is none, or it belongs to another user; an error is reported.
 int open_own(const char* path, int& fd) noexcept
 {
-    struct stat status{};
+    struct stat status {};
     if (::lstat(path, &status) != 0 || status.st_uid != ::geteuid()) {
         return UTOFU_ERR_BUSY;
     }
@@ -96,7 +96,7 @@ int visit_own(const BaseDirectory& plain, char mark, Visit&& visit) noexcept
             std::snprintf(path, sizeof path, "%s/%.40s", shm_root, entry->d_name) >= int{sizeof path}) {
             continue;
         }
-        struct stat status{};
+        struct stat status {};
         if (::lstat(path, &status) == 0 && status.st_uid == ::geteuid() && S_ISDIR(status.st_mode) && visit(path)) {
             break;
         }
@@ -183,7 +183,7 @@ int make_base_directory(BaseDirectory& base) noexcept
         return errno == EEXIST ? UTOFU_ERR_BUSY : report_failure("create", claim);
     }
     const Descriptor held(::open(claim, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    struct stat status{};
+    struct stat status {};
     bool rival = true;
     int rc = UTOFU_SUCCESS;
     if (held.fd < 0 && errno != ENOENT) {

@@ -59,16 +59,16 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
 std::optional<uint64_t> Job::read_cq(uint32_t node, unsigned cq_of_node) const noexcept
 {
     uint64_t word = 0;
-    const size_t offset = job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, cqs) +
-                          cq_of_node * sizeof(CqWord);
+    const size_t offset =
+        job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, cqs) + cq_of_node * sizeof(CqWord);
     return read(offset, &word, sizeof word) ? std::optional(word) : std::nullopt;
 }
 
 std::optional<uint64_t> Job::read_gate(uint32_t node, unsigned gate_of_node) const noexcept
 {
     uint64_t word = 0;
-    const size_t offset = job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, gates) +
-                          gate_of_node * sizeof(GateWord);
+    const size_t offset =
+        job_nodes_offset + node * sizeof(NodeEntry) + offsetof(NodeEntry, gates) + gate_of_node * sizeof(GateWord);
     return read(offset, &word, sizeof word) ? std::optional(word) : std::nullopt;
 }
 

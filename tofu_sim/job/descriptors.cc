@@ -34,7 +34,7 @@ int open_spare() noexcept
 
 void KeptFile::keep(int fd) noexcept
 {
-    struct stat status{};
+    struct stat status {};
     if (fd >= 0 && ::fstat(fd, &status) == 0) {
         device_ = status.st_dev;
         inode_ = status.st_ino;
@@ -44,7 +44,7 @@ void KeptFile::keep(int fd) noexcept
 
 bool KeptFile::is_file(int fd) const noexcept
 {
-    struct stat status{};
+    struct stat status {};
     return fd >= 0 && ::fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 

@@ -71,8 +71,7 @@ bool is_job_name(const char* text) noexcept
 
 // What a launcher calls the job may hold anything: keep it recognisable and make it a file name. A long
 // name keeps its end, where launchers put what differs.
-void set_launcher_job(char (&job)[65], const char* prefix, const char* text,
-                      const char* step = "") noexcept
+void set_launcher_job(char (&job)[65], const char* prefix, const char* text, const char* step = "") noexcept
 {
     char whole[256];
     std::snprintf(whole, sizeof whole, "%.120s%s%.100s", text, *step != '\0' ? "." : "", step);

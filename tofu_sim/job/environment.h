@@ -28,17 +28,17 @@ struct Environment {
     std::optional<uint32_t> size;
     uint32_t mrq_entries = 131072;         // free mode VCQs
     uint32_t mrq_entries_session = 131072; // session mode VCQs
-    uint32_t exclusive_cqs = 0; // CQs of a TNI kept for exclusive VCQs
-    uint32_t session_cqs = 3;   // CQs of a TNI that session mode VCQs may have
-    bool keep_session_cqs = false; // and that others must leave to them: asked for, not the default
-    std::optional<Chaos> chaos; // the adversarial mode
+    uint32_t exclusive_cqs = 0;            // CQs of a TNI kept for exclusive VCQs
+    uint32_t session_cqs = 3;              // CQs of a TNI that session mode VCQs may have
+    bool keep_session_cqs = false;         // and that others must leave to them: asked for, not the default
+    std::optional<Chaos> chaos;            // the adversarial mode
     ClockMode clock = ClockMode::none;
     uint32_t cpu_permille = 0; // what computing takes there, in thousandths of what it takes here
     uint32_t channel_buffer = figures::channel_buffer;
     CqSharing cq_sharing = CqSharing::shares;
-    bool swap_protect = false;  // registered memory is locked
-    char trace[256] = ""; // file names (trace/recorder.h); none: nothing is recorded
-    uint32_t trace_mib = 64; // as large as one may become
+    bool swap_protect = false; // registered memory is locked
+    char trace[256] = "";      // file names (trace/recorder.h); none: nothing is recorded
+    uint32_t trace_mib = 64;   // as large as one may become
 
     // UTOFU_SUCCESS or UTOFU_ERR_INVALID_ARG after one line on stderr.
     [[nodiscard]] int read() noexcept;

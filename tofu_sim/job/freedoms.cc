@@ -15,8 +15,8 @@ namespace {
 bool read_freedoms(std::string_view names, uint32_t& freedoms) noexcept
 {
     static constexpr std::pair<std::string_view, uint32_t> known[] = {
-        {"late", 0}, {"drop", chaos_drop}, {"raw", chaos_raw}, {"poll", chaos_poll}, {"torn", chaos_torn},
-        {"padding", chaos_padding}, {"tags", chaos_tags},
+        {"late", 0},          {"drop", chaos_drop},       {"raw", chaos_raw},   {"poll", chaos_poll},
+        {"torn", chaos_torn}, {"padding", chaos_padding}, {"tags", chaos_tags},
     };
     freedoms = 0;
     for (bool more = true; more;) {

@@ -6,8 +6,8 @@
 #include "job/job.h"
 
 #include "job/base_directory.h"
-#include "job/oversubscription.h"
 #include "job/liveness.h"
+#include "job/oversubscription.h"
 #include "job/patience.h"
 #include "job/real_time.h"
 #include "job/report.h"
@@ -51,7 +51,7 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
         report("cannot open %s: %s; remove it or choose another TOFU_SIM_JOB", shown, std::strerror(errno));
         return UTOFU_ERR_NOT_AVAILABLE;
     }
-    struct stat status{};
+    struct stat status {};
     if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || (status.st_mode & 0077) != 0) {
         report("%s belongs to user %u and has mode %03o instead of user %u and mode 700: remove it or choose another "
                "TOFU_SIM_JOB",
@@ -113,7 +113,7 @@ int Job::open_directory(const char* name) noexcept
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     // The last process of an ending job may have removed it between our open and our lock.
-    struct stat status{};
+    struct stat status {};
     return ::fstat(fd, &status) == 0 && status.st_nlink != 0 ? UTOFU_SUCCESS : UTOFU_ERR_BUSY;
 }
 
@@ -179,8 +179,7 @@ int Job::start_file(const Environment& environment) noexcept
     header.born = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
     header.file_bytes = job_file_bytes(header.num_nodes);
     const int fd = file_.get();
-    if (::ftruncate(fd, 0) != 0 ||
-        ::ftruncate(fd, static_cast<off_t>(header.file_bytes)) != 0) {
+    if (::ftruncate(fd, 0) != 0 || ::ftruncate(fd, static_cast<off_t>(header.file_bytes)) != 0) {
         report("cannot allocate the job file in %s: %s; free space or enlarge the file system", shm_root,
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -207,8 +206,7 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
     }
     const auto units = environment.topology.units();
     if (header.version != layout_version) {
-        report("job '%s' runs with another version of the simulator: end it or choose another TOFU_SIM_JOB",
-               name_);
+        report("job '%s' runs with another version of the simulator: end it or choose another TOFU_SIM_JOB", name_);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     if (std::memcmp(header.shape, units.data(), sizeof header.shape) != 0 ||
@@ -234,7 +232,7 @@ int Job::open_file(const Environment& environment) noexcept
     const int fd = ::openat(directory_.get(), job_file_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     const bool scarce = fd < 0 && is_scarcity(errno);
     file_.keep(fd);
-    struct stat status{};
+    struct stat status {};
     if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
         report("cannot open the file of job '%s' in %s: %s; %s", name_, path_, std::strerror(errno),
                scarce ? "raise the limit (ulimit -n)" : "remove it or choose another TOFU_SIM_JOB");
@@ -248,9 +246,9 @@ int Job::open_file(const Environment& environment) noexcept
         }
     } else {
         JobHeader header{};
-        const bool sound = ::pread(fd, &header, sizeof header, 0) == ssize_t{sizeof header} &&
-                           (header.version != layout_version ||
-                            is_sound_header(header, static_cast<uint64_t>(status.st_size)));
+        const bool sound =
+            ::pread(fd, &header, sizeof header, 0) == ssize_t{sizeof header} &&
+            (header.version != layout_version || is_sound_header(header, static_cast<uint64_t>(status.st_size)));
         header.magic = sound ? header.magic : 0;
         if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS) {
             return rc;
@@ -365,8 +363,8 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
         return rc;
     }
     ProcessSlot& s = slot(process_);
-    if (s.used.exchange(0) != 0) { // while it is filled it has no owner
-        remove_process(oversubscription());      // for the killed process
+    if (s.used.exchange(0) != 0) {          // while it is filled it has no owner
+        remove_process(oversubscription()); // for the killed process
     }
     incarnation_ = s.incarnation.load_relaxed() + 1;
     s.incarnation.store_relaxed(incarnation_);
@@ -442,7 +440,7 @@ void Job::give_up() noexcept
         remove_files(directory_.get());
     }
     (void)::rmdir(path_); // where there was no descriptor for its file
-    close_all(); // and with it the lock
+    close_all();          // and with it the lock
 }
 
 void Job::forget() noexcept

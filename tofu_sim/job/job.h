@@ -20,8 +20,7 @@ struct Placement {
 };
 
 // The place of process number `rank`. Nothing if it does not fit; the caller reports.
-[[nodiscard]] std::optional<Placement> place_process(const Environment& environment,
-                                                     uint32_t rank) noexcept;
+[[nodiscard]] std::optional<Placement> place_process(const Environment& environment, uint32_t rank) noexcept;
 
 // CQs of a node that its local process `local_rank` of `ppn` may use (0: not given, all of them).
 [[nodiscard]] uint64_t share_of_cqs(uint32_t ppn, uint32_t local_rank) noexcept;
@@ -55,7 +54,10 @@ class Job {
     // Of the process of that slot and incarnation (its low `bits`).
     [[nodiscard]] Life life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept;
 
-    [[nodiscard]] Oversubscription& oversubscription() const noexcept { return *reinterpret_cast<Oversubscription*>(file_data_ + oversubscription_offset); }
+    [[nodiscard]] Oversubscription& oversubscription() const noexcept
+    {
+        return *reinterpret_cast<Oversubscription*>(file_data_ + oversubscription_offset);
+    }
     // Our own node's entry, mapped and backed.
     [[nodiscard]] NodeEntry& own_node() const noexcept;
 
@@ -135,9 +137,8 @@ struct OwnerWord {
 
     [[nodiscard]] static constexpr OwnerWord decode(uint64_t word) noexcept
     {
-        return {static_cast<uint32_t>((word & 0xffff) - 1) & 0xffff,
-                static_cast<uint32_t>(word >> 16 & 0xffff), static_cast<CqMode>(word >> 32 & 0xff),
-                static_cast<uint8_t>(word >> 40 & 0xff), (word & 0xffff) != 0};
+        return {static_cast<uint32_t>((word & 0xffff) - 1) & 0xffff, static_cast<uint32_t>(word >> 16 & 0xffff),
+                static_cast<CqMode>(word >> 32 & 0xff), static_cast<uint8_t>(word >> 40 & 0xff), (word & 0xffff) != 0};
     }
     [[nodiscard]] constexpr uint64_t encode() const noexcept
     {

@@ -70,9 +70,9 @@ struct JobHeader {
     uint64_t magic; // written last: a file without it is not yet a job
     uint32_t version;
     uint32_t num_nodes;
-    uint8_t shape[3];  // units of 2x3x2 along X, Y, Z
-    uint8_t wraps;     // bits 0, 1, 2: X, Y, Z are a torus
-    uint32_t ppn;      // processes per node as asked for, 0: not given
+    uint8_t shape[3]; // units of 2x3x2 along X, Y, Z
+    uint8_t wraps;    // bits 0, 1, 2: X, Y, Z are a torus
+    uint32_t ppn;     // processes per node as asked for, 0: not given
     uint64_t file_bytes;
     uint64_t pid_namespace; // of its processes: only there can their life be checked
     uint64_t born;          // nanoseconds since 1970: distinguishes jobs of one name
@@ -88,8 +88,8 @@ struct Oversubscription {
     SharedWord<uint32_t> processes;
     SharedWord<uint32_t> processors;
     SharedWord<uint32_t> changes; // number of joins and leaves
-    uint32_t quota; // processors' time, the least of all processes; 0: none has a quota
-    uint64_t mask[16]; // of the processors, as the kernel numbers them
+    uint32_t quota;               // processors' time, the least of all processes; 0: none has a quota
+    uint64_t mask[16];            // of the processors, as the kernel numbers them
 };
 inline constexpr size_t oversubscription_offset = 64;
 
@@ -103,7 +103,7 @@ struct alignas(apart) ProcessSlot {
     SharedWord<uint32_t> used;        // 0 free, 1 taken, perhaps by a dead process
     SharedWord<uint32_t> incarnation; // 14 bits are used in claims of queues
     int32_t pid;
-    int32_t segment_fd; // number of the memfd in the owner: /proc/<pid>/fd/<segment_fd>
+    int32_t segment_fd;  // number of the memfd in the owner: /proc/<pid>/fd/<segment_fd>
     uint64_t start_time; // field 22 of /proc/<pid>/stat: identifies a reused pid
     uint32_t node;
     uint32_t local_rank; // 0, 1, … among the processes of the node
@@ -127,12 +127,13 @@ struct GateWord {
 };
 
 struct NodeEntry {
-    CqWord cqs[cqs_per_node];     // [tni * cqs_per_tni + cq]
+    CqWord cqs[cqs_per_node];       // [tni * cqs_per_tni + cq]
     GateWord gates[gates_per_node]; // [tni * gates_per_tni + gate]
 };
 
 inline constexpr size_t job_slots_offset = layout_unit;
-static_assert(oversubscription_offset >= sizeof(JobHeader) && oversubscription_offset + sizeof(Oversubscription) <= job_slots_offset);
+static_assert(oversubscription_offset >= sizeof(JobHeader) &&
+              oversubscription_offset + sizeof(Oversubscription) <= job_slots_offset);
 inline constexpr size_t job_nodes_offset = job_slots_offset + max_processes * sizeof(ProcessSlot);
 
 // The state of the barrier gates (barrier/state.h), by node and TNI. It stays when an owner dies, so that what
@@ -167,18 +168,17 @@ inline constexpr size_t schedule_bytes = layout_unit + max_processes * schedule_
 constexpr bool is_sound_header(const JobHeader& header, uint64_t file_bytes) noexcept
 {
     const uint64_t units = uint64_t{header.shape[0]} * header.shape[1] * header.shape[2];
-    return header.magic == job_magic && units != 0 && header.num_nodes <= max_nodes &&
-           header.num_nodes == units * 12 && header.file_bytes == file_bytes &&
-           header.file_bytes == job_file_bytes(header.num_nodes);
+    return header.magic == job_magic && units != 0 && header.num_nodes <= max_nodes && header.num_nodes == units * 12 &&
+           header.file_bytes == file_bytes && header.file_bytes == job_file_bytes(header.num_nodes);
 }
 
 // ---- The segment of a process ----
 
-inline constexpr size_t service_area_bytes = size_t{1} << 20;     // memory/: mailbox and tables
-inline constexpr size_t clock_area_bytes = size_t{1} << 20;       // clock/: when bytes have arrived
-inline constexpr size_t vcq_control_bytes = layout_unit;          // queue positions, session state
-inline constexpr size_t stag_table_bytes = size_t{1} << 20;       // memory/: STag table of one VCQ
-inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;        // session mode: shared TOQ and TCQ
+inline constexpr size_t service_area_bytes = size_t{1} << 20; // memory/: mailbox and tables
+inline constexpr size_t clock_area_bytes = size_t{1} << 20;   // clock/: when bytes have arrived
+inline constexpr size_t vcq_control_bytes = layout_unit;      // queue positions, session state
+inline constexpr size_t stag_table_bytes = size_t{1} << 20;   // memory/: STag table of one VCQ
+inline constexpr size_t vcq_queue_bytes = size_t{1} << 20;    // session mode: shared TOQ and TCQ
 inline constexpr size_t mrq_entry_bytes = 64;
 inline constexpr size_t max_mrq_entries = size_t{1} << 21;
 
@@ -218,7 +218,7 @@ struct SegmentHeader {
     uint32_t process;     // slot in the job file
     uint32_t incarnation; // of that slot
     uint32_t node;
-    uint32_t mrq_entries_free;    // capacity of a ring: powers of two, 2048 … 2097152
+    uint32_t mrq_entries_free; // capacity of a ring: powers of two, 2048 … 2097152
     uint32_t mrq_entries_session;
     SharedWord<uint32_t> attention; // not 0: a peer rang the service thread for job/attention.h
     uint8_t reserved0[12];
@@ -238,8 +238,7 @@ inline constexpr size_t segment_service_offset = layout_unit;
 inline constexpr size_t segment_clock_offset = segment_service_offset + service_area_bytes;
 inline constexpr size_t segment_flows_offset =
     (segment_clock_offset + clock_area_bytes + largest_page - 1) & ~(largest_page - 1);
-inline constexpr size_t segment_vcqs_offset =
-    (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};
+inline constexpr size_t segment_vcqs_offset = (segment_flows_offset + sizeof(FlowTable) + 0xfffff) & ~size_t{0xfffff};
 
 // Inside the region of one VCQ.
 inline constexpr size_t vcq_stag_table_offset = size_t{1} << 20; // control page in front

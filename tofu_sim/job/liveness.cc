@@ -28,8 +28,7 @@ robust_list_head list_head;
 
 robust_list* node_of(const SegmentHeader& segment, const AliveWord& word) noexcept
 {
-    const auto offset = reinterpret_cast<const std::byte*>(&word) -
-                        reinterpret_cast<const std::byte*>(&segment);
+    const auto offset = reinterpret_cast<const std::byte*>(&word) - reinterpret_cast<const std::byte*>(&segment);
     return reinterpret_cast<robust_list*>(node_image + offset);
 }
 
@@ -39,7 +38,7 @@ constexpr off_t slot_locks_offset = off_t{1} << 40;
 
 struct flock lock_of(off_t first, off_t count) noexcept
 {
-    struct flock lock{};
+    struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     lock.l_start = slot_locks_offset + first;
@@ -243,7 +242,7 @@ Life job_life(int job_file) noexcept
 
 uint64_t own_pid_namespace() noexcept
 {
-    struct stat status{};
+    struct stat status {};
     // A /proc of another namespace, as a chroot or a container may have, does not know this process.
     const bool good = process_start_time(::getpid()) != 0 && ::stat("/proc/self/ns/pid", &status) == 0;
     return good ? static_cast<uint64_t>(status.st_ino) : 0;

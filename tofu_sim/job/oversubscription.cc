@@ -112,7 +112,8 @@ void remove_process(Oversubscription& load) noexcept
     (void)load.changes.fetch_add(1);
 }
 
-bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept) noexcept
+bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times,
+                     bool (*awaits_more)() noexcept) noexcept
 {
     if (!is_oversubscribed(load)) {
         return false;

@@ -21,6 +21,7 @@ void remove_process(Oversubscription& load) noexcept;
 // for long and the thread does nothing but poll, naps until the bell of `own` rings, some 100 us at most, unless
 // `awaits_more` than what rings it. Naps that nothing has ended become rare: the thread waits for something else.
 // False, and nothing is done, where each process can have a processor.
-bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times, bool (*awaits_more)() noexcept = nullptr) noexcept;
+bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times,
+                     bool (*awaits_more)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

@@ -18,8 +18,7 @@ void report(const char* format, ...) noexcept
     va_start(arguments, format);
     const int printed = std::vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
     va_end(arguments);
-    const size_t size =
-        std::min(prefix + static_cast<size_t>(std::max(printed, 0)), sizeof line - 2);
+    const size_t size = std::min(prefix + static_cast<size_t>(std::max(printed, 0)), sizeof line - 2);
     line[size] = '\n';
     (void)!::write(STDERR_FILENO, line, size + 1);
 }

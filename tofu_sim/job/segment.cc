@@ -83,13 +83,11 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
     const size_t bytes = segment_total_bytes(entries);
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-        report("the limit on file sizes (ulimit -f) is below the %zu bytes of a sparse segment: raise it",
-               bytes);
+        report("the limit on file sizes (ulimit -f) is below the %zu bytes of a sparse segment: raise it", bytes);
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     const int fd = ::memfd_create("tofu-sim-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-        ::fcntl(fd, F_ADD_SEALS, required_seals) != 0) {
+    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || ::fcntl(fd, F_ADD_SEALS, required_seals) != 0) {
         const int error = errno;
         report("cannot create the memory file of this process's segment: %s; raise the limits of open files and memory "
                "(ulimit -n, -v)",
@@ -136,17 +134,15 @@ int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noex
         return errno;
     }
     const int fd = file.get();
-    struct stat status{};
+    struct stat status {};
     SegmentHeader head{};
     const bool good = is_segment_file(fd, status) &&
                       ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head) &&
                       head.magic == segment_magic && head.version == layout_version &&
-                      valid_mrq_entries(head.mrq_entries_free) &&
-                      valid_mrq_entries(head.mrq_entries_session) &&
+                      valid_mrq_entries(head.mrq_entries_free) && valid_mrq_entries(head.mrq_entries_session) &&
                       head.mrq_entries == std::max(head.mrq_entries_free, head.mrq_entries_session) &&
                       static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
-                      head.pid == slot.pid && head.process == process &&
-                      head.incarnation == slot.incarnation.raw;
+                      head.pid == slot.pid && head.process == process && head.incarnation == slot.incarnation.raw;
     if (!good) {
         return ENOENT;
     }

@@ -56,10 +56,7 @@ struct Peer {
     {
         return base + vcq_region_offset(index, mrq_entries);
     }
-    [[nodiscard]] bool alive() const noexcept
-    {
-        return tid != 0 && header().alive.owner.load_acquire() == tid;
-    }
+    [[nodiscard]] bool alive() const noexcept { return tid != 0 && header().alive.owner.load_acquire() == tid; }
 };
 
 // Maps the segment of the process that holds `slot` (a copy of its entry). 0, or what is in the way, as errno has it;

@@ -31,8 +31,7 @@ struct SharedWord {
     // Acquire-release on success, acquire on failure; `expected` receives what was found.
     bool compare_exchange(T& expected, T desired) noexcept
     {
-        return __atomic_compare_exchange_n(&raw, &expected, desired, false, __ATOMIC_ACQ_REL,
-                                           __ATOMIC_ACQUIRE);
+        return __atomic_compare_exchange_n(&raw, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
 };
 

@@ -25,7 +25,7 @@ constexpr unsigned max_jobs_looked_at = 64;
 
 bool is_ours(int fd) noexcept
 {
-    struct stat status{};
+    struct stat status {};
     return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
 }
 
@@ -47,8 +47,7 @@ void sweep_job(int base_fd, const char* name) noexcept
     if (directory < 0) {
         return;
     }
-    if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 &&
-        !may_be_in_use(directory)) {
+    if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 && !may_be_in_use(directory)) {
         // What is not our job file stays, and its directory with it.
         (void)::unlinkat(directory, job_file_name, 0);
         (void)::unlinkat(base_fd, name, AT_REMOVEDIR);

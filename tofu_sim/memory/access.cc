@@ -110,8 +110,7 @@ AccessStatus AddressCache::Location::read_once(const StagTable& table, const Sta
     return start <= offset && offset < end ? AccessStatus::ok : AccessStatus::unreachable;
 }
 
-AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, size_t length,
-                                          Need need) noexcept
+AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) noexcept
 {
     stag = uint32_t(stadd >> stadd_offset_bits);
     offset = stadd & stadd_offset_mask;
@@ -238,8 +237,8 @@ AccessStatus AddressCache::translate_slow(const RemoteVcq& vcq, uint64_t stadd, 
 AccessStatus AddressCache::put_slow(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
                                     CopyOrder order) noexcept
 {
-    Transfer transfer{target, stadd, const_cast<std::byte*>(static_cast<const std::byte*>(source)), length,
-                      Need::write, order};
+    Transfer transfer{target, stadd,       const_cast<std::byte*>(static_cast<const std::byte*>(source)),
+                      length, Need::write, order};
     return transfer_slow(transfer);
 }
 
@@ -348,17 +347,15 @@ AccessStatus AddressCache::transfer_by_copy(Transfer& transfer, const Location& 
     PeerProcess::Impl& peer = transfer.vcq.process->impl();
     const uint64_t there = at.page_base + at.offset;
     size_t done = 0;
-    const CopyResult result =
-        transfer.need == Need::read
-            ? peer.copy(there, transfer.here, bytes, Towards::here, transfer.order, &done)
-            : write_by_copy(peer, there, transfer.here, bytes, transfer.order, &done);
+    const CopyResult result = transfer.need == Need::read
+                                  ? peer.copy(there, transfer.here, bytes, Towards::here, transfer.order, &done)
+                                  : write_by_copy(peer, there, transfer.here, bytes, transfer.order, &done);
     if (result == CopyResult::gone)
         return AccessStatus::peer_gone;
     transfer.advance(done);
     // Not allowed, or a fault: the page is being moved, or is not there. The owner knows.
-    return result == CopyResult::ok
-               ? AccessStatus::ok
-               : transfer_by_owner(transfer, std::min<size_t>(bytes - done, mailbox_data_bytes));
+    return result == CopyResult::ok ? AccessStatus::ok
+                                    : transfer_by_owner(transfer, std::min<size_t>(bytes - done, mailbox_data_bytes));
 }
 
 AccessStatus AddressCache::transfer_by_owner(Transfer& transfer, size_t bytes) noexcept
@@ -378,8 +375,8 @@ AccessStatus AddressCache::transfer_by_owner(Transfer& transfer, size_t bytes) n
     return AccessStatus::ok;
 }
 
-AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op,
-                                uint64_t operand, uint64_t compare, uint64_t* old_value) noexcept
+AccessStatus AddressCache::armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op, uint64_t operand,
+                                uint64_t compare, uint64_t* old_value) noexcept
 {
     // A page holds the word whole, and offset 0 is the start of a page.
     if (stadd % size != 0)

@@ -72,8 +72,8 @@ class AddressCache {
 
     // Atomic against all CPU atomics on these bytes. `size` 4 or 8; the address must be a multiple of it
     // (checked: bad_stadd). A 4-byte operation uses the low halves; *old_value is set on success.
-    [[nodiscard]] AccessStatus armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op,
-                                    uint64_t operand, uint64_t compare, uint64_t* old_value) noexcept;
+    [[nodiscard]] AccessStatus armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op, uint64_t operand,
+                                    uint64_t compare, uint64_t* old_value) noexcept;
 
   private:
     struct alignas(apart) Line {

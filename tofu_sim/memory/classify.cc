@@ -207,8 +207,7 @@ void ProcessMemory::Impl::republish(uint64_t start, uint64_t end) noexcept
     for (auto& [index, vcq] : vcqs)
         for (uint32_t i = 0; i < vcq->slots.size(); ++i) {
             const VcqMemory::Impl::Slot& slot = vcq->slots[i];
-            if (slot.hw_stag != 0 && slot.page_base < end &&
-                slot.page_base + slot.extents.back().end > start)
+            if (slot.hw_stag != 0 && slot.page_base < end && slot.page_base + slot.extents.back().end > start)
                 vcq->refresh(i);
         }
 }

@@ -27,14 +27,14 @@ const bool has_line_stores = [] {
 constexpr size_t lines_from = 32; // bytes; fewer are two stores anyway
 
 [[gnu::target("avx512f,avx512bw")]] TOFU_SIM_AS_DEVICE void store_part_of_line(std::byte* to, const std::byte* from,
-                                                                             size_t length) noexcept
+                                                                               size_t length) noexcept
 {
     const __mmask64 bytes = ~uint64_t{0} >> (64 - length); // 1 to 64; what is masked out is not touched
     _mm512_mask_storeu_epi8(to, bytes, _mm512_maskz_loadu_epi8(bytes, from));
 }
 
 [[gnu::target("avx512f,avx512bw")]] TOFU_SIM_AS_DEVICE void copy_by_lines(std::byte* to, const std::byte* from,
-                                                                        size_t length) noexcept
+                                                                          size_t length) noexcept
 {
     const size_t head = -reinterpret_cast<uintptr_t>(to) & 63;
     if (head != 0) {
@@ -122,8 +122,7 @@ TOFU_SIM_AS_DEVICE void copy_small(std::byte* to, const std::byte* from, size_t 
         step<uint64_t>(to, from, length);
     for (; length >= 16; length -= 16, to += 16, from += 16) {
         __atomic_signal_fence(__ATOMIC_RELEASE);
-        _mm_store_si128(reinterpret_cast<__m128i*>(to),
-                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+        _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     }
 #endif
     // A destination that align_to_words could not align is shorter than a word from here on.

@@ -264,7 +264,7 @@ void after_in_child() noexcept
         at += bytes;
     }
     state.copy = MAP_FAILED; // all of it is in its place
-    impl->mover.close(); // it would act on the parent
+    impl->mover.close();     // it would act on the parent
     state.locked = false;
     impl->mutex.unlock();
 }

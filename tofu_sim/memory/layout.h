@@ -18,8 +18,8 @@ namespace tofu::sim {
 
 inline constexpr unsigned stadd_offset_bits = 40;
 inline constexpr uint64_t stadd_offset_mask = (uint64_t{1} << stadd_offset_bits) - 1;
-inline constexpr uint32_t reserved_stags = 256;      // guide, table 6.4
-inline constexpr uint32_t max_dynamic_stags = 6144;  // live at once on one VCQ
+inline constexpr uint32_t reserved_stags = 256;     // guide, table 6.4
+inline constexpr uint32_t max_dynamic_stags = 6144; // live at once on one VCQ
 inline constexpr uint32_t dynamic_slots = 8192;
 inline constexpr uint32_t first_dynamic_stag = 0x1000;
 inline constexpr uint32_t stag_slots = reserved_stags + dynamic_slots;
@@ -109,7 +109,7 @@ struct alignas(apart) Backing {
 };
 static_assert(sizeof(Backing) == 64);
 
-inline constexpr uint32_t max_backings = 4096; // [0] is the arena
+inline constexpr uint32_t max_backings = 4096;             // [0] is the arena
 inline constexpr uint64_t arena_bytes = uint64_t{1} << 56; // sparse, sealed against change of size
 
 // ---- Mailbox: what a peer asks of the owner's service thread ----
@@ -127,9 +127,9 @@ inline constexpr uint32_t mailbox_data_bytes = 32 * 1024;
 struct alignas(apart) MailboxSlot {
     SharedWord<uint64_t> state;
     SharedWord<uint32_t> answered; // grows with every answer; the requester waits on it
-    uint32_t kind;      // a RequestKind
-    uint32_t vcq;       // index of the target VCQ on its node
-    uint32_t length;    // read, write: bytes in data; armw: 4 or 8
+    uint32_t kind;                 // a RequestKind
+    uint32_t vcq;                  // index of the target VCQ on its node
+    uint32_t length;               // read, write: bytes in data; armw: 4 or 8
     uint64_t stadd;
     uint64_t operand;   // armw; move: bytes wanted
     uint64_t compare;   // armw: of compare-and-swap
@@ -151,9 +151,9 @@ inline constexpr uint32_t copy_slots = 32;
 
 struct ServiceArea {
     alignas(apart) SharedWord<uint32_t> bell; // grows with every posted request; the service thread waits on it
-    SharedWord<uint32_t> heard;            // the last bell that the service thread has woken up to
-    SharedWord<uint64_t> move_start;       // addresses of the pages that are being moved (memory/announce.h)
-    SharedWord<uint64_t> move_end;         // 0: none are
+    SharedWord<uint32_t> heard;               // the last bell that the service thread has woken up to
+    SharedWord<uint64_t> move_start;          // addresses of the pages that are being moved (memory/announce.h)
+    SharedWord<uint64_t> move_end;            // 0: none are
     CopySlot copies[copy_slots];
     alignas(apart) Backing backings[max_backings];
     MailboxSlot slots[mailbox_slots];

@@ -110,8 +110,7 @@ class PeerProcess {
   public:
     // `segment`: the peer's, mapped here. `alive_tid`: what its alive word held when it was attached.
     // Not for the process itself, whose memory needs none (RemoteVcq::process null).
-    [[nodiscard]] static std::unique_ptr<PeerProcess> open(std::byte* segment, int pid,
-                                                           uint32_t alive_tid) noexcept;
+    [[nodiscard]] static std::unique_ptr<PeerProcess> open(std::byte* segment, int pid, uint32_t alive_tid) noexcept;
     ~PeerProcess();
     PeerProcess(const PeerProcess&) = delete;
     PeerProcess& operator=(const PeerProcess&) = delete;
@@ -128,10 +127,10 @@ class PeerProcess {
 // Cheap to make and to copy; `serial` must come from new_serial() and distinguishes it from any other, earlier or
 // later.
 struct RemoteVcq {
-    StagTable* table = nullptr; // of a peer: in its segment; of this process: ProcessMemory::own_table
+    StagTable* table = nullptr;       // of a peer: in its segment; of this process: ProcessMemory::own_table
     const AliveWord* alive = nullptr; // of the VCQ; may be null for VCQs of this process
     uint32_t alive_tid = 0;
-    uint32_t vcq = 0;             // index on its node
+    uint32_t vcq = 0;               // index on its node
     PeerProcess* process = nullptr; // null: this process
     uint64_t serial = 0;
 
@@ -140,8 +139,7 @@ struct RemoteVcq {
 
 [[nodiscard]] inline StagTable* stag_table(std::byte* segment, unsigned vcq, size_t mrq_entries) noexcept
 {
-    return reinterpret_cast<StagTable*>(segment + vcq_region_offset(vcq, mrq_entries) +
-                                        vcq_stag_table_offset);
+    return reinterpret_cast<StagTable*>(segment + vcq_region_offset(vcq, mrq_entries) + vcq_stag_table_offset);
 }
 
 } // namespace tofu::sim

@@ -45,8 +45,8 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
-constexpr size_t windows_at_rest = 64; // free ones, before the first of them is used again
-constexpr size_t mappings_per_run = 2; // its own, and the other half of what it lies in
+constexpr size_t windows_at_rest = 64;               // free ones, before the first of them is used again
+constexpr size_t mappings_per_run = 2;               // its own, and the other half of what it lies in
 
 // The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
 void* raw_mmap(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) noexcept
@@ -246,8 +246,8 @@ bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t off
         while (done < end) {
             // The bare call: whole pages are copied, and a sanitizer's wrapper would take the bytes between
             // the program's objects for an overflow.
-            const long wrote = ::syscall(SYS_pwrite64, file, reinterpret_cast<const void*>(address + done),
-                                         end - done, off_t(offset + done));
+            const long wrote = ::syscall(SYS_pwrite64, file, reinterpret_cast<const void*>(address + done), end - done,
+                                         off_t(offset + done));
             if (wrote <= 0)
                 return false;
             done += uint64_t(wrote);
@@ -272,14 +272,14 @@ MoveStatus Mover::move(uint64_t address, uint64_t length, uint64_t offset, const
     protect.mode = UFFDIO_WRITEPROTECT_MODE_WP;
     // Without the feature a page that does not exist cannot be protected: make every page exist first. One
     // that a madvise of another thread drops in between would be missed; only kernels before 6.4 do this.
-    const bool ready = protects_unpopulated_ ||
-                       ::madvise(reinterpret_cast<void*>(address), length, MADV_POPULATE_READ) == 0;
+    const bool ready =
+        protects_unpopulated_ || ::madvise(reinterpret_cast<void*>(address), length, MADV_POPULATE_READ) == 0;
     if (!ready || ::ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) != 0)
         status = MoveStatus::refused;
     // From here on no store reaches the old pages.
     else if (!copy_pages(file, address, length, offset) ||
-             raw_mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
-                      offset) == MAP_FAILED)
+             raw_mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, offset) ==
+                 MAP_FAILED)
         status = MoveStatus::no_memory;
 
     if (status != MoveStatus::moved) {

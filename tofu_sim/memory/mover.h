@@ -74,8 +74,8 @@ class Arena {
 
   private:
     struct Window {
-        uint64_t end;    // address
-        uint64_t offset; // in the file, of the window's first address
+        uint64_t end;                      // address
+        uint64_t offset;                   // in the file, of the window's first address
         std::map<uint64_t, uint64_t> used; // start → end, addresses
     };
     KeptFile file_;
@@ -85,9 +85,9 @@ class Arena {
     void punch(uint64_t start, uint64_t end) const noexcept;
 
     const size_t most_runs_;
-    size_t runs_ = 0;      // at most; those that the program has unmapped count until the next look
+    size_t runs_ = 0; // at most; those that the program has unmapped count until the next look
     bool full_ = false;
-    size_t questions_ = 0; // since the last look, being full
+    size_t questions_ = 0;     // since the last look, being full
     uint64_t next_window_ = 0; // offset of the first one never used
     uint64_t placed_ = 0;      // bytes, unmapped ones included until the next collection
     uint64_t collect_at_ = uint64_t{64} << 20;

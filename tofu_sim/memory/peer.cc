@@ -113,7 +113,8 @@ bool PeerProcess::Impl::alive() const noexcept
     return is_alive(segment_header(segment).alive, alive_tid);
 }
 
-std::byte* PeerProcess::Impl::map_object(uint32_t backing, uint64_t start, uint64_t* bytes, bool* for_good) const noexcept
+std::byte* PeerProcess::Impl::map_object(uint32_t backing, uint64_t start, uint64_t* bytes,
+                                         bool* for_good) const noexcept
 {
     BackingCopy entry;
     *for_good = true;

@@ -44,8 +44,7 @@ bool is_part_of(const std::vector<Extent>& whole, const std::vector<Extent>& par
 
 } // namespace
 
-RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
-                                    uint64_t* stadd)
+RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag, uint64_t* stadd)
 {
     if (start == 0)
         return RegisterStatus::bad_address;
@@ -83,8 +82,7 @@ RegisterStatus VcqMemory::Impl::add(uint64_t start, uint64_t bytes, bool read_on
     }
     Slot& slot = slots[index];
     slot.hw_stag = reserved ? reserved_hw_stag(component, stag)
-                            : first_dynamic_stag +
-                                  2 * (slot.generation * dynamic_slots + (index - reserved_stags)) +
+                            : first_dynamic_stag + 2 * (slot.generation * dynamic_slots + (index - reserved_stags)) +
                                   (read_only ? 1 : 0);
     slot.page_base = base;
     slot.read_only = read_only;
@@ -188,8 +186,8 @@ RegisterStatus VcqMemory::Impl::remove(uint64_t stadd) noexcept
     if (look_up(stadd, 1, false, &slot) != AccessStatus::ok)
         return RegisterStatus::bad_stadd;
     const uint64_t first = stadd & stadd_offset_mask;
-    const auto piece = std::find_if(slot->pieces.rbegin(), slot->pieces.rend(),
-                                    [&](const Piece& p) { return p.first == first; });
+    const auto piece =
+        std::find_if(slot->pieces.rbegin(), slot->pieces.rend(), [&](const Piece& p) { return p.first == first; });
     if (piece == slot->pieces.rend())
         return RegisterStatus::bad_stadd;
     const uint32_t index = slot_of_stag(slot->hw_stag);

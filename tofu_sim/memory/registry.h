@@ -25,8 +25,14 @@ inline constexpr uint64_t move_chunk_bytes = uint64_t{256} << 10; // a writer wa
 // Where system calls that write into pages being moved fail (UFFD_USER_MODE_ONLY), the moment must be short.
 inline const uint64_t short_chunk_bytes = page_bytes < uint64_t{32} << 10 ? uint64_t{32} << 10 : page_bytes;
 
-[[nodiscard]] inline uint64_t page_floor(uint64_t value) noexcept { return value & ~(page_bytes - 1); }
-[[nodiscard]] inline uint64_t page_ceil(uint64_t value) noexcept { return page_floor(value + page_bytes - 1); }
+[[nodiscard]] inline uint64_t page_floor(uint64_t value) noexcept
+{
+    return value & ~(page_bytes - 1);
+}
+[[nodiscard]] inline uint64_t page_ceil(uint64_t value) noexcept
+{
+    return page_floor(value + page_bytes - 1);
+}
 
 struct ProcessMemory::Impl {
     std::mutex mutex;
@@ -37,10 +43,10 @@ struct ProcessMemory::Impl {
     Arena arena;
     Mover mover;
     ThreadAreas threads;
-    bool lock_pages = false; // UTOFU_SWAP_PROTECT, guide 4.3.2.5
+    bool lock_pages = false;  // UTOFU_SWAP_PROTECT, guide 4.3.2.5
     bool reuse_stags = false; // the lowest free STag is given at once (TOFU_SIM_CHAOS, tags)
-    PageLocks locks;         // empty unless lock_pages
-    uint64_t main_stack = 0; // an address of the first thread's stack
+    PageLocks locks;          // empty unless lock_pages
+    uint64_t main_stack = 0;  // an address of the first thread's stack
     std::map<std::pair<uint64_t, uint64_t>, uint32_t> backings; // (device, inode) → index, 0 for "has none"
     uint32_t num_backings = 1;
     std::map<unsigned, VcqMemory::Impl*> vcqs; // by index on the node
@@ -96,8 +102,8 @@ struct VcqMemory::Impl {
         bool reserved = false;
         uint32_t extent_first = 0; // run of the pool
         uint32_t extent_count = 0;
-        uint32_t next_free = 0; // of a free one, but for the last
-        std::vector<Piece> pieces; // different ranges
+        uint32_t next_free = 0;      // of a free one, but for the last
+        std::vector<Piece> pieces;   // different ranges
         std::vector<Extent> extents; // as published
 
         [[nodiscard]] Piece bounds() const noexcept; // of all pieces, of which there is at least one
@@ -113,12 +119,12 @@ struct VcqMemory::Impl {
         uint32_t count;
     };
 
-    std::deque<Slot> slots;         // grows as used; [0, reserved_stags) are the reserved ones
-    std::map<Key, Use> ranges;      // not those of reserved STags
-    uint32_t first_free = 0;        // of free slots, the oldest; freeing needs no memory
+    std::deque<Slot> slots;    // grows as used; [0, reserved_stags) are the reserved ones
+    std::map<Key, Use> ranges; // not those of reserved STags
+    uint32_t first_free = 0;   // of free slots, the oldest; freeing needs no memory
     uint32_t last_free = 0;
     uint32_t num_free = 0;
-    uint32_t live = 0;              // dynamic ones
+    uint32_t live = 0;                         // dynamic ones
     std::map<uint32_t, uint32_t> free_extents; // runs of the pool: first → count
     std::vector<Extent> scratch;
 
@@ -131,8 +137,7 @@ struct VcqMemory::Impl {
         scratch.reserve(1);
     }
 
-    [[nodiscard]] RegisterStatus add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag,
-                                     uint64_t* stadd);
+    [[nodiscard]] RegisterStatus add(uint64_t start, uint64_t bytes, bool read_only, uint32_t stag, uint64_t* stadd);
     [[nodiscard]] RegisterStatus remove(uint64_t stadd) noexcept;
     void remove_all() noexcept;
 

@@ -61,7 +61,10 @@ uint64_t claim_by_this_process(uint64_t old) noexcept
     return claim_of(old, claimant_pid(ours), claimant_start(ours));
 }
 
-void forget_this_process() noexcept { claim_of_ours.store_relaxed(0); }
+void forget_this_process() noexcept
+{
+    claim_of_ours.store_relaxed(0);
+}
 
 bool claimant_is_gone(uint64_t state) noexcept
 {
@@ -106,8 +109,8 @@ AccessStatus execute_armw(const ProcessMemory::Impl& impl, const Request& reques
     if (!impl.vmas.find(address, &vma) || vma.start > address || !vma.writable ||
         !copy_self(&probe, address, request.length, false))
         return AccessStatus::unreachable;
-    *old_value = armw_on(reinterpret_cast<void*>(address), request.length, request.operation, request.operand,
-                         request.compare);
+    *old_value =
+        armw_on(reinterpret_cast<void*>(address), request.length, request.operation, request.operand, request.compare);
     return AccessStatus::ok;
 }
 
@@ -160,13 +163,12 @@ void serve(ProcessMemory::Impl& impl, MailboxSlot& slot) noexcept
     if (!slot.state.compare_exchange(state, with_phase(state, SlotPhase::running)))
         return; // withdrawn
     state = with_phase(state, SlotPhase::running);
-    const Request request{RequestKind(slot.kind),  slot.vcq,     slot.length, slot.stadd, slot.operand,
-                          slot.compare,            ArmwOp(slot.operation)};
+    const Request request{RequestKind(slot.kind), slot.vcq,     slot.length,           slot.stadd,
+                          slot.operand,           slot.compare, ArmwOp(slot.operation)};
     slot.result = uint32_t(execute(impl, request, slot));
     const SlotPhase after = request.kind == RequestKind::suggestion ? SlotPhase::free : SlotPhase::done;
     // Release: result and data (partner: await_answer, its acquire of `done`).
-    if (!slot.state.compare_exchange(state, with_phase(state, after)) &&
-        phase_of(state) == SlotPhase::abandoned)
+    if (!slot.state.compare_exchange(state, with_phase(state, after)) && phase_of(state) == SlotPhase::abandoned)
         (void)slot.state.compare_exchange(state, with_phase(state, SlotPhase::free));
     slot.answered.fetch_add(1);
     futex_wake(slot.answered, INT_MAX);

@@ -17,13 +17,22 @@ void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thre
 
 // A slot's state: phase in bits 0-2, low bits of the claimant's start time 3-17, claims so far 18-39,
 // claimant's pid 40-63.
-[[nodiscard]] constexpr SlotPhase phase_of(uint64_t state) noexcept { return SlotPhase(state & 7); }
+[[nodiscard]] constexpr SlotPhase phase_of(uint64_t state) noexcept
+{
+    return SlotPhase(state & 7);
+}
 [[nodiscard]] constexpr uint64_t with_phase(uint64_t state, SlotPhase phase) noexcept
 {
     return (state & ~uint64_t{7}) | uint64_t(phase);
 }
-[[nodiscard]] constexpr int claimant_pid(uint64_t state) noexcept { return int(state >> 40); }
-[[nodiscard]] constexpr uint64_t claimant_start(uint64_t state) noexcept { return state >> 3 & 0x7fff; }
+[[nodiscard]] constexpr int claimant_pid(uint64_t state) noexcept
+{
+    return int(state >> 40);
+}
+[[nodiscard]] constexpr uint64_t claimant_start(uint64_t state) noexcept
+{
+    return state >> 3 & 0x7fff;
+}
 [[nodiscard]] constexpr uint64_t claim_of(uint64_t old, int pid, uint64_t start_time) noexcept
 {
     const uint64_t count = ((old >> 18) + 1) & 0x3fffff;
@@ -54,7 +63,7 @@ template <typename Word>
 }
 
 [[nodiscard]] TOFU_SIM_AS_DEVICE inline uint64_t armw_on(void* address, unsigned size, ArmwOp op, uint64_t operand,
-                                      uint64_t compare) noexcept
+                                                         uint64_t compare) noexcept
 {
     return size == 4 ? armw_word<uint32_t>(address, op, uint32_t(operand), uint32_t(compare))
                      : armw_word<uint64_t>(address, op, operand, compare);

@@ -42,8 +42,8 @@ class ThreadAreas {
     };
     void note(Area area);
 
-    uint64_t reach_ = 0; // of descriptor and thread-local data, on either side of the list
-    std::vector<int> tids_;    // of the last look
+    uint64_t reach_ = 0;      // of descriptor and thread-local data, on either side of the list
+    std::vector<int> tids_;   // of the last look
     std::vector<Area> found_; // by the last look
     std::vector<Area> noted_; // the last ones
     size_t next_noted_ = 0;

@@ -78,8 +78,7 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
     char rights[5] = {};
     int name_at = 0;
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &vma->start, &vma->end,
-                    rights, &vma->file_offset, &vma->device_major, &vma->device_minor, &vma->inode,
-                    &name_at) < 7)
+                    rights, &vma->file_offset, &vma->device_major, &vma->device_minor, &vma->inode, &name_at) < 7)
         return false;
     vma->readable = rights[0] == 'r';
     vma->writable = rights[1] == 'w';

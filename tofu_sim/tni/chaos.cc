@@ -18,9 +18,9 @@ namespace tofu::sim {
 
 namespace {
 
-constexpr size_t window = 24;         // instructions that may overtake each other
-constexpr size_t backlog = 64;        // more than this does not pile up
-constexpr long tick_ns = 100'000;     // of the thread that carries on while the program does nothing
+constexpr size_t window = 24;     // instructions that may overtake each other
+constexpr size_t backlog = 64;    // more than this does not pile up
+constexpr long tick_ns = 100'000; // of the thread that carries on while the program does nothing
 
 bool step_tcq(Vcq& vcq, size_t index) noexcept
 {
@@ -61,8 +61,7 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
     if (p.failed() || p.d.op == Op::nop) {
         return true;
     }
-    if ((p.d.flags & notice_remote) != 0 &&
-        !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id), {0, p.origin})) {
+    if ((p.d.flags & notice_remote) != 0 && !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id), {0, p.origin})) {
         report_remote_overflow(*p.remote);
     }
     ring_doorbell(*p.remote->header);
@@ -77,8 +76,7 @@ bool step_local(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending& p = queue.pending[index];
-    if (p.local_told || !p.remote_told ||
-        !all_before(queue, index, [](const Pending& q) { return q.local_told; })) {
+    if (p.local_told || !p.remote_told || !all_before(queue, index, [](const Pending& q) { return q.local_told; })) {
         return false;
     }
     p.local_told = true;

@@ -33,11 +33,11 @@ struct Watch;
 [[nodiscard]] bool refuse_chaos(Vcq& vcq) noexcept; // let this post find the TOQ full?
 // `remote` is nullptr for a target that is gone.
 void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, const Watch& watch) noexcept;
-void start_pending_chaos(Vcq& vcq) noexcept; // what DELAY_START held
-void stir_chaos(Vcq& vcq) noexcept;          // a few random steps
+void start_pending_chaos(Vcq& vcq) noexcept;           // what DELAY_START held
+void stir_chaos(Vcq& vcq) noexcept;                    // a few random steps
 void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept; // exact mode: the same, instead of the thread
-[[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept; // let this poll find nothing?
-void end_chaos(Vcq& vcq) noexcept;           // the last steps, before the VCQ is freed
+[[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept;      // let this poll find nothing?
+void end_chaos(Vcq& vcq) noexcept;                     // the last steps, before the VCQ is freed
 
 // Position behind the last descriptor whose TCQ entry was written or will never be.
 [[nodiscard]] uint32_t settled_chaos(const Vcq& vcq) noexcept;

@@ -61,8 +61,7 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
     p.data = Start::complete; // unless all is well
     uint64_t source = 0;      // a piggybacked put has no pages
     if (p.d.op == Op::put) {
-        p.tcq_error =
-            local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read, &source));
+        p.tcq_error = local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read, &source));
     }
     if (p.tcq_error != UTOFU_SUCCESS) {
         return;
@@ -189,7 +188,8 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
         }
         break;
     case Op::put_piggyback:
-        if ((p.d.flags & UTOFU_ONESIDED_FLAG_PADDING) != 0 && vcq.chaos_queue->may(chaos_padding) && e.remote != nullptr) {
+        if ((p.d.flags & UTOFU_ONESIDED_FLAG_PADDING) != 0 && vcq.chaos_queue->may(chaos_padding) &&
+            e.remote != nullptr) {
             pad(vcq, p, piece, *e.remote);
         }
         std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
@@ -202,7 +202,11 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
             write_here(e, ahead);
         }
         break;
-    case Op::armw4: case Op::armw8: case Op::cswap4: case Op::cswap8: case Op::nop: break; // have no pieces
+    case Op::armw4:
+    case Op::armw8:
+    case Op::cswap4:
+    case Op::cswap8:
+    case Op::nop: break; // have no pieces
     }
     p.tcq_error = e.tcq_error;
     p.mrq_error = e.mrq_error;

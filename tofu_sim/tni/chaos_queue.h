@@ -30,14 +30,11 @@ struct Pending {
     int tcq_error = UTOFU_SUCCESS;
     int mrq_error = UTOFU_SUCCESS;
     uint64_t old_value = 0;
-    uint64_t origin = 0; // of its stamps
-    std::vector<Piece> pieces; // still to move, from the back
+    uint64_t origin = 0;          // of its stamps
+    std::vector<Piece> pieces;    // still to move, from the back
     std::vector<std::byte> ahead; // what was read before the writing began, if it was
 
-    [[nodiscard]] bool failed() const noexcept
-    {
-        return tcq_error != UTOFU_SUCCESS || mrq_error != UTOFU_SUCCESS;
-    }
+    [[nodiscard]] bool failed() const noexcept { return tcq_error != UTOFU_SUCCESS || mrq_error != UTOFU_SUCCESS; }
     [[nodiscard]] bool strong() const noexcept { return (d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0; }
     // Reads nothing any more, that is.
     [[nodiscard]] bool read() const noexcept

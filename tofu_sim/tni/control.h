@@ -14,10 +14,10 @@ struct SessionControl {
     alignas(apart) SharedWord<uint64_t> posted;  // written by the owner
     alignas(apart) SharedWord<uint64_t> arrived; // added to by all posters
     alignas(apart) SharedWord<uint64_t> done;    // written by the runner
-    SharedWord<uint64_t> progress;            // number * 8 + SessionPhase of the one that runs
-    SharedWord<uint64_t> arrived_at;          // when the last put arrived that starts descriptors (clock/)
-    SharedWord<uint64_t> begun;               // exact mode: number of started descriptors, `done` comes later
-    SharedWord<uint64_t> sent_at;             // exact mode: of the last TCQ entry
+    SharedWord<uint64_t> progress;               // number * 8 + SessionPhase of the one that runs
+    SharedWord<uint64_t> arrived_at;             // when the last put arrived that starts descriptors (clock/)
+    SharedWord<uint64_t> begun;                  // exact mode: number of started descriptors, `done` comes later
+    SharedWord<uint64_t> sent_at;                // exact mode: of the last TCQ entry
 };
 
 struct VcqControl {

@@ -36,10 +36,10 @@ struct Descriptor {
     uint32_t length = 0;
     uint64_t rmt_vcq_id = 0;
     uint64_t rmt_stadd = 0;
-    uint64_t lcl_stadd = 0;                 // put, get
-    uint64_t operand = 0;                   // armw; new value of cswap
-    uint64_t compare = 0;                   // cswap: old value
-    uint64_t data[max_piggyback / 8];       // piggyback, as it lies in memory; first `length` bytes are set
+    uint64_t lcl_stadd = 0;           // put, get
+    uint64_t operand = 0;             // armw; new value of cswap
+    uint64_t compare = 0;             // cswap: old value
+    uint64_t data[max_piggyback / 8]; // piggyback, as it lies in memory; first `length` bytes are set
 };
 
 // The form in memory: 32 or 64 bytes (tni/descriptor.cc), as large as on real systems.

@@ -27,8 +27,8 @@ struct Sent {
 // One instruction under way.
 struct Flying {
     Descriptor d;
-    Vcq* vcq;         // that has posted it, or whose post started it
-    Remote* owner;    // of session mode: the VCQ that it belongs to; else null
+    Vcq* vcq;      // that has posted it, or whose post started it
+    Remote* owner; // of session mode: the VCQ that it belongs to; else null
     void* cbdata;
     std::byte* bytes; // of a put or get, in between
     uint64_t number;  // of session mode
@@ -104,7 +104,7 @@ struct Events {
     EventHeap own;
     EventHeap silent;
     uint64_t numbers = 0;
-    InboxKey current{}; // of the event that is being carried out
+    InboxKey current{};    // of the event that is being carried out
     bool toq_full = false; // a waiting thread may wait for room
 
     [[nodiscard]] bool make_room() noexcept { return shared.make_room() && own.make_room() && silent.make_room(); }
@@ -127,7 +127,10 @@ EventHeap& heap_of(Step step, const Flying* what) noexcept
         return what->tcq_error != UTOFU_SUCCESS || (what->d.flags & notice_tcq) != 0 ? events.own : events.silent;
     case Step::tell: return events.own;
     case Step::confirm: return (what->d.flags & notice_local) != 0 ? events.own : events.silent;
-    case Step::read: case Step::take_effect: case Step::note: case Step::chaos: break;
+    case Step::read:
+    case Step::take_effect:
+    case Step::note:
+    case Step::chaos: break;
     }
     return events.shared;
 }
@@ -235,8 +238,8 @@ int write_entry(const InboxEntry& e, Vcq* poster) noexcept
 void push_entry(const InboxEntry& e, Vcq* poster) noexcept
 {
     Remote* const remote = target_of(e.d);
-    if (remote != nullptr && !remote->mrq.push(working_vcq(*remote, poster).me, remote_entry(e.d, e.vcq_id),
-                                               {e.key.when, e.origin})) {
+    if (remote != nullptr &&
+        !remote->mrq.push(working_vcq(*remote, poster).me, remote_entry(e.d, e.vcq_id), {e.key.when, e.origin})) {
         report_remote_overflow(*remote);
     }
 }
@@ -537,7 +540,8 @@ Picoseconds carry_out(Picoseconds until) noexcept
             event.vcq->watch->ticks = false;
             carry_on_chaos(*event.vcq, event.when);
         } else {
-            (void)events.make_room(); // for what one step adds: at most one for each that it takes away, and a session's
+            (void)
+                events.make_room(); // for what one step adds: at most one for each that it takes away, and a session's
             carry_out_one(event, false);
         }
     }

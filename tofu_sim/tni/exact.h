@@ -19,7 +19,8 @@ struct Remote;
 void open_exact() noexcept;
 
 // As post_by_detour, with the turn. UTOFU_ERR_BUSY without memory for it.
-[[nodiscard]] int post_exact(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, Watch& watch) noexcept;
+[[nodiscard]] int post_exact(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata,
+                             Watch& watch) noexcept;
 
 // A put of a session mode VCQ (`owner`) begins, started by a put of `poster`; `done` when its TCQ entry is there.
 struct SessionPut {

@@ -35,21 +35,20 @@ struct Execution {
 TOFU_SIM_HOT void move_put(Execution& e, const void* data) noexcept
 {
     AddressCache& addresses = *e.vcq.addresses;
-    std::byte* const target =
-        addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    std::byte* const target = addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
     if (target != nullptr) [[likely]] {
         copy_ordered(target, static_cast<const std::byte*>(data), e.d.length);
         return;
     }
-    e.mrq_error = remote_mrq_error(
-        addresses.put(e.remote->memory, e.d.rmt_stadd, data, e.d.length, CopyOrder::last_line));
+    e.mrq_error =
+        remote_mrq_error(addresses.put(e.remote->memory, e.d.rmt_stadd, data, e.d.length, CopyOrder::last_line));
 }
 
 TOFU_SIM_HOT void execute_put(Execution& e) noexcept
 {
     std::byte* source = nullptr;
-    const AccessStatus status = e.vcq.addresses->translate(e.vcq.own_memory, e.d.lcl_stadd,
-                                                           e.d.length, Need::read, &source);
+    const AccessStatus status =
+        e.vcq.addresses->translate(e.vcq.own_memory, e.d.lcl_stadd, e.d.length, Need::read, &source);
     if (status != AccessStatus::ok) [[unlikely]] {
         e.tcq_error = local_tcq_error(status);
         return;
@@ -72,8 +71,7 @@ TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
         e.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    std::byte* const target =
-        e.vcq.addresses->find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    std::byte* const target = e.vcq.addresses->find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
     const auto& data = e.d.data;
     if (target != nullptr && (reinterpret_cast<uintptr_t>(target) | e.d.length) % 8 == 0) [[likely]] {
         if (e.d.length == 8) [[likely]] {
@@ -108,23 +106,20 @@ TOFU_SIM_HOT void execute_get(Execution& e) noexcept
     }
     AddressCache& addresses = *e.vcq.addresses;
     std::byte* target = nullptr;
-    const AccessStatus status =
-        addresses.translate(e.vcq.own_memory, e.d.lcl_stadd, e.d.length, Need::write, &target);
+    const AccessStatus status = addresses.translate(e.vcq.own_memory, e.d.lcl_stadd, e.d.length, Need::write, &target);
     if (status != AccessStatus::ok) [[unlikely]] {
         // The request reaches the target before the answer finds no place: its errors come first.
-        const AccessStatus there =
-            addresses.check(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
+        const AccessStatus there = addresses.check(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
         e.mrq_error = there != AccessStatus::ok ? remote_mrq_error(there) : local_mrq_error(status);
         return;
     }
-    const std::byte* const source =
-        addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
+    const std::byte* const source = addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::read);
     if (source != nullptr) [[likely]] {
         copy_ordered(target, source, e.d.length);
         return;
     }
-    e.mrq_error = remote_mrq_error(
-        addresses.get(e.remote->memory, e.d.rmt_stadd, target, e.d.length, CopyOrder::last_line));
+    e.mrq_error =
+        remote_mrq_error(addresses.get(e.remote->memory, e.d.rmt_stadd, target, e.d.length, CopyOrder::last_line));
 }
 
 template <typename Word>
@@ -142,8 +137,7 @@ TOFU_SIM_HOT Word apply_armw(Word* target, unsigned op, Word operand) noexcept
 template <typename Word>
 TOFU_SIM_HOT Word apply_cswap(Word* target, Word expected, Word desired) noexcept
 {
-    __atomic_compare_exchange_n(target, &expected, desired, false, __ATOMIC_SEQ_CST,
-                                __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange_n(target, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
 }
 
@@ -174,8 +168,8 @@ TOFU_SIM_HOT void execute_armw(Execution& e) noexcept
     const bool cswap = e.d.op == Op::cswap4 || e.d.op == Op::cswap8;
     uint64_t old_value = 0;
     e.mrq_error = remote_mrq_error(addresses.armw(e.remote->memory, e.d.rmt_stadd, size,
-                                                  cswap ? ArmwOp::cswap : ArmwOp{e.d.armw_op},
-                                                  e.d.operand, e.d.compare, &old_value));
+                                                  cswap ? ArmwOp::cswap : ArmwOp{e.d.armw_op}, e.d.operand, e.d.compare,
+                                                  &old_value));
     e.old_value = old_value;
 }
 
@@ -212,7 +206,8 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position, const Wa
         if (arrived) [[likely]] {
             if ((e.d.flags & notice_remote) != 0) {
                 if (watch != nullptr) {
-                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id), {watch->times.noted, watch->origin});
+                    notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id),
+                                  {watch->times.noted, watch->origin});
                 } else {
                     notify_remote(*e.remote, e.vcq.me, remote_entry(e.d, e.vcq.id));
                 }

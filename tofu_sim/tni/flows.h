@@ -13,8 +13,7 @@
 
 namespace tofu::sim {
 
-[[gnu::always_inline]] inline FlowCounters& flow_of(const Vcq& vcq, const Remote* remote,
-                                                    const Descriptor& d) noexcept
+[[gnu::always_inline]] inline FlowCounters& flow_of(const Vcq& vcq, const Remote* remote, const Descriptor& d) noexcept
 {
     if (remote == nullptr) [[unlikely]] {
         return vcq.flows[0];
@@ -24,8 +23,7 @@ namespace tofu::sim {
     return vcq.flows[remote->first_flow + path];
 }
 
-[[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length,
-                                           uint32_t times = 1) noexcept
+[[gnu::always_inline]] inline void count(FlowCounters& flow, Op op, uint32_t length, uint32_t times = 1) noexcept
 {
     // One writer: the VCQ's thread, or the holder of its lock. Readers are statistics and tofu-sim show, at any time.
     const auto add = [](uint64_t& counter, uint64_t n) {

@@ -26,7 +26,7 @@ struct Gathered {
     Op op;
     uint32_t size; // of a word
     uint32_t count;
-    uint32_t room; // for as many in all; not more than the TOQ has
+    uint32_t room;                            // for as many in all; not more than the TOQ has
     alignas(16) std::byte operands[most * 8]; // and, once started, the old value
     alignas(16) std::byte compares[most * 8]; // of CSWAPs
 };

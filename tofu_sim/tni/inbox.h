@@ -37,15 +37,16 @@ struct InboxEntry {
     InboxKey key; // of the next stage
     InboxStage stage;
     uint32_t serial;
-    uint32_t poster; // process
-    int32_t error;   // failed: UTOFU_ERR_MRQ_*
+    uint32_t poster;   // process
+    int32_t error;     // failed: UTOFU_ERR_MRQ_*
     Picoseconds noted; // when the remote notice is there, if there is one
     Picoseconds told;  // when the poster may know of an error
     uint64_t vcq_id;   // of the poster
     uint64_t origin;   // for the trace
     Descriptor d;
     static constexpr size_t entry_bytes = 4096;
-    static constexpr size_t header_bytes = 4 * sizeof(uint64_t) + sizeof(InboxKey) + 4 * sizeof(uint32_t) + sizeof(Descriptor);
+    static constexpr size_t header_bytes =
+        4 * sizeof(uint64_t) + sizeof(InboxKey) + 4 * sizeof(uint32_t) + sizeof(Descriptor);
     static constexpr size_t room = entry_bytes - header_bytes;
     std::byte bytes[room]; // of a put
 };

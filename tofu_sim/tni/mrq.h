@@ -33,10 +33,10 @@
 namespace tofu::sim {
 
 struct MrqEntry {
-    uint64_t vcq_id;  // of the peer
-    uint8_t type;     // enum utofu_mrq_notice_type
-    uint8_t edata;    // max_edata_size is 1
-    int16_t result;   // UTOFU_SUCCESS or UTOFU_ERR_MRQ_*
+    uint64_t vcq_id; // of the peer
+    uint8_t type;    // enum utofu_mrq_notice_type
+    uint8_t edata;   // max_edata_size is 1
+    int16_t result;  // UTOFU_SUCCESS or UTOFU_ERR_MRQ_*
     uint32_t reserved;
     uint64_t rmt_value;
     uint64_t lcl_stadd;
@@ -60,7 +60,7 @@ static_assert(sizeof(MrqSlot) == mrq_entry_bytes);
 struct MrqControl {
     alignas(apart) SharedWord<uint64_t> tail;
     alignas(apart) SharedWord<uint32_t> overflow; // set by the writer that found the ring full
-    SharedWord<uint64_t> head_hint;            // the reader's position, for counts
+    SharedWord<uint64_t> head_hint;               // the reader's position, for counts
 };
 
 // The claimant: process slot (12 bits) and its incarnation (14 bits), as one word.
@@ -88,10 +88,7 @@ struct MrqState {
     }
     static constexpr uint64_t lap(uint64_t state) noexcept { return state >> 28; }
     static constexpr Phase phase(uint64_t state) noexcept { return static_cast<Phase>(state & 3); }
-    static constexpr Claimant claimant(uint64_t state) noexcept
-    {
-        return Claimant(static_cast<uint32_t>(state >> 2));
-    }
+    static constexpr Claimant claimant(uint64_t state) noexcept { return Claimant(static_cast<uint32_t>(state >> 2)); }
 };
 
 // A handle on a ring in someone's segment; capacity is a power of two given by 2^log2.
@@ -157,8 +154,7 @@ class MrqRing {
     {
         uint64_t state = slot.state.load_relaxed();
         if (MrqState::phase(state) == MrqState::claimed && MrqState::claimant(state).bits() == me.bits()) {
-            (void)slot.state.compare_exchange(state,
-                                              MrqState::make(MrqState::lap(state), MrqState::full));
+            (void)slot.state.compare_exchange(state, MrqState::make(MrqState::lap(state), MrqState::full));
         }
     }
 
@@ -203,8 +199,7 @@ class MrqRing {
         MrqSlot& slot = slots_[head & mask()];
         const uint64_t lap = head >> log2_;
         uint64_t state = slot.state.load_acquire();
-        if (state == MrqState::make(lap, MrqState::full) ||
-            state == MrqState::make(lap, MrqState::empty)) {
+        if (state == MrqState::make(lap, MrqState::full) || state == MrqState::make(lap, MrqState::empty)) {
             return;
         }
         bool valid = false;

@@ -34,8 +34,7 @@ void end_by_own_overflow(const Vcq& vcq) noexcept
 {
     char line[96];
     const int size =
-        std::snprintf(line, sizeof line, "utofu: asynchronous error: MRQ Overflow on TNI %u CQ %u\n",
-                      vcq.tni, vcq.cq);
+        std::snprintf(line, sizeof line, "utofu: asynchronous error: MRQ Overflow on TNI %u CQ %u\n", vcq.tni, vcq.cq);
     (void)!::write(STDERR_FILENO, line, static_cast<size_t>(size));
     ::_exit(EXIT_FAILURE); // the state of the program is lost: nothing of it may run on
 }

@@ -7,10 +7,10 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t line = 256;        // utofu_onesided_caps::cache_line_size
-constexpr uint64_t page = 65536;      // of the system of the guide
+constexpr uint64_t line = 256;   // utofu_onesided_caps::cache_line_size
+constexpr uint64_t page = 65536; // of the system of the guide
 constexpr uint64_t word = 8;
-constexpr unsigned max_lines = 24;    // of one transfer; longer ones move in runs of lines
+constexpr unsigned max_lines = 24; // of one transfer; longer ones move in runs of lines
 
 // [offset, end) as pieces, cut in front of some of its words.
 void tear(std::vector<Piece>& pieces, const Transfer& t, uint32_t offset, uint32_t end, Dice& dice) noexcept
@@ -44,7 +44,8 @@ std::vector<Piece> cut(const Transfer& t, Dice& dice) noexcept
     for (uint32_t offset = 0; offset < t.length;) {
         const uint64_t at = t.destination + offset;
         const uint64_t count = t.length - offset > run * line ? run : 1;
-        const auto end = static_cast<uint32_t>(std::min<uint64_t>((at / line + count) * line - t.destination, t.length));
+        const auto end =
+            static_cast<uint32_t>(std::min<uint64_t>((at / line + count) * line - t.destination, t.length));
         const uint64_t in_page = page - (t.source + offset) % page;
         const uint64_t in_line = line - at % line;
         held_back = pieces.size();

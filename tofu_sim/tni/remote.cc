@@ -43,7 +43,7 @@ struct Retired {
 struct Directory {
     std::unordered_map<uint64_t, Remote*> remotes;
     std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
-    std::unordered_set<uint64_t> explained; // pid and error of peers that could not be mapped
+    std::unordered_set<uint64_t> explained;         // pid and error of peers that could not be mapped
     std::deque<Retired<Remote>> old_remotes;
     std::deque<Retired<KnownPeer>> old_peers; // dead, buried
 };
@@ -236,10 +236,9 @@ std::unique_ptr<Remote> make_remote(uint64_t key, unsigned index, CqMode mode, K
     const bool session = mode == CqMode::session;
     remote->tid = alive_vcq(peer.tid, session);
     remote->header = &peer.header();
-    remote->mrq = MrqRing(reinterpret_cast<MrqControl*>(region),
-                          reinterpret_cast<MrqSlot*>(region + vcq_mrq_offset),
-                          static_cast<unsigned>(std::countr_zero(
-                              session ? peer.mrq_entries_session : peer.mrq_entries_free)));
+    remote->mrq =
+        MrqRing(reinterpret_cast<MrqControl*>(region), reinterpret_cast<MrqSlot*>(region + vcq_mrq_offset),
+                static_cast<unsigned>(std::countr_zero(session ? peer.mrq_entries_session : peer.mrq_entries_free)));
     remote->peer = &peer;
     remote->index = index;
     remote->session = session;
@@ -301,8 +300,7 @@ RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
     }
     const unsigned index = vcq_index(a.tni, a.cq, a.component);
     const bool session = owner.mode == CqMode::session;
-    if (peer->tid == 0 ||
-        !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
+    if (peer->tid == 0 || !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
         return RemoteStatus::no_owner;
     }
     std::unique_ptr<Remote> made = make_remote(key, index, owner.mode, *peer);

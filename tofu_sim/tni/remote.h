@@ -5,8 +5,8 @@
 #include "job/liveness.h"
 #include "job/segment.h"
 #include "memory/memory.h"
-#include "topology/ids.h"
 #include "tni/mrq.h"
+#include "topology/ids.h"
 
 #include <cstdint>
 #include <utofu.h>
@@ -16,16 +16,16 @@ namespace tofu::sim {
 // Written once, before it is published. One that has died is replaced by a new object for the ID's next owner and
 // freed long after, because another thread may be using it.
 struct Remote {
-    uint64_t key = 0;              // vcq_key(id)
+    uint64_t key = 0; // vcq_key(id)
     const AliveWord* alive_word = nullptr;
-    uint32_t tid = 0;              // what it holds while process and VCQ live
+    uint32_t tid = 0; // what it holds while process and VCQ live
     SegmentHeader* header = nullptr;
     MrqRing mrq;
-    RemoteVcq memory;              // memory/: where its STag table is
+    RemoteVcq memory; // memory/: where its STag table is
     const Peer* peer = nullptr;
     unsigned index = 0;
     bool session = false;
-    uint64_t first_flow = 0;       // where each VCQ counts what it posts to the remote's node
+    uint64_t first_flow = 0; // where each VCQ counts what it posts to the remote's node
 
     [[nodiscard]] bool alive() const noexcept { return is_alive(*alive_word, tid); }
 };
@@ -48,7 +48,9 @@ enum class RemoteStatus { found, no_owner, invalid_id, scarce, no_memory };
     switch (status) {
     case RemoteStatus::scarce: return UTOFU_ERR_BUSY;
     case RemoteStatus::no_memory: return UTOFU_ERR_OUT_OF_MEMORY;
-    case RemoteStatus::found: case RemoteStatus::no_owner: case RemoteStatus::invalid_id: break;
+    case RemoteStatus::found:
+    case RemoteStatus::no_owner:
+    case RemoteStatus::invalid_id: break;
     }
     return UTOFU_ERR_INVALID_VCQ_ID;
 }

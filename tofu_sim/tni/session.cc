@@ -39,8 +39,8 @@ struct Session {
 };
 
 // No direct way to the owner's bytes: in pieces through our own memory.
-AccessStatus relay_by_copy(AddressCache& addresses, const RemoteVcq& from, const RemoteVcq& to,
-                           const Descriptor& d, bool& source_failed) noexcept
+AccessStatus relay_by_copy(AddressCache& addresses, const RemoteVcq& from, const RemoteVcq& to, const Descriptor& d,
+                           bool& source_failed) noexcept
 {
     std::byte buffer[bounce_bytes];
     uint32_t at = 0;
@@ -110,8 +110,7 @@ void run_one(Session& s, uint64_t number) noexcept
     const uint64_t progress = s.control.progress.load_acquire();
     const uint64_t phase = progress / 8 == number ? progress % 8 : uint64_t{fresh};
     Descriptor d;
-    if (!decode_descriptor(slot.descriptor, sizeof slot.descriptor, d) ||
-        (d.op != Op::put && d.op != Op::nop)) {
+    if (!decode_descriptor(slot.descriptor, sizeof slot.descriptor, d) || (d.op != Op::put && d.op != Op::nop)) {
         slot.result = UTOFU_ERR_TCQ_DESC; // nonsense in the owner's segment
         return;
     }
@@ -273,9 +272,8 @@ int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void*
     (void)encode_descriptor(descriptor, slot.descriptor);
     slot.posted_at = watch.started;
     slot.done = {0, watch.origin};
-    vcq.session_cbdata[vcq.toq_tail % toq_entries] = {
-        cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length,
-        &flow_of(vcq, to, descriptor)};
+    vcq.session_cbdata[vcq.toq_tail % toq_entries] = {cbdata, (descriptor.flags & notice_tcq) != 0, descriptor.length,
+                                                      &flow_of(vcq, to, descriptor)};
     vcq.toq_tail++;
     // Release: the descriptor before the count (partner: has_work).
     s.control.posted.store_release(s.control.posted.load_relaxed() + 1);
@@ -326,8 +324,7 @@ bool open_session(Vcq& vcq) noexcept
     if (vcq.session_cbdata == nullptr) {
         return false;
     }
-    SessionControl& control =
-        vcq_control(Process::self().segment().vcq_region(vcq.index)).session;
+    SessionControl& control = vcq_control(Process::self().segment().vcq_region(vcq.index)).session;
     // Counters go on from one VCQ to the next of this place; what was left of the last one is dropped.
     const uint64_t posted = control.posted.load_relaxed();
     control.arrived.store_seq(posted);

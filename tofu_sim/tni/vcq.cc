@@ -7,9 +7,9 @@
 #include "job/instruments.h"
 #include "job/process.h"
 #include "tni/chaos.h"
-#include "tni/gather.h"
 #include "tni/control.h"
 #include "tni/exact.h"
+#include "tni/gather.h"
 #include "tni/overflow.h"
 #include "tni/remote.h"
 #include "tni/session.h"
@@ -46,8 +46,7 @@ struct Limits {
 
 unsigned share_of_tni(uint64_t share, unsigned tni) noexcept
 {
-    return static_cast<unsigned>(
-        std::popcount(share >> (tni * cqs_per_tni) & ((uint64_t{1} << cqs_per_tni) - 1)));
+    return static_cast<unsigned>(std::popcount(share >> (tni * cqs_per_tni) & ((uint64_t{1} << cqs_per_tni) - 1)));
 }
 
 Limits limits_of(Process& self, unsigned tni) noexcept
@@ -85,8 +84,7 @@ bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
     const unsigned for_exclusive = mode == CqMode::exclusive ? 0 : keep_exclusive - std::min(keep_exclusive, exclusive);
     const unsigned for_session = mode == CqMode::session ? 0 : keep_session - std::min(keep_session, session);
     const unsigned of_free_mode = mode == CqMode::session ? 0 : exclusive + free_mode + for_exclusive;
-    return of_free_mode < limits.free_mode &&
-           exclusive + session + free_mode + for_exclusive + for_session < share;
+    return of_free_mode < limits.free_mode && exclusive + session + free_mode + for_exclusive + for_session < share;
 }
 
 // A free CQ of this process's share; session mode takes them from the end.
@@ -182,8 +180,8 @@ void open_ring(Process& self, Vcq& vcq, std::byte* region, bool session) noexcep
     const Environment& environment = self.environment();
     vcq.mrq_capacity = session ? environment.mrq_entries_session : environment.mrq_entries;
     OwnCq& cq = own_cqs[vcq.index / vcqs_per_cq];
-    const bool other_capacity = cq.used_before && cq.session_ring != session &&
-                                environment.mrq_entries_session != environment.mrq_entries;
+    const bool other_capacity =
+        cq.used_before && cq.session_ring != session && environment.mrq_entries_session != environment.mrq_entries;
     if (other_capacity) {
         const size_t bytes = vcq_region_bytes(self.segment().mrq_entries);
         const unsigned first = vcq.index / vcqs_per_cq * vcqs_per_cq;
@@ -210,8 +208,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     std::byte* const region = self.segment().vcq_region(vcq.index);
     vcq.mode = mode;
     vcq.thread_safe = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
-    vcq.special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) |
-                  (session ? uint32_t{Vcq::session} : 0);
+    vcq.special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) | (session ? uint32_t{Vcq::session} : 0);
     vcq.toq_head = vcq.toq_tail = 0;
     const auto& chaos = self.environment().chaos;
     if (chaos && !session) {

@@ -96,8 +96,8 @@ struct alignas(512) Vcq {
     std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; // adversarial mode only
     std::unique_ptr<Gathered, GatheredDeleter> gathered;   // held by DELAY_START; once there was any
     std::unique_ptr<Watched, WatchedDeleter> watch;        // with instruments only
-    std::unique_ptr<VcqMemory> registrations; // our STADDs
-    std::mutex lock; // thread-safe VCQs, and all of them in adversarial mode
+    std::unique_ptr<VcqMemory> registrations;              // our STADDs
+    std::mutex lock;                                       // thread-safe VCQs, and all of them in adversarial mode
 
     enum Special : uint32_t { locked = 1, session = 2, chaos = 4, gathering = 8, watched = 16 };
     // Those that change what a post and a poll do.
@@ -128,8 +128,7 @@ inline constexpr Vcq (&vcq_table)[vcqs_per_node] = vcq_storage.slots;
 inline constexpr int any_component = -1;
 
 // `component` is any_component for utofu_create_vcq. Any thread.
-[[nodiscard]] int create_vcq(unsigned tni, int component, unsigned long flags,
-                             utofu_vcq_hdl_t& handle) noexcept;
+[[nodiscard]] int create_vcq(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t& handle) noexcept;
 [[nodiscard]] int free_vcq(utofu_vcq_hdl_t handle) noexcept;
 
 // Takes the VCQ's lock if it has one.

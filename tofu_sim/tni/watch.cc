@@ -28,8 +28,7 @@ bool open_watch(Vcq& vcq) noexcept
         open_exact();
     }
     vcq.watch.reset(new (std::nothrow) Watched);
-    return vcq.watch != nullptr && vcq.watch->tcq.open(toq_entries) &&
-           vcq.watch->local_notices.open(vcq.mrq_capacity);
+    return vcq.watch != nullptr && vcq.watch->tcq.open(toq_entries) && vcq.watch->local_notices.open(vcq.mrq_capacity);
 }
 
 namespace {
@@ -75,9 +74,9 @@ WatchedWay& find_way(Watched& watched, uint32_t from, uint32_t to, unsigned path
 {
     const uint64_t key = uint64_t{from} << 32 | uint64_t{to} << 4 | path; // a node has 18 bits
     const auto known = watched.ways.find(key);
-    return known != watched.ways.end() ? known->second
-                                       : watched.ways.emplace(key, WatchedWay{clock_network().way(from, path, to)})
-                                             .first->second;
+    return known != watched.ways.end()
+               ? known->second
+               : watched.ways.emplace(key, WatchedWay{clock_network().way(from, path, to)}).first->second;
 }
 
 Transit::Kind kind_of(Op op) noexcept
@@ -86,7 +85,11 @@ Transit::Kind kind_of(Op op) noexcept
     case Op::put: return Transit::Kind::put;
     case Op::put_piggyback: return Transit::Kind::piggyback;
     case Op::get: return Transit::Kind::get;
-    case Op::armw4: case Op::armw8: case Op::cswap4: case Op::cswap8: case Op::nop: break;
+    case Op::armw4:
+    case Op::armw8:
+    case Op::cswap4:
+    case Op::cswap8:
+    case Op::nop: break;
     }
     return Transit::Kind::armw;
 }
@@ -115,8 +118,8 @@ Times carry(Watched& watched, uint64_t from_id, const Descriptor& d, Picoseconds
 }
 
 // Before the bytes are written: a program may poll memory instead of waiting for a notice.
-void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segment, uint64_t stadd, const Descriptor& d,
-                  const Times& times, uint32_t notice) noexcept
+void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segment, uint64_t stadd,
+                  const Descriptor& d, const Times& times, uint32_t notice) noexcept
 {
     uint64_t address = 0;
     const uint32_t length = is_put(d.op) || d.op == Op::get ? d.length : 8;
@@ -170,7 +173,6 @@ Times watch_session(Vcq& poster, const Remote& from, const Descriptor& d, const 
     return times;
 }
 
-
 uint64_t watch_moment() noexcept
 {
     return traces() ? trace::now() : 0;
@@ -185,7 +187,9 @@ void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const
     const auto since_then = [&](uint64_t time) {
         return static_cast<uint32_t>(std::min<uint64_t>(time - std::min(time, watch.began), UINT32_MAX));
     };
-    const uint32_t call = since_then(has_clock() ? watch.started / 1000 : outcome.late ? trace::now() : outcome.arrived);
+    const uint32_t call = since_then(has_clock()    ? watch.started / 1000
+                                     : outcome.late ? trace::now()
+                                                    : outcome.arrived);
     const uint32_t arrival = has_clock() ? since_then(watch.times.arrived / 1000) : call;
     trace::Record record{};
     record.time = watch.began;

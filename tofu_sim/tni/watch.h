@@ -16,7 +16,7 @@ namespace tofu::sim {
 // Of one instruction: when it gets where, by the virtual clock (picoseconds; zeros without it), and its number in the
 // trace.
 struct Watch {
-    Picoseconds posted = 0; // the call begins
+    Picoseconds posted = 0;  // the call begins
     Picoseconds started = 0; // the TNI hears of it
     Times times;
     uint64_t origin = 0;

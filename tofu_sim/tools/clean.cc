@@ -26,15 +26,12 @@ int clean_command(std::span<char* const> words)
     int status = 0;
     for (const std::string& name : names) {
         if (std::find(existing.begin(), existing.end(), name) == existing.end()) {
-            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(),
-                         base_path().c_str());
+            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(), base_path().c_str());
             status = exit_failure;
             continue;
         }
         switch (remove_job(base, name)) {
-        case Removal::removed:
-            std::printf("%s: removed\n", name.c_str());
-            break;
+        case Removal::removed: std::printf("%s: removed\n", name.c_str()); break;
         case Removal::in_use:
             std::printf("%s: in use, kept\n", name.c_str());
             status = all ? status : exit_failure;

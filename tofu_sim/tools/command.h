@@ -26,8 +26,7 @@ inline constexpr int exit_not_found = 127;
 [[nodiscard]] int clean_command(std::span<char* const> words);
 
 // A whole number from `low` to `high`, nothing for any other text.
-[[nodiscard]] inline std::optional<uint64_t> parse_count(std::string_view text, uint64_t low,
-                                                         uint64_t high) noexcept
+[[nodiscard]] inline std::optional<uint64_t> parse_count(std::string_view text, uint64_t low, uint64_t high) noexcept
 {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -26,8 +26,7 @@ File open_own_directory(int parent, const char* name)
 {
     File directory(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
-    if (directory.is_open() &&
-        (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid())) {
+    if (directory.is_open() && (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid())) {
         return {};
     }
     return directory;
@@ -133,8 +132,7 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
     if (!job.directory.is_open()) {
         return std::nullopt;
     }
-    job.file =
-        File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    job.file = File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     job.open_error = job.file.is_open() ? 0 : errno;
     JobHeader header{};
     struct stat status {};
@@ -154,8 +152,8 @@ std::vector<ProcessView> read_processes(const JobView& job)
         ProcessView view;
         view.slot = slot;
         const auto offset = static_cast<off_t>(job_slots_offset + slot * sizeof view.entry);
-        if (!job.file.is_open() || ::pread(job.file.get(), &view.entry, sizeof view.entry, offset) !=
-                                       ssize_t{sizeof view.entry}) {
+        if (!job.file.is_open() ||
+            ::pread(job.file.get(), &view.entry, sizeof view.entry, offset) != ssize_t{sizeof view.entry}) {
             break;
         }
         if (view.entry.used.raw != 0) {
@@ -203,8 +201,8 @@ SegmentView::~SegmentView()
 
 bool SegmentView::open(const ProcessView& process)
 {
-    const std::string path = "/proc/" + std::to_string(process.entry.pid) + "/fd/" +
-                             std::to_string(process.entry.segment_fd);
+    const std::string path =
+        "/proc/" + std::to_string(process.entry.pid) + "/fd/" + std::to_string(process.entry.segment_fd);
     const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)); // whatever it is
     SegmentHeader head{};
     struct stat status {};
@@ -214,14 +212,13 @@ bool SegmentView::open(const ProcessView& process)
     }
     // Sealed against shrinking, or a peer that truncates it would kill us by SIGBUS.
     const int seals = ::fcntl(file.get(), F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || head.magic != segment_magic ||
-        head.version != layout_version || !std::has_single_bit(head.mrq_entries) ||
-        head.mrq_entries > max_mrq_entries ||
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || head.magic != segment_magic || head.version != layout_version ||
+        !std::has_single_bit(head.mrq_entries) || head.mrq_entries > max_mrq_entries ||
         static_cast<uint64_t>(status.st_size) != segment_total_bytes(head.mrq_entries)) {
         return false;
     }
-    void* const mapped = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ,
-                                MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+    void* const mapped =
+        ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
     if (mapped == MAP_FAILED) {
         return false;
     }

@@ -35,7 +35,7 @@ struct JobView {
     std::string name;
     File directory;
     File file;
-    int open_error = 0; // errno, where there is no file
+    int open_error = 0;              // errno, where there is no file
     std::optional<JobHeader> header; // nothing while the file is being made, or damaged
 };
 
@@ -60,7 +60,8 @@ struct ProcessView {
 void visit_gates(const JobView& job, const std::function<void(uint32_t tni, const TniGates& gates)>& visit);
 
 // The calendars of nodes that something has passed, where the job has a virtual clock.
-void visit_calendars(const JobView& job, const std::function<void(uint32_t node, const NodeCalendars& calendars)>& visit);
+void visit_calendars(const JobView& job,
+                     const std::function<void(uint32_t node, const NodeCalendars& calendars)>& visit);
 
 // A read-only mapping of the segment of a running process.
 class SegmentView {

@@ -84,9 +84,9 @@ struct Command {
 };
 
 constexpr Command commands[] = {
-    {"run", tofu::sim::tools::run_command},       {"show", tofu::sim::tools::show_command},
-    {"trace", tofu::sim::tools::trace_command},   {"replay", tofu::sim::tools::replay_command},
-    {"node", tofu::sim::tools::node_command},     {"clean", tofu::sim::tools::clean_command},
+    {"run", tofu::sim::tools::run_command},     {"show", tofu::sim::tools::show_command},
+    {"trace", tofu::sim::tools::trace_command}, {"replay", tofu::sim::tools::replay_command},
+    {"node", tofu::sim::tools::node_command},   {"clean", tofu::sim::tools::clean_command},
 };
 
 bool asks_for_help(const char* word)

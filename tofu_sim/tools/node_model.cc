@@ -76,8 +76,8 @@ void refine(hwloc_topology_t topology, const NodeModel& model)
 
 const NodeModel* find_node_model(std::string_view name)
 {
-    const auto* const found =
-        std::find_if(std::begin(models), std::end(models), [name](const NodeModel& model) { return model.name == name; });
+    const auto* const found = std::find_if(std::begin(models), std::end(models),
+                                           [name](const NodeModel& model) { return model.name == name; });
     return found != std::end(models) ? found : nullptr;
 }
 

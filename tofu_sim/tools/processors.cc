@@ -49,17 +49,16 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
         take_mask();
         return;
     }
-    if (const char* const file = std::getenv("HWLOC_XMLFILE"); file != nullptr && *file != '\0' && here &&
-        std::getenv("HWLOC_THISSYSTEM") == nullptr) {
+    if (const char* const file = std::getenv("HWLOC_XMLFILE");
+        file != nullptr && *file != '\0' && here && std::getenv("HWLOC_THISSYSTEM") == nullptr) {
         std::fprintf(stderr,
                      "tofu-sim: HWLOC_XMLFILE=%.200s: hwloc cannot read this file and uses the topology of this "
                      "machine: correct or unset the variable\n",
                      file);
     }
     const Cpuset bound(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology_)));
-    if (const Cpuset own(hwloc_bitmap_alloc());
-        hwloc_topology_is_thissystem(topology_) != 0 &&
-        hwloc_get_cpubind(topology_, own.get(), HWLOC_CPUBIND_PROCESS) == 0) {
+    if (const Cpuset own(hwloc_bitmap_alloc()); hwloc_topology_is_thissystem(topology_) != 0 &&
+                                                hwloc_get_cpubind(topology_, own.get(), HWLOC_CPUBIND_PROCESS) == 0) {
         hwloc_bitmap_and(bound.get(), bound.get(), own.get());
     }
     hwloc_obj_t pu = nullptr;
@@ -120,7 +119,8 @@ std::vector<Cpuset> Processors::shares(std::span<const uint32_t> processes_of_no
     hwloc_obj_t last = nullptr;
     for (const int processor : allowed_) {
         hwloc_obj_t const pu = hwloc_get_pu_obj_by_os_index(topology_, static_cast<unsigned>(processor));
-        hwloc_obj_t const core = pu != nullptr ? hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_CORE, pu) : nullptr;
+        hwloc_obj_t const core =
+            pu != nullptr ? hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_CORE, pu) : nullptr;
         if (cores.empty() || core == nullptr || core != last) {
             cores.emplace_back(hwloc_bitmap_alloc());
         }

@@ -7,10 +7,10 @@
 #include "replay/gates.h"
 #include "replay/pattern.h"
 #include "replay/played.h"
+#include "replay/progress.h"
 #include "replay/recorded.h"
 #include "tools/command.h"
 #include "tools/libraries.h"
-#include "replay/progress.h"
 #include "traces/files.h"
 
 #include <algorithm>
@@ -159,17 +159,18 @@ std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
     }
     if (name == "--algorithm") {
         const std::string list = algorithms_of(o.pattern);
-        const bool known = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
-            return o.pattern == one.pattern && o.algorithm == one.name;
-        });
+        const bool known =
+            std::any_of(std::begin(algorithm_names), std::end(algorithm_names),
+                        [&](const AlgorithmName& one) { return o.pattern == one.pattern && o.algorithm == one.name; });
         return list.empty() ? "has no effect on " + o.pattern + ", which has one direction only; omit it"
                : known      ? ""
                             : o.algorithm + ": " + o.pattern + " takes " + list;
     }
     if (name == "--segment") {
-        const bool used = std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
-            return one.segments && o.pattern == one.pattern && o.algorithm == one.name;
-        });
+        const bool used =
+            std::any_of(std::begin(algorithm_names), std::end(algorithm_names), [&](const AlgorithmName& one) {
+                return one.segments && o.pattern == one.pattern && o.algorithm == one.name;
+            });
         return used ? "" : "applies to a broadcast by chain or double-tree; omit it";
     }
     if (name == "--placement" && o.pattern == "halo6" && o.order->kind != Order::Kind::number &&
@@ -240,9 +241,10 @@ int parse(std::span<char* const> words, ReplayOptions& options)
         if (value == nullptr && i + 1 < words.size()) {
             value = words[++i];
         }
-        const std::string box = name == "--placement" && value != nullptr && std::strcmp(value, "box") == 0 && i + 1 < words.size()
-                                    ? std::string("box:") + words[++i]
-                                    : std::string();
+        const std::string box =
+            name == "--placement" && value != nullptr && std::strcmp(value, "box") == 0 && i + 1 < words.size()
+                ? std::string("box:") + words[++i]
+                : std::string();
         value = box.empty() ? value : box.c_str();
         if (value == nullptr) {
             return refuse(std::string(name) +
@@ -319,7 +321,8 @@ std::unique_ptr<Fluid> make_fluid(size_t links)
 
 // Plays and prints what the network has seen. `expected`: about how many messages; 0: unknown.
 template <typename Print>
-int play(const Topology& topology, const ReplayOptions& options, size_t share, Script& script, uint64_t expected, Print&& print)
+int play(const Topology& topology, const ReplayOptions& options, size_t share, Script& script, uint64_t expected,
+         Print&& print)
 {
     // Of a shared stream some resources are others' as well.
     const size_t links = std::min<size_t>(size_t{topology.num_nodes()} * resources_per_node, 8 * share);
@@ -372,8 +375,8 @@ int replay_pattern(const ReplayOptions& o)
     const auto units = topology.units();
     if (o.pattern.starts_with("gates")) {
         const Picoseconds time = time_of_gates(topology, o.pattern != "gates");
-        std::printf("%s over %u nodes of %ux%ux%u: %.4g us\n", o.pattern.c_str(), topology.num_nodes(), units[0], units[1],
-                    units[2], static_cast<double>(time) / 1e6);
+        std::printf("%s over %u nodes of %ux%ux%u: %.4g us\n", o.pattern.c_str(), topology.num_nodes(), units[0],
+                    units[1], units[2], static_cast<double>(time) / 1e6);
         return 0;
     }
     const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
@@ -388,9 +391,9 @@ int replay_pattern(const ReplayOptions& o)
         const double each = us / pattern->rounds() * pattern->of_a_round();
         const std::string remark = pattern->remark(each), algorithm = pattern->algorithm();
         std::printf("%s%s%s of %u processes on %ux%ux%u (%u nodes), %u B: %.4g us %s%s%s; %u rounds take %.4g us\n",
-                    o.pattern.c_str(), algorithm.empty() ? "" : " by ", algorithm.c_str(), processes, units[0], units[1],
-                    units[2], topology.num_nodes(), o.pattern == "barrier" ? 0 : o.bytes, each, pattern->unit().c_str(), remark.empty() ? "" : ", ",
-                    remark.c_str(), pattern->rounds(), us);
+                    o.pattern.c_str(), algorithm.empty() ? "" : " by ", algorithm.c_str(), processes, units[0],
+                    units[1], units[2], topology.num_nodes(), o.pattern == "barrier" ? 0 : o.bytes, each,
+                    pattern->unit().c_str(), remark.empty() ? "" : ", ", remark.c_str(), pattern->rounds(), us);
     });
 }
 
@@ -427,10 +430,11 @@ int replay_trace(const ReplayOptions& o)
     Recorded script(run, placement, {as_recorded, o.paths == Paths::recorded, o.cpu});
     return play(topology, o, o.share.value_or(share_of_a_trace), script, run.transfers.size(), [&](Picoseconds length) {
         const auto units = topology.units();
-        std::printf("job %s, %zu processes on %ux%ux%u (%u nodes)%s: %.4g us; it was recorded with %.4g us of %s time\n",
-                    run.job.c_str(), run.processes.size(), units[0], units[1], units[2], topology.num_nodes(),
-                    as_recorded ? ", as recorded" : "", static_cast<double>(length) / 1e6,
-                    static_cast<double>(run.length) / 1e3, run.clock == trace::ClockKind::real ? "real" : "Tofu-D's");
+        std::printf(
+            "job %s, %zu processes on %ux%ux%u (%u nodes)%s: %.4g us; it was recorded with %.4g us of %s time\n",
+            run.job.c_str(), run.processes.size(), units[0], units[1], units[2], topology.num_nodes(),
+            as_recorded ? ", as recorded" : "", static_cast<double>(length) / 1e6,
+            static_cast<double>(run.length) / 1e3, run.clock == trace::ClockKind::real ? "real" : "Tofu-D's");
         if (script.has_gates()) {
             std::printf("rounds of barrier gates take their recorded time\n");
         }

@@ -60,15 +60,13 @@ struct RunOptions {
 
 int refuse(std::string_view option, const char* value, const char* expected)
 {
-    std::fprintf(stderr, "tofu-sim: %.*s %s: %s\n", static_cast<int>(option.size()), option.data(),
-                 value, expected);
+    std::fprintf(stderr, "tofu-sim: %.*s %s: %s\n", static_cast<int>(option.size()), option.data(), value, expected);
     return exit_usage;
 }
 
 bool is_job_name(std::string_view name)
 {
-    constexpr std::string_view allowed =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     return !name.empty() && name.size() <= 64 && name[0] != '.' &&
            name.find_first_not_of(allowed) == std::string_view::npos;
 }
@@ -130,8 +128,7 @@ int set_option(RunOptions& options, std::string_view name, const char* value)
         options.ppn = value;
     } else if (name == "--job") {
         if (!is_job_name(value)) {
-            return refuse(name, value,
-                          "use up to 64 letters, digits, '.', '_', '-', not '.' in front");
+            return refuse(name, value, "use up to 64 letters, digits, '.', '_', '-', not '.' in front");
         }
         options.job = value;
     } else if (name == "--chaos") {
@@ -264,7 +261,9 @@ void export_environment(const RunOptions& options, const std::string& job, const
 // As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
 std::vector<uint32_t> nodes_of(const RunOptions& options)
 {
-    const auto setting = [](const char* given, const char* variable) { return given != nullptr ? given : std::getenv(variable); };
+    const auto setting = [](const char* given, const char* variable) {
+        return given != nullptr ? given : std::getenv(variable);
+    };
     const char* const shape = setting(options.shape, "TOFU_SIM_SHAPE");
     const char* const ppn = setting(options.ppn, "TOFU_SIM_PPN");
     const auto units = parse_shape(shape != nullptr ? shape : "");
@@ -347,8 +346,9 @@ void print_command(const RunOptions& options, const std::string& chaos)
     std::fputs(" --", stderr);
     for (const char* const word : options.program) {
         std::fputc(' ', stderr);
-        const bool plain = *word != '\0' && word[std::strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                                  "0123456789_-+=./,:@%")] == '\0';
+        const bool plain =
+            *word != '\0' && word[std::strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                    "0123456789_-+=./,:@%")] == '\0';
         std::string quoted = plain ? word : "'";
         for (const char* c = word; !plain && *c != '\0'; c++) {
             quoted += *c == '\'' ? std::string("'\\''") : std::string(1, *c);

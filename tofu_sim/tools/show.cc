@@ -5,14 +5,14 @@
 // beyond what job_files checks.
 #include "job/flows.h"
 #include "job/job.h"
+#include "pictures/pictures.h"
 #include "tni/mrq.h"
 #include "tools/command.h"
 #include "tools/job_files.h"
-#include "traces/link_loads.h"
 #include "tools/output.h"
-#include "pictures/pictures.h"
 #include "topology/ids.h"
 #include "topology/topology.h"
+#include "traces/link_loads.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -37,14 +37,10 @@ Topology topology_of(const JobHeader& header)
 const char* mode_name(CqMode mode)
 {
     switch (mode) {
-    case CqMode::none:
-        return "none";
-    case CqMode::free_mode:
-        return "free";
-    case CqMode::exclusive:
-        return "exclusive";
-    case CqMode::session:
-        return "session";
+    case CqMode::none: return "none";
+    case CqMode::free_mode: return "free";
+    case CqMode::exclusive: return "exclusive";
+    case CqMode::session: return "session";
     }
     return "unknown";
 }
@@ -90,10 +86,10 @@ unsigned gates_of(const JobView& job, const ProcessView& process)
     const NodeEntry node = read_node(job, process.entry.node);
     for (const GateWord& gate : node.gates) {
         const OwnerWord word = OwnerWord::decode(gate.word.raw);
-        gates += word.taken && word.process == process.slot &&
-                         word.incarnation == (process.entry.incarnation.raw & 0xffff)
-                     ? 1
-                     : 0;
+        gates +=
+            word.taken && word.process == process.slot && word.incarnation == (process.entry.incarnation.raw & 0xffff)
+                ? 1
+                : 0;
     }
     return gates;
 }
@@ -113,8 +109,8 @@ void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView
             address.cq = static_cast<uint8_t>(cq.cq);
             address.component = static_cast<uint8_t>(component);
             std::printf("    vcq 0x%016llx tni %u cq %u component %u %s",
-                        static_cast<unsigned long long>(encode_vcq_id(address)), cq.tni, cq.cq,
-                        component, mode_name(cq.word.mode));
+                        static_cast<unsigned long long>(encode_vcq_id(address)), cq.tni, cq.cq, component,
+                        mode_name(cq.word.mode));
             if (segment.base() != nullptr) {
                 print_mrq(segment, vcq_index(cq.tni, cq.cq, component), cq.word.mode);
             }
@@ -141,8 +137,7 @@ void show_links(const LinkLoads& loads, const Topology& topology)
         std::printf("  link ");
         print_coords(topology.coords_of(place.first));
         std::printf(" %s: %llu operations, %llu bytes", port_name(place.second),
-                    static_cast<unsigned long long>(load.operations),
-                    static_cast<unsigned long long>(load.bytes));
+                    static_cast<unsigned long long>(load.operations), static_cast<unsigned long long>(load.bytes));
         if (load.packets != 0) {
             std::printf(", %llu barrier packets", static_cast<unsigned long long>(load.packets));
         }
@@ -162,8 +157,7 @@ void show_process(const JobView& job, const ProcessView& process, bool vcqs, Lin
     if (entry.node < job.header->num_nodes) {
         print_coords(topology_of(*job.header).coords_of(entry.node));
     }
-    std::printf(" %u vcqs %u gates%s\n", num_vcqs, gates_of(job, process),
-                process.running ? "" : " DEAD");
+    std::printf(" %u vcqs %u gates%s\n", num_vcqs, gates_of(job, process), process.running ? "" : " DEAD");
     if (!process.running) {
         return;
     }
@@ -184,8 +178,8 @@ void show_job(const JobView& job, bool vcqs)
         return;
     }
     const JobHeader& header = *job.header;
-    std::printf("%s: shape %ux%ux%u (%u nodes), torus '", job.name.c_str(), header.shape[0],
-                header.shape[1], header.shape[2], header.num_nodes);
+    std::printf("%s: shape %ux%ux%u (%u nodes), torus '", job.name.c_str(), header.shape[0], header.shape[1],
+                header.shape[2], header.num_nodes);
     for (unsigned axis = 0; axis < 3; axis++) {
         if ((header.wraps >> axis & 1) != 0) {
             std::putchar(axis_names[axis]);
@@ -295,8 +289,7 @@ int show_command(std::span<char* const> words)
         } else if (job) {
             show_job(*job, vcqs);
         } else if (!all) {
-            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(),
-                         base_path().c_str());
+            std::fprintf(stderr, "tofu-sim: no job '%s' in %s\n", name.c_str(), base_path().c_str());
             status = exit_failure;
         }
     }

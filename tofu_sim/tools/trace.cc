@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
-#include "tools/command.h"
-#include "traces/exports.h"
-#include "tools/output.h"
 #include "pictures/pictures.h"
-#include "traces/summary.h"
+#include "tools/command.h"
+#include "tools/output.h"
+#include "traces/exports.h"
 #include "traces/files.h"
 #include "traces/part.h"
+#include "traces/summary.h"
 
 #include <algorithm>
 #include <charconv>
@@ -51,10 +51,15 @@ int parse(std::span<char* const> words, TraceOptions& options)
         const char* name;
         const char*& value;
     };
-    const Option known[] = {{"--json", options.json}, {"--otf2", options.otf2}, {"--goal", options.goal},
-                            {"--svg", options.svg},   {"--html", options.html},
-                            {"--counters", options.counters}, {"--channel-buffer", options.channel_buffer},
-                            {"--from", options.from}, {"--to", options.to}};
+    const Option known[] = {{"--json", options.json},
+                            {"--otf2", options.otf2},
+                            {"--goal", options.goal},
+                            {"--svg", options.svg},
+                            {"--html", options.html},
+                            {"--counters", options.counters},
+                            {"--channel-buffer", options.channel_buffer},
+                            {"--from", options.from},
+                            {"--to", options.to}};
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
@@ -64,9 +69,8 @@ int parse(std::span<char* const> words, TraceOptions& options)
             continue;
         }
         const size_t equals = word.find('=');
-        const auto* const option = std::find_if(std::begin(known), std::end(known), [&](const Option& o) {
-            return word.substr(0, equals) == o.name;
-        });
+        const auto* const option = std::find_if(std::begin(known), std::end(known),
+                                                [&](const Option& o) { return word.substr(0, equals) == o.name; });
         if (option == std::end(known)) {
             std::fprintf(stderr, "tofu-sim: trace: unknown option %s: see tofu-sim --help\n", words[i]);
             return exit_usage;
@@ -97,11 +101,13 @@ int parse(std::span<char* const> words, TraceOptions& options)
 // "250us" in nanoseconds; without a unit, microseconds. Nothing for any other text.
 std::optional<uint64_t> parse_time(std::string_view text)
 {
-    constexpr std::pair<std::string_view, double> units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e3}};
+    constexpr std::pair<std::string_view, double> units[] = {
+        {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e3}};
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
-    const auto* const unit = std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == rest; });
+    const auto* const unit =
+        std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == rest; });
     constexpr double longest = 1e18;
     if (error != std::errc() || unit == std::end(units) || !(value >= 0 && value * unit->second <= longest)) {
         return std::nullopt;
@@ -135,9 +141,13 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
     const uint64_t end = std::min(whole, zero + *to);
     const bool first = !all && *from == 0 && zero != 0;
     if (begin != 0 || end != whole) {
-        note = "from " + (first ? std::string("the first message between processes") : all ? "the start" : time_text(*from)) +
-               " to " + (end == whole ? std::string("the end") : time_text(end - zero)) + ": " + time_text(end - begin) +
-               " of a run of " + time_text(whole) + (zero != 0 && first ? "; --from start shows all" : "");
+        note = "from " +
+               (first ? std::string("the first message between processes")
+                : all ? "the start"
+                      : time_text(*from)) +
+               " to " + (end == whole ? std::string("the end") : time_text(end - zero)) + ": " +
+               time_text(end - begin) + " of a run of " + time_text(whole) +
+               (zero != 0 && first ? "; --from start shows all" : "");
         trace::cut(run, begin, end);
     }
     return {};

@@ -42,9 +42,8 @@ inline constexpr uint64_t vcq_id_zero_bits = (uint64_t{1} << 60) | 0x00fffff0u;
 }
 [[nodiscard]] constexpr Coords decode_coords(uint64_t id) noexcept
 {
-    return {static_cast<uint8_t>(id >> 32), static_cast<uint8_t>(id >> 40),
-            static_cast<uint8_t>(id >> 48), static_cast<uint8_t>(id >> 56 & 1),
-            static_cast<uint8_t>(id >> 57 & 3), static_cast<uint8_t>(id >> 59 & 1)};
+    return {static_cast<uint8_t>(id >> 32),     static_cast<uint8_t>(id >> 40),     static_cast<uint8_t>(id >> 48),
+            static_cast<uint8_t>(id >> 56 & 1), static_cast<uint8_t>(id >> 57 & 3), static_cast<uint8_t>(id >> 59 & 1)};
 }
 [[nodiscard]] constexpr unsigned decode_tni(uint64_t id) noexcept
 {

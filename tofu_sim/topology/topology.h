@@ -19,10 +19,7 @@ inline constexpr unsigned nodes_per_unit = 12;
 class Topology {
   public:
     constexpr Topology() noexcept = default;
-    constexpr Topology(std::array<uint8_t, 3> units, uint8_t wraps) noexcept
-        : units_(units), wraps_(wraps)
-    {
-    }
+    constexpr Topology(std::array<uint8_t, 3> units, uint8_t wraps) noexcept : units_(units), wraps_(wraps) {}
 
     [[nodiscard]] constexpr std::array<uint8_t, 3> units() const noexcept { return units_; }
     [[nodiscard]] constexpr uint8_t wraps() const noexcept { return wraps_; }
@@ -32,8 +29,7 @@ class Topology {
     }
     [[nodiscard]] constexpr bool contains(const Coords& c) const noexcept
     {
-        return c[0] < units_[0] && c[1] < units_[1] && c[2] < units_[2] &&
-               contains_path({c[3], c[4], c[5]});
+        return c[0] < units_[0] && c[1] < units_[1] && c[2] < units_[2] && contains_path({c[3], c[4], c[5]});
     }
     [[nodiscard]] static constexpr bool contains_path(const PathCoords& p) noexcept
     {

@@ -13,8 +13,8 @@
 
 namespace tofu::sim::trace {
 
-inline constexpr uint64_t file_magic = 0x6361727475666f74;  // "tofutrac"
-inline constexpr uint32_t chunk_magic = 0x6b6e6863;         // "chnk"
+inline constexpr uint64_t file_magic = 0x6361727475666f74; // "tofutrac"
+inline constexpr uint32_t chunk_magic = 0x6b6e6863;        // "chnk"
 inline constexpr uint32_t format_version = 3;
 
 enum class ClockKind : uint32_t { real = 0, virtual_tofud = 1 };
@@ -26,19 +26,19 @@ struct FileHeader {
     uint32_t header_bytes;
     uint32_t chunk_bytes;
     uint32_t record_bytes;
-    uint64_t born;       // of the job: JobHeader
-    uint64_t started;    // when the process joined
+    uint64_t born;              // of the job: JobHeader
+    uint64_t started;           // when the process joined
     SharedWord<uint64_t> ended; // when it left; 0: it runs, or was killed
     SharedWord<uint64_t> lost;  // records that found no room
     ClockKind clock;
     int32_t pid;
     uint32_t rank;
     uint32_t node;
-    uint32_t size;       // processes as the launcher said; 0: unknown
-    uint32_t ppn;        // 0: not given
-    uint8_t shape[3];    // units of 2x3x2 nodes
+    uint32_t size;    // processes as the launcher said; 0: unknown
+    uint32_t ppn;     // 0: not given
+    uint8_t shape[3]; // units of 2x3x2 nodes
     uint8_t wraps;
-    uint32_t cpu_permille; // what computing takes on a virtual clock, in thousandths of what it takes here
+    uint32_t cpu_permille;       // what computing takes on a virtual clock, in thousandths of what it takes here
     SharedWord<uint64_t> chunks; // handed out
     char job[72];
     char name[32]; // of the program
@@ -50,15 +50,15 @@ inline constexpr uint32_t chunk_bytes = 65536;
 
 enum class Type : uint8_t {
     none = 0,
-    post = 1,          // what: Op. An instruction was posted and, unless `late`, carried out
-    arrival = 2,       // what: Op. One that was late; bytes: as in its post
-    relay = 3,         // what: Op. We carried out what waited in a VCQ of session mode, ours or another's
-    notice = 4,        // what: utofu_mrq_notice_type. Found by a poll of the MRQ
-    tcq = 5,           // Found by a poll of the TCQ
-    wait = 6,          // what: End. Polls that found nothing, from the first to what ended it
-    barrier = 7,       // what: Round. A barrier or reduction by gates was started
-    barrier_done = 8,  // what: Round. And its end found
-    open_vcq = 9,      // peer: its ID
+    post = 1,         // what: Op. An instruction was posted and, unless `late`, carried out
+    arrival = 2,      // what: Op. One that was late; bytes: as in its post
+    relay = 3,        // what: Op. We carried out what waited in a VCQ of session mode, ours or another's
+    notice = 4,       // what: utofu_mrq_notice_type. Found by a poll of the MRQ
+    tcq = 5,          // Found by a poll of the TCQ
+    wait = 6,         // what: End. Polls that found nothing, from the first to what ended it
+    barrier = 7,      // what: Round. A barrier or reduction by gates was started
+    barrier_done = 8, // what: Round. And its end found
+    open_vcq = 9,     // peer: its ID
     close_vcq = 10,
 };
 inline constexpr uint8_t last_type = 10;
@@ -67,7 +67,7 @@ enum class End : uint8_t { going_on = 0, post = 1, notice = 2, tcq = 3, barrier 
 enum class Round : uint8_t { barrier = 1, integers = 2, doubles = 3 };
 
 // In the upper byte of Record::bytes.
-inline constexpr uint32_t bytes_mask = 0xffffff; // a transfer has less than 16 MiB
+inline constexpr uint32_t bytes_mask = 0xffffff;  // a transfer has less than 16 MiB
 inline constexpr uint32_t flag_late = 1u << 24;   // a record `arrival` or `relay` will follow
 inline constexpr uint32_t flag_failed = 1u << 25; // nothing arrived
 inline constexpr uint32_t flag_told = 1u << 26;   // with a notice to the target

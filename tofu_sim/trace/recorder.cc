@@ -49,7 +49,7 @@ struct Lane {
     bool waiting = false; // *next is the record of a wait that goes on
 };
 thread_local Lane own_lane;
-Lane one_lane; // exact mode: whichever thread has the turn
+Lane one_lane;          // exact mode: whichever thread has the turn
 uint64_t last_time = 0; // exact mode: of a record. How the program ends is a matter of its launcher
 
 Lane& lane() noexcept
@@ -86,8 +86,7 @@ bool append_number(char (&path)[path_room], Number number) noexcept
 bool make_path(const Owner& owner, char (&path)[path_room]) noexcept
 {
     path[0] = '\0';
-    if (owner.pattern[0] != '/' &&
-        (::getcwd(path, path_room) == nullptr || !append(path, "/"))) {
+    if (owner.pattern[0] != '/' && (::getcwd(path, path_room) == nullptr || !append(path, "/"))) {
         return false;
     }
     bool told_apart = false;

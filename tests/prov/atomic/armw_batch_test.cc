@@ -68,8 +68,8 @@ TEST(AtomicBatches, FetchedValuesBelongToTheirElements)
             std::memcpy(&net.memory[4 * i], &i, 4);
             compare[i] = i & ~1u; // every other one swaps
         }
-        who.runner->submit(
-            make(who, {FI_CSWAP, FI_UINT32, 0, 3000, operand.data(), compare.data(), result.data()}), false);
+        who.runner->submit(make(who, {FI_CSWAP, FI_UINT32, 0, 3000, operand.data(), compare.data(), result.data()}),
+                           false);
         ASSERT_TRUE(run({&who}));
         EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
         for (unsigned i = 0; i < 3000; ++i) {

@@ -73,8 +73,7 @@ TEST_P(EveryPair, MatchesTheOracleAtAnyPlaceAndLength)
     for (unsigned trial = 0; trial < 60; ++trial) {
         const std::size_t count = 1 + net.random() % (trial % 10 == 0 ? 600 : 20);
         const std::uint64_t offset = 64 + size * (net.random() % 16) + (size > 8 ? 8 * (trial % 2) : 0);
-        std::vector<unsigned char> operand(count * size), compare(count * size),
-            result(count * size), before;
+        std::vector<unsigned char> operand(count * size), compare(count * size), result(count * size), before;
         std::vector<unsigned char> target(count * size + 32);
         fill(operand, type, net.random);
         fill(compare, type, net.random);
@@ -85,14 +84,12 @@ TEST_P(EveryPair, MatchesTheOracleAtAnyPlaceAndLength)
         before = net.memory;
         std::vector<unsigned char> expected = net.memory;
         for (std::size_t i = 0; i < count; ++i)
-            ASSERT_EQ(atomic_oracle::apply(op, type, &expected[offset + i * size],
-                                           &operand[i * size], &compare[i * size]),
-                      atomic_oracle::Outcome::done);
+            ASSERT_EQ(
+                atomic_oracle::apply(op, type, &expected[offset + i * size], &operand[i * size], &compare[i * size]),
+                atomic_oracle::Outcome::done);
         const bool inject = trial % 3 == 0;
         who.ends.clear();
-        who.runner->submit(make(who, {op, type, offset, count, operand.data(), compare.data(),
-                                      result.data()}),
-                           inject);
+        who.runner->submit(make(who, {op, type, offset, count, operand.data(), compare.data(), result.data()}), inject);
         if (inject) { // ours again, and overwritten
             std::fill(operand.begin(), operand.end(), 0xee);
             std::fill(compare.begin(), compare.end(), 0xee);
@@ -100,12 +97,13 @@ TEST_P(EveryPair, MatchesTheOracleAtAnyPlaceAndLength)
         ASSERT_TRUE(run({&who}));
         ASSERT_EQ(who.ends[nullptr], std::vector<int>{0}) << "one end, without error";
         ASSERT_EQ(std::memcmp(result.data(), &before[offset], count * size), 0);
-        ASSERT_TRUE(std::all_of(&net.memory[locks_at], &net.memory[locks_at + 256],
-                                [](unsigned char b) { return b == 0; })) << "locks are free again";
+        ASSERT_TRUE(std::all_of(&net.memory[locks_at], &net.memory[locks_at + 256], [](unsigned char b) {
+            return b == 0;
+        })) << "locks are free again";
         if (type == FI_LONG_DOUBLE || type == FI_LONG_DOUBLE_COMPLEX) // their padding means nothing
             for (std::size_t i = 0; i < count; ++i) {
-                ASSERT_TRUE(atomic_oracle::same_value(type, &net.memory[offset + i * size],
-                                                      &expected[offset + i * size]));
+                ASSERT_TRUE(
+                    atomic_oracle::same_value(type, &net.memory[offset + i * size], &expected[offset + i * size]));
                 std::memcpy(&net.memory[offset + i * size], &expected[offset + i * size], size);
             }
         ASSERT_EQ(net.memory, expected) << "neighbours included";
@@ -145,8 +143,7 @@ TEST(AtomicRounds, WordOperationsOfOneEndpointShareACswap)
     std::uint32_t one = 1;
     std::memcpy(&net.memory[0], &one, 4);
     for (unsigned i = 0; i < 300; ++i)
-        who.runner->submit(
-            make(who, {FI_PROD, FI_UINT32, 0, 1, &operands[i], nullptr, &results[i]}), false);
+        who.runner->submit(make(who, {FI_PROD, FI_UINT32, 0, 1, &operands[i], nullptr, &results[i]}), false);
     ASSERT_TRUE(run({&who}));
     std::uint32_t expected = 1;
     for (unsigned i = 0; i < 300; ++i, expected *= 3)
@@ -190,9 +187,8 @@ TEST(AtomicContention, EveryUpdateIsAppliedOnce)
         std::vector<std::uint16_t> ones(3, one);
         for (unsigned i = 0; i < each; ++i)
             for (unsigned w = 0; w < 4; ++w)
-                who[w].runner->submit(make(who[w], {FI_SUM, FI_UINT16, 6, 3, ones.data(), nullptr,
-                                                    results[w * each + i].data()}),
-                                      false);
+                who[w].runner->submit(
+                    make(who[w], {FI_SUM, FI_UINT16, 6, 3, ones.data(), nullptr, results[w * each + i].data()}), false);
         ASSERT_TRUE(run({&who[0], &who[1], &who[2], &who[3]}));
         for (unsigned element = 0; element < 3; ++element) {
             std::set<unsigned> seen;
@@ -216,8 +212,7 @@ TEST(AtomicContention, FloatSumsLoseNothing)
     double one = 1.0;
     std::vector<double> results(4 * each);
     for (unsigned i = 0; i < 4 * each; ++i)
-        who[i % 4].runner->submit(
-            make(who[i % 4], {FI_SUM, FI_DOUBLE, 8, 1, &one, nullptr, &results[i]}), false);
+        who[i % 4].runner->submit(make(who[i % 4], {FI_SUM, FI_DOUBLE, 8, 1, &one, nullptr, &results[i]}), false);
     ASSERT_TRUE(run({&who[0], &who[1], &who[2], &who[3]}));
     std::sort(results.begin(), results.end());
     for (unsigned i = 0; i < 4 * each; ++i)
@@ -238,8 +233,7 @@ TEST(AtomicContention, EachInitiatorGetsThrough)
         who[w].round();
         if (who[w].runner->ops.outstanding() == 0) {
             ++done[w];
-            who[w].runner->submit(make(who[w], {FI_PROD, FI_UINT64, 0, 1, &factor, nullptr, &result[w]}),
-                                  false);
+            who[w].runner->submit(make(who[w], {FI_PROD, FI_UINT64, 0, 1, &factor, nullptr, &result[w]}), false);
         }
     }
     const auto [least, most] = std::minmax_element(done, done + 8);
@@ -263,8 +257,7 @@ TEST(AtomicOrder, LaterOperationsSeeEarlierOnes)
             operands[i] = net.random();
             expected[i] = model;
             atomic_oracle::apply(op, FI_UINT64, &model, &operands[i], nullptr);
-            who.runner->submit(make(who, {op, FI_UINT64, 0, 1, &operands[i], nullptr, &results[i]}),
-                               false);
+            who.runner->submit(make(who, {op, FI_UINT64, 0, 1, &operands[i], nullptr, &results[i]}), false);
         }
         ASSERT_TRUE(run({&who}));
         ASSERT_EQ(results, expected) << "seed " << seed;
@@ -299,8 +292,7 @@ TEST(AtomicErrors, AFailedOperationEndsOnce)
         int bad = 0, good = 0;
         who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 100, operand.data(), nullptr, result.data()}, &bad),
                            false);
-        who.runner->submit(make(who, {FI_PROD, FI_UINT64, 80, 1, operand.data(), nullptr, result.data()}, &bad),
-                           false);
+        who.runner->submit(make(who, {FI_PROD, FI_UINT64, 80, 1, operand.data(), nullptr, result.data()}, &bad), false);
         who.runner->submit(make(who, {FI_SUM, FI_UINT64, 800, 4, operand.data(), nullptr, result.data()}, &good),
                            false);
         ASSERT_TRUE(run({&who}));
@@ -390,10 +382,8 @@ TEST(AtomicClose, WhatIsLeftEndsWithAnError)
     Initiator who;
     std::vector<std::uint64_t> operand(3000, 2);
     int first = 0, second = 0;
-    who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 3000, operand.data(), nullptr, nullptr}, &first),
-                       false);
-    who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 1, operand.data(), nullptr, nullptr}, &second),
-                       false);
+    who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 3000, operand.data(), nullptr, nullptr}, &first), false);
+    who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 1, operand.data(), nullptr, nullptr}, &second), false);
     who.runner->close();
     who.vcq.close();
     EXPECT_EQ(who.runner->ops.outstanding(), 0u);

@@ -109,8 +109,8 @@ inline bool run(std::vector<Initiator*> all, unsigned limit = 2000000)
         net.step(unsigned(all[who]->vcq.handle() - 1));
         if (net.random() % 2)
             all[who]->round();
-        if (i % 64 == 0 && std::all_of(all.begin(), all.end(),
-                                       [](auto* x) { return x->runner->ops.outstanding() == 0; }))
+        if (i % 64 == 0 &&
+            std::all_of(all.begin(), all.end(), [](auto* x) { return x->runner->ops.outstanding() == 0; }))
             return true;
     }
     return false;

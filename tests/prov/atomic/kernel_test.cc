@@ -42,9 +42,9 @@ std::vector<Element> integers(unsigned size)
     std::vector<Element> v;
     const unsigned __int128 one = 1;
     const unsigned bits = size * 8;
-    for (unsigned __int128 x : {one * 0, one, one * 2, one * 3, one << (bits - 1), (one << (bits - 1)) - 1,
-                                (one << (bits - 1)) + 1, ~(one * 0), ~one, one << (bits / 2),
-                                (one << (bits / 2)) - 1, one * 0x5a})
+    for (unsigned __int128 x :
+         {one * 0, one, one * 2, one * 3, one << (bits - 1), (one << (bits - 1)) - 1, (one << (bits - 1)) + 1,
+          ~(one * 0), ~one, one << (bits / 2), (one << (bits / 2)) - 1, one * 0x5a})
         v.push_back(element(x));
     return v;
 }
@@ -53,8 +53,9 @@ template <class T>
 std::vector<T> reals()
 {
     using L = std::numeric_limits<T>;
-    return {T(0), -T(0), T(1), -T(1), T(0.5), T(3), L::min(), -L::min(), L::denorm_min(),
-            L::max(), L::lowest(), L::infinity(), -L::infinity(), L::quiet_NaN(), -L::quiet_NaN()};
+    return {T(0),        -T(0),         T(1),           -T(1),           T(0.5),
+            T(3),        L::min(),      -L::min(),      L::denorm_min(), L::max(),
+            L::lowest(), L::infinity(), -L::infinity(), L::quiet_NaN(),  -L::quiet_NaN()};
 }
 
 template <class T>
@@ -119,8 +120,8 @@ TEST_P(EveryType, KernelsDoWhatThePageSays)
         const auto op = static_cast<fi_op>(n);
         const tofu::Kernel kernel = tofu::kernel_of(op, type);
         Element probe = all[0];
-        const bool supported = atomic_oracle::apply(op, type, probe.data(), all[1].data(),
-                                                    all[1].data()) == atomic_oracle::Outcome::done;
+        const bool supported =
+            atomic_oracle::apply(op, type, probe.data(), all[1].data(), all[1].data()) == atomic_oracle::Outcome::done;
         ASSERT_EQ(kernel != nullptr, supported) << "op " << n;
         if (!kernel)
             continue;
@@ -175,12 +176,9 @@ TEST(AtomicTable, SupportsWhatHasAMeaning)
             const auto type = static_cast<fi_datatype>(t);
             const bool known = tofu::kernel_of(op, type) != nullptr;
             const bool compare = n >= FI_CSWAP;
-            EXPECT_EQ(tofu::lookup(Family::compare, op, type) != Method::none,
-                      known && compare);
-            EXPECT_EQ(tofu::lookup(Family::fetch, op, type) != Method::none,
-                      known && !compare);
-            EXPECT_EQ(tofu::lookup(Family::base, op, type) != Method::none,
-                      known && !compare && op != FI_ATOMIC_READ);
+            EXPECT_EQ(tofu::lookup(Family::compare, op, type) != Method::none, known && compare);
+            EXPECT_EQ(tofu::lookup(Family::fetch, op, type) != Method::none, known && !compare);
+            EXPECT_EQ(tofu::lookup(Family::base, op, type) != Method::none, known && !compare && op != FI_ATOMIC_READ);
         }
 }
 
@@ -208,17 +206,14 @@ TEST(AtomicQuery, AnswersCountAndSize)
 TEST(AtomicQuery, RefusesWhatThePageForbids)
 {
     fi_atomic_attr attr{7, 7};
-    EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_SUM, &attr, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC),
-              -FI_EINVAL);
+    EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_SUM, &attr, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC), -FI_EINVAL);
     EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_SUM, &attr, FI_TAGGED), -FI_EOPNOTSUPP);
     EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_SUM, &attr, FI_FENCE), -FI_EBADFLAGS);
     EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_SUM, &attr, FI_COMPARE_ATOMIC), -FI_EOPNOTSUPP);
     EXPECT_EQ(tofu::query_atomic(FI_UINT64, FI_ATOMIC_READ, &attr, 0), -FI_EOPNOTSUPP);
-    EXPECT_EQ(tofu::query_atomic(static_cast<fi_datatype>(FI_UINT128 + 1), FI_SUM, &attr, 0),
-              -FI_EOPNOTSUPP);
+    EXPECT_EQ(tofu::query_atomic(static_cast<fi_datatype>(FI_UINT128 + 1), FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
     EXPECT_EQ(tofu::query_atomic(static_cast<fi_datatype>(-1), FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
-    EXPECT_EQ(tofu::query_atomic(FI_UINT64, static_cast<fi_op>(FI_ATOMIC_OP_LAST), &attr, 0),
-              -FI_EOPNOTSUPP);
+    EXPECT_EQ(tofu::query_atomic(FI_UINT64, static_cast<fi_op>(FI_ATOMIC_OP_LAST), &attr, 0), -FI_EOPNOTSUPP);
     EXPECT_EQ(tofu::query_atomic(FI_UINT64, static_cast<fi_op>(-1), &attr, 0), -FI_EOPNOTSUPP);
     EXPECT_EQ(tofu::query_atomic(FI_DOUBLE, FI_BOR, &attr, 0), -FI_EOPNOTSUPP);
     EXPECT_EQ(attr.count, 7u) << "outputs are set on success only";

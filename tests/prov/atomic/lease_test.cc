@@ -20,11 +20,11 @@ static_assert(tofu::WideRunner::hold_at_most * 3 <= tofu::WideRunner::break_afte
 
 /// Each adds a bit of its own to the element.
 enum Phase : std::uint8_t {
-    trying,  ///< -> taken | trying: the CSWAP
-    taken,   ///< -> read: the Get behind it
-    read,    ///< -> asked: the lease holds, by the clock | taken: it is renewed | trying: it is gone
-    asked,   ///< -> put: the Put takes effect
-    put,     ///< -> success | error: the CSWAP that frees the lock
+    trying, ///< -> taken | trying: the CSWAP
+    taken,  ///< -> read: the Get behind it
+    read,   ///< -> asked: the lease holds, by the clock | taken: it is renewed | trying: it is gone
+    asked,  ///< -> put: the Put takes effect
+    put,    ///< -> success | error: the CSWAP that frees the lock
     success,
     error,
     dead
@@ -54,9 +54,8 @@ struct Rules {
 std::uint8_t fresh_token(const State& s, unsigned me)
 {
     for (std::uint8_t token = static_cast<std::uint8_t>(me * 8 + 1);; token++)
-        if (token != s.lock && std::none_of(std::begin(s.who), std::end(s.who), [&](const Initiator& i) {
-                return i.token == token || i.seen == token;
-            }))
+        if (token != s.lock && std::none_of(std::begin(s.who), std::end(s.who),
+                                            [&](const Initiator& i) { return i.token == token || i.seen == token; }))
             return token;
 }
 
@@ -118,7 +117,9 @@ void step(const Rules& rules, const State& now, unsigned me, Emit&& emit)
         emit("free", s);
         return;
     }
-    case success: case error: case dead: return;
+    case success:
+    case error:
+    case dead: return;
     }
 }
 

@@ -16,11 +16,20 @@ enum class Outcome { unsupported, done };
 inline unsigned size_of(fi_datatype t)
 {
     switch (static_cast<int>(t)) {
-    case FI_INT8: case FI_UINT8: return 1;
-    case FI_INT16: case FI_UINT16: return 2;
-    case FI_INT32: case FI_UINT32: case FI_FLOAT: return 4;
-    case FI_INT64: case FI_UINT64: case FI_DOUBLE: case FI_FLOAT_COMPLEX: return 8;
-    case FI_DOUBLE_COMPLEX: case FI_INT128: case FI_UINT128: return 16;
+    case FI_INT8:
+    case FI_UINT8: return 1;
+    case FI_INT16:
+    case FI_UINT16: return 2;
+    case FI_INT32:
+    case FI_UINT32:
+    case FI_FLOAT: return 4;
+    case FI_INT64:
+    case FI_UINT64:
+    case FI_DOUBLE:
+    case FI_FLOAT_COMPLEX: return 8;
+    case FI_DOUBLE_COMPLEX:
+    case FI_INT128:
+    case FI_UINT128: return 16;
     case FI_LONG_DOUBLE: return sizeof(long double);
     case FI_LONG_DOUBLE_COMPLEX: return 2 * sizeof(long double);
     }
@@ -51,8 +60,7 @@ inline bool int_less(U a, U b, unsigned bits, bool is_signed)
     return a < b;
 }
 
-inline Outcome integer(fi_op op, unsigned size, bool is_signed, void* target, const void* operand,
-                       const void* compare)
+inline Outcome integer(fi_op op, unsigned size, bool is_signed, void* target, const void* operand, const void* compare)
 {
     U t = 0, o = 0, c = 0;
     std::memcpy(&t, target, size);
@@ -172,8 +180,7 @@ Outcome complex(fi_op op, T* target, const T* operand, const T* compare)
 }
 
 /// Applies; pointers of any alignment; operand and compare may be null where the operation has none.
-[[gnu::noinline]] inline Outcome apply(fi_op op, fi_datatype t, void* target, const void* operand,
-                     const void* compare)
+[[gnu::noinline]] inline Outcome apply(fi_op op, fi_datatype t, void* target, const void* operand, const void* compare)
 {
     if (is_integer(t)) {
         const int n = static_cast<int>(t);
@@ -181,10 +188,8 @@ Outcome complex(fi_op op, T* target, const T* operand, const T* compare)
         return integer(op, size_of(t), is_signed, target, operand, compare);
     }
     switch (t) {
-#define ORACLE(type, kind, c)                                                                      \
-    case type:                                                                                     \
-        return kind(op, static_cast<c*>(target), static_cast<const c*>(operand),                   \
-                    static_cast<const c*>(compare))
+#define ORACLE(type, kind, c)                                                                                          \
+    case type: return kind(op, static_cast<c*>(target), static_cast<const c*>(operand), static_cast<const c*>(compare))
         ORACLE(FI_FLOAT, real, float);
         ORACLE(FI_DOUBLE, real, double);
         ORACLE(FI_LONG_DOUBLE, real, long double);
@@ -199,13 +204,10 @@ Outcome complex(fi_op op, T* target, const T* operand, const T* compare)
 /// Bytes of an element that carry its value (x87 long doubles have six that do not).
 inline bool same_value(fi_datatype t, const void* a, const void* b)
 {
-    const unsigned part = t == FI_LONG_DOUBLE || t == FI_LONG_DOUBLE_COMPLEX
-                              ? static_cast<unsigned>(sizeof(long double))
-                              : size_of(t);
+    const unsigned part =
+        t == FI_LONG_DOUBLE || t == FI_LONG_DOUBLE_COMPLEX ? static_cast<unsigned>(sizeof(long double)) : size_of(t);
 #if defined(__x86_64__)
-    const unsigned used = part == sizeof(long double) && !is_integer(t) && t != FI_DOUBLE_COMPLEX
-                              ? 10u
-                              : part;
+    const unsigned used = part == sizeof(long double) && !is_integer(t) && t != FI_DOUBLE_COMPLEX ? 10u : part;
 #else
     const unsigned used = part;
 #endif

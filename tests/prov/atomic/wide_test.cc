@@ -24,9 +24,8 @@ TEST(AtomicContention, WideSumsLoseNothing)
         long double one[2] = {1.0L, 2.0L};
         std::vector<std::array<long double, 2>> results(4 * each);
         for (unsigned i = 0; i < 4 * each; ++i)
-            who[i % 4].runner->submit(make(who[i % 4], {FI_SUM, FI_LONG_DOUBLE_COMPLEX, 24, 1, one,
-                                                        nullptr, &results[i]}),
-                                      false);
+            who[i % 4].runner->submit(
+                make(who[i % 4], {FI_SUM, FI_LONG_DOUBLE_COMPLEX, 24, 1, one, nullptr, &results[i]}), false);
         ASSERT_TRUE(run({&who[0], &who[1], &who[2], &who[3]}));
         std::sort(results.begin(), results.end());
         for (unsigned i = 0; i < 4 * each; ++i) {

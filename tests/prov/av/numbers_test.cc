@@ -16,7 +16,10 @@
 namespace tofu {
 namespace {
 
-std::string path() { return "/dev/shm/tofu-fi-endpoints-" + std::to_string(geteuid()); }
+std::string path()
+{
+    return "/dev/shm/tofu-fi-endpoints-" + std::to_string(geteuid());
+}
 
 /// Numbers of a domain in a job of this test's own.
 class Domain {
@@ -151,7 +154,7 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
     }
     for (Domain& domain : domains)
         domain->give_back(0, 1);
-    struct stat file{};
+    struct stat file {};
     ASSERT_EQ(stat(path().c_str(), &file), 0);
     EXPECT_LE(file.st_size, 512 * 64);
 }

@@ -64,8 +64,9 @@ TEST(PeerStore, WhatIsNoPlaceIsNone)
 {
     PeerStore store;
     ASSERT_TRUE(add(store, 1));
-    for (const std::uint64_t number : {std::uint64_t{1024}, std::uint64_t{PeerStore::most - 1}, std::uint64_t{PeerStore::most},
-                                       ~std::uint64_t{0}, ~std::uint64_t{0} - 1023, ~std::uint64_t{0} - 1024})
+    for (const std::uint64_t number :
+         {std::uint64_t{1024}, std::uint64_t{PeerStore::most - 1}, std::uint64_t{PeerStore::most}, ~std::uint64_t{0},
+          ~std::uint64_t{0} - 1023, ~std::uint64_t{0} - 1024})
         EXPECT_EQ(store.at(number), nullptr) << number;
 }
 

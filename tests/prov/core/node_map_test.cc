@@ -42,8 +42,14 @@ static hwloc_topology_t pmix_topology = nullptr;
 static const char* pmix_version = "OpenPMIx 5.0.7";
 static int pmix_loads = 0;
 
-int PMIx_Initialized() { return pmix_topology != nullptr; }
-const char* PMIx_Get_version() { return pmix_version; }
+int PMIx_Initialized()
+{
+    return pmix_topology != nullptr;
+}
+const char* PMIx_Get_version()
+{
+    return pmix_version;
+}
 int PMIx_Load_topology(void* answer)
 {
     static char source[] = "hwloc:2";
@@ -306,7 +312,10 @@ bool claim_this_system()
     return sched_setaffinity(0, sizeof zero, &zero) == 0;
 }
 
-void* new_memory() { return mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+void* new_memory()
+{
+    return mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
 
 TEST(NodeMemory, LiesOnTheNodeThatItsThreadIsBoundTo)
 {

@@ -5,14 +5,14 @@
  */
 #include <stdlib.h>
 
-int hwloc_topology_init(void **topology);
-int hwloc_topology_load(void *topology);
-int hwloc_topology_init(void **topology)
+int hwloc_topology_init(void** topology);
+int hwloc_topology_load(void* topology);
+int hwloc_topology_init(void** topology)
 {
     (void)topology;
     abort();
 }
-int hwloc_topology_load(void *topology)
+int hwloc_topology_load(void* topology)
 {
     (void)topology;
     abort();

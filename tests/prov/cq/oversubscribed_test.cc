@@ -64,7 +64,8 @@ void post_turn(Session& s, bool sends, fi_addr_t peer, std::span<char> buffer, s
     ASSERT_EQ(s.post([&] {
         return sends ? fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, peer, tag, buffer.data())
                      : fi_trecv(s.ep, buffer.data(), buffer.size(), nullptr, peer, tag, 0, buffer.data());
-    }), 0);
+    }),
+              0);
 }
 
 // Each message is a rendezvous, and takes three turns on the processor. Before, a reader looked 4096 times each turn.
@@ -190,7 +191,9 @@ TEST(ManyEndpoints, CopiesLeaveOtherMessagesTheirBlocks)
         constexpr unsigned messages = 100;
         constexpr std::size_t sizes[] = {5000, 8192, 9000, copied};
         static std::array<char, copied> buffer;
-        const auto size_of = [&](unsigned tag) { return tag == messages ? sizes[1] / 2 : sizes[tag % std::size(sizes)]; };
+        const auto size_of = [&](unsigned tag) {
+            return tag == messages ? sizes[1] / 2 : sizes[tag % std::size(sizes)];
+        };
         for (unsigned tag = 0; rank.number == 0 && tag <= messages; tag++)
             ASSERT_NO_FATAL_FAILURE(post_turn(s, true, 1, std::span(buffer).first(size_of(tag)), tag));
         rank.barrier();

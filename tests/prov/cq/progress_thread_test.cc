@@ -63,7 +63,8 @@ void overlap(bool receive_first, Sent sent, Came came)
             ASSERT_EQ(fi_trecv(s.ep, bytes.data(), length, nullptr, 0, 5, 0, &s), 0);
             rank.set(posted, 1);
             came(s, rank);
-            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ptrdiff_t{length}); // what was acknowledged is here
+            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7),
+                      std::ptrdiff_t{length}); // what was acknowledged is here
         }
     });
 }
@@ -73,7 +74,10 @@ void compute_until_received(Session&, const Rank& rank)
     compute([&] { return rank.get(received) == 1; });
 }
 
-void find_sent(Session& s, const Rank&) { s.expect(&s, FI_TAGGED | FI_SEND); }
+void find_sent(Session& s, const Rank&)
+{
+    s.expect(&s, FI_TAGGED | FI_SEND);
+}
 
 void find_received(Session& s, const Rank&)
 {

@@ -50,8 +50,8 @@ TEST(Queue, EachFormatTellsItsShare)
 {
     char buffer[sizeof(fi_cq_tagged_entry)];
     const std::pair<fi_cq_format, std::size_t> formats[] = {
-        {FI_CQ_FORMAT_UNSPEC, sizeof(fi_cq_entry)},  {FI_CQ_FORMAT_CONTEXT, sizeof(fi_cq_entry)},
-        {FI_CQ_FORMAT_MSG, sizeof(fi_cq_msg_entry)}, {FI_CQ_FORMAT_DATA, sizeof(fi_cq_data_entry)},
+        {FI_CQ_FORMAT_UNSPEC, sizeof(fi_cq_entry)},        {FI_CQ_FORMAT_CONTEXT, sizeof(fi_cq_entry)},
+        {FI_CQ_FORMAT_MSG, sizeof(fi_cq_msg_entry)},       {FI_CQ_FORMAT_DATA, sizeof(fi_cq_data_entry)},
         {FI_CQ_FORMAT_TAGGED, sizeof(fi_cq_tagged_entry)},
     };
     for (auto [format, size] : formats) {

@@ -45,7 +45,10 @@ struct Way {
     fi_wait_obj of_set; ///< FI_WAIT_NONE: it is in no wait set
     Call call;
 };
-void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+void PrintTo(const Way& way, std::ostream* out)
+{
+    *out << way.name;
+}
 constexpr Way ways[] = {
     {"Unspec", FI_WAIT_UNSPEC, FI_WAIT_NONE, Call::blocking},
     {"Yield", FI_WAIT_YIELD, FI_WAIT_NONE, Call::blocking},
@@ -68,7 +71,10 @@ struct Model {
     fi_progress data;
     fi_progress control;
 };
-void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+void PrintTo(const Model& model, std::ostream* out)
+{
+    *out << model.name;
+}
 constexpr Model models[] = {
     {"Manual", FI_THREAD_SAFE, FI_PROGRESS_MANUAL, FI_PROGRESS_MANUAL},
     {"ManualSerial", FI_THREAD_DOMAIN, FI_PROGRESS_MANUAL, FI_PROGRESS_MANUAL},
@@ -191,7 +197,7 @@ struct Side : Objects {
     fid_wait* const set;
     fid_eq* const eq;
     fid_cq* cq = nullptr;
-    fid_cntr* counter = nullptr;  ///< the one that may be waited for
+    fid_cntr* counter = nullptr; ///< the one that may be waited for
     fid_cntr* unwaited = nullptr;
     fid_ep* ep = nullptr;
     fid_mc* group = nullptr;
@@ -225,7 +231,10 @@ struct World {
         }));
     }
     /// The other thread goes on with what its side owes.
-    void drive_b(bool (*ended)(World&)) { EXPECT_TRUE(eventually([&] { return over || ended(*this); })); }
+    void drive_b(bool (*ended)(World&))
+    {
+        EXPECT_TRUE(eventually([&] { return over || ended(*this); }));
+    }
 
     const Way& way;
     const Kind kind;
@@ -249,8 +258,14 @@ struct Happening {
     bool (*seen)(World&);   ///< takes it
 };
 
-bool entry_of_a(World& w) { return w.a.has_entry(); }
-bool counted_by_a(World& w) { return fi_cntr_read(w.a.counter) != 0; }
+bool entry_of_a(World& w)
+{
+    return w.a.has_entry();
+}
+bool counted_by_a(World& w)
+{
+    return fi_cntr_read(w.a.counter) != 0;
+}
 bool event_of_a(World& w)
 {
     std::uint32_t event = 0;
@@ -285,9 +300,8 @@ void begin_send(World& w)
 }
 void take_it(World& w)
 {
-    Objects::post(w.b.cq, [&] {
-        return fi_recv(w.b.ep, w.b.bytes.data(), w.b.bytes.size(), nullptr, FI_ADDR_UNSPEC, nullptr);
-    });
+    Objects::post(
+        w.b.cq, [&] { return fi_recv(w.b.ep, w.b.bytes.data(), w.b.bytes.size(), nullptr, FI_ADDR_UNSPEC, nullptr); });
     w.drive_b([](World& world) { return world.b.has_entry(); });
 }
 void begin_barrier(World& w)
@@ -364,8 +378,14 @@ void insert(World& w)
 {
     EXPECT_EQ(fi_av_insert(reinterpret_cast<fid_av*>(w.a.first.back()), nullptr, 0, nullptr, 0, nullptr), 0);
 }
-void add_to_counter(World& w) { fi_cntr_add(w.a.counter, 1); }
-void bind_domain(World& w) { Objects::must(fi_domain_bind(w.a.domain, &w.a.eq->fid, FI_REG_MR)); }
+void add_to_counter(World& w)
+{
+    fi_cntr_add(w.a.counter, 1);
+}
+void bind_domain(World& w)
+{
+    Objects::must(fi_domain_bind(w.a.domain, &w.a.eq->fid, FI_REG_MR));
+}
 
 constexpr auto nothing = [](World&) {};
 constexpr Happening happenings[] = {
@@ -519,7 +539,8 @@ std::string name_of(const testing::TestParamInfo<std::tuple<Way, Model>>& info)
 {
     return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
 }
-INSTANTIATE_TEST_SUITE_P(All, WaitMatrix, testing::Combine(testing::ValuesIn(ways), testing::ValuesIn(models)), name_of);
+INSTANTIATE_TEST_SUITE_P(All, WaitMatrix, testing::Combine(testing::ValuesIn(ways), testing::ValuesIn(models)),
+                         name_of);
 
 TEST_P(WaitMatrix, WhateverHappensWakesAThreadThatWaitsForItAlone)
 {
@@ -530,7 +551,8 @@ TEST_P(WaitMatrix, WhateverHappensWakesAThreadThatWaitsForItAlone)
         if (model.threading == FI_THREAD_DOMAIN && !what.alone)
             continue; // two threads in a domain whose calls come one at a time
         expect_woken(what, way, model, false);
-        if (model.threading == FI_THREAD_SAFE && model.data == FI_PROGRESS_MANUAL && model.control == FI_PROGRESS_MANUAL)
+        if (model.threading == FI_THREAD_SAFE && model.data == FI_PROGRESS_MANUAL &&
+            model.control == FI_PROGRESS_MANUAL)
             expect_woken(what, way, model, true);
         if (HasFailure())
             return;

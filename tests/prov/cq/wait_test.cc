@@ -327,9 +327,8 @@ TEST(Wait, AutomaticProgressNeedsNoCallsOfTheReceiver)
     ASSERT_EQ(fi_trecv(w.b, big_in, sizeof(big_in), nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
     ASSERT_EQ(fi_tsend(w.a, big_out, sizeof(big_out), nullptr, 1, 1, nullptr), 0);
     // Nobody reads a queue: the bytes arrive all the same.
-    EXPECT_TRUE(eventually([&] {
-        return std::atomic_ref(big_in[sizeof(big_in) - 1]).load(std::memory_order_acquire) == 9;
-    }));
+    EXPECT_TRUE(
+        eventually([&] { return std::atomic_ref(big_in[sizeof(big_in) - 1]).load(std::memory_order_acquire) == 9; }));
 }
 
 struct Set {

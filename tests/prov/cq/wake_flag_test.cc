@@ -183,7 +183,8 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
                 return false;
         return s.unread[0] == 0 && s.unread[1] == 0;
     };
-    return search(first, steps, [](const State&) -> const char* { return nullptr; }, good);
+    return search(
+        first, steps, [](const State&) -> const char* { return nullptr; }, good);
 }
 
 TEST(WakeFlagModel, NobodySleepsWhileThereIsSomething)

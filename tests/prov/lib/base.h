@@ -12,7 +12,10 @@ namespace tofu::test {
 
 using sim::test::wait_until;
 
-inline void check(int ret, const char* what) { Session::check(ret, what); }
+inline void check(int ret, const char* what)
+{
+    Session::check(ret, what);
+}
 
 /// Fabric, domain and address vector of one rank.
 struct Base {

@@ -54,15 +54,15 @@ struct Net {
     std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 16);
     std::vector<Queue> vcqs;
     std::mt19937 random{1};
-    unsigned busy_percent = 0;   ///< posts refused
-    unsigned window = 1;         ///< how far down its queue the adversary reaches
-    bool prompt = false;         ///< carried out within the post
-    std::uint64_t broken = 0;    ///< a STADD whose every access fails
-    bool silent = false;         ///< no notice comes of what fails
-    std::uint64_t refused = 0;   ///< a STADD whose every post is refused for good
+    unsigned busy_percent = 0;    ///< posts refused
+    unsigned window = 1;          ///< how far down its queue the adversary reaches
+    bool prompt = false;          ///< carried out within the post
+    std::uint64_t broken = 0;     ///< a STADD whose every access fails
+    bool silent = false;          ///< no notice comes of what fails
+    std::uint64_t refused = 0;    ///< a STADD whose every post is refused for good
     std::size_t refused_from = 0; ///< so are all posts from this one on
-    bool read_only_all = false;  ///< ARMW may touch nothing
-    std::uint64_t area = 0;      ///< what lies under reserved STags
+    bool read_only_all = false;   ///< ARMW may touch nothing
+    std::uint64_t area = 0;       ///< what lies under reserved STags
     std::size_t posts = 0;
     std::size_t swaps = 0;
     std::size_t strays = 0; ///< accesses beyond the memory, which fail
@@ -174,8 +174,8 @@ struct Net {
             notice.rmt_value = old;
         }
         if (p.flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE)
-            remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW,
-                                        p.stadd, p.edata == 0);
+            remote_notices.emplace_back(p.kind == 2 ? UTOFU_MRQ_TYPE_RMT_GET : UTOFU_MRQ_TYPE_RMT_ARMW, p.stadd,
+                                        p.edata == 0);
         const bool told = code != UTOFU_SUCCESS ? !silent : (p.flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE) != 0;
         tell(vcqs[p.vcq], p, told, code, notice);
     }
@@ -208,19 +208,22 @@ inline int create_vcq(utofu_tni_id_t, unsigned long, utofu_vcq_hdl_t* handle)
     *handle = Net::now().vcqs.size();
     return UTOFU_SUCCESS;
 }
-inline int free_vcq(utofu_vcq_hdl_t) { return UTOFU_SUCCESS; }
+inline int free_vcq(utofu_vcq_hdl_t)
+{
+    return UTOFU_SUCCESS;
+}
 inline int query_vcq_id(utofu_vcq_hdl_t handle, utofu_vcq_id_t* id)
 {
     *id = handle;
     return UTOFU_SUCCESS;
 }
-inline int armw4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t value,
-                 utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+inline int armw4(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint32_t value, utofu_stadd_t stadd,
+                 std::uint64_t edata, unsigned long flags, void*)
 {
     return Net::now().post({unsigned(h - 1), 0, op, 4, value, 0, stadd, 0, peer, edata, flags, {}, 0});
 }
-inline int armw8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t value,
-                 utofu_stadd_t stadd, std::uint64_t edata, unsigned long flags, void*)
+inline int armw8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t value, utofu_stadd_t stadd,
+                 std::uint64_t edata, unsigned long flags, void*)
 {
     return Net::now().post({unsigned(h - 1), 0, op, 8, value, 0, stadd, 0, peer, edata, flags, {}, 0});
 }
@@ -235,18 +238,19 @@ inline int cswap8(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, std::uint64_t compare,
     return Net::now().post({unsigned(h - 1), 1, 0, 8, swap, compare, stadd, 0, peer, edata, flags, {}, 0});
 }
 /// Local STADDs are addresses of this process.
-inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-               std::size_t length, std::uint64_t edata, unsigned long flags, void*)
+inline int get(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
+               std::uint64_t edata, unsigned long flags, void*)
 {
     return Net::now().post({unsigned(h - 1), 2, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0});
 }
 inline int put(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
                std::uint64_t edata, unsigned long flags, void* cbdata)
 {
-    return Net::now().post({unsigned(h - 1), 4, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0, cbdata});
+    return Net::now().post(
+        {unsigned(h - 1), 4, 0, unsigned(length), 0, 0, remote, local, peer, edata, flags, {}, 0, cbdata});
 }
-inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote,
-                         std::size_t length, std::uint64_t edata, unsigned long flags, void*)
+inline int put_piggyback(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, void* data, utofu_stadd_t remote, std::size_t length,
+                         std::uint64_t edata, unsigned long flags, void*)
 {
     Net::Post p{unsigned(h - 1), 3, 0, unsigned(length), 0, 0, remote, 0, peer, edata, flags, {}, 0};
     std::memcpy(p.data, data, length);
@@ -286,8 +290,14 @@ inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, un
 {
     return stag == Net::now().refused_stag ? UTOFU_ERR_FULL : reg_mem(h, addr, size, flags, stadd);
 }
-inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long) { return UTOFU_SUCCESS; }
-inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*) { return UTOFU_SUCCESS; }
+inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long)
+{
+    return UTOFU_SUCCESS;
+}
+inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*)
+{
+    return UTOFU_SUCCESS;
+}
 inline int poll_tcq(utofu_vcq_hdl_t h, unsigned long, void** cbdata)
 {
     auto& tcq = Net::now().vcqs[h - 1].tcq;

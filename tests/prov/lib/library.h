@@ -48,9 +48,8 @@ template <auto Around>
 void surround_posts(vcq::Functions& functions)
 {
     using vcq::Functions;
-    surround<Around, &Functions::put, &Functions::put_piggyback, &Functions::get,
-             &Functions::armw4, &Functions::armw8, &Functions::cswap4, &Functions::cswap8, &Functions::post_toq>(
-        functions);
+    surround<Around, &Functions::put, &Functions::put_piggyback, &Functions::get, &Functions::armw4, &Functions::armw8,
+             &Functions::cswap4, &Functions::cswap8, &Functions::post_toq>(functions);
 }
 
 } // namespace tofu::test

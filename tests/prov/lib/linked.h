@@ -16,7 +16,7 @@ inline fi_provider& linked()
     return provider;
 }
 extern "C" inline int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-                          const fi_info* hints, fi_info** info)
+                                 const fi_info* hints, fi_info** info)
 {
     return linked().getinfo(version, node, service, flags, hints, info);
 }

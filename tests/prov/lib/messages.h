@@ -155,7 +155,10 @@ struct Messages : testing::Test, fake::OverNet {
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
     }
-    void fin(const Ack& ack, std::uint32_t status) { word(completion_offset(ack.fin)).store(completion_word(ack.seq, status)); }
+    void fin(const Ack& ack, std::uint32_t status)
+    {
+        word(completion_offset(ack.fin)).store(completion_word(ack.seq, status));
+    }
     void tell(std::uint64_t consumed, LeaseStatus status)
     {
         word(credit_offset(0)).store(consumed);
@@ -169,7 +172,12 @@ struct Messages : testing::Test, fake::OverNet {
     /// The peer has a ring of ours.
     void greet()
     {
-        come(Type::fence, flag_ack, 0, [](PacketWriter& w) { w.put(Ack{1000, 1}); }, 2);
+        come(
+            Type::fence, flag_ack, 0,
+            [](PacketWriter& w) {
+                w.put(Ack{1000, 1});
+            },
+            2);
         run(1);
         EXPECT_EQ(get<CreditBlock>(credit_offset(2)).status, static_cast<std::uint32_t>(LeaseStatus::granted));
         EXPECT_EQ(answered({1000, 1}), completion_word(1, 0));
@@ -220,8 +228,9 @@ struct Messages : testing::Test, fake::OverNet {
     bool got_anonymous(unsigned n, Packet& packet)
     {
         Envelope envelope;
-        return read_anonymous(reinterpret_cast<std::byte*>(net().memory.data() + anon_slots_offset + (n + 1) * slot_size),
-                          peer_nonce, envelope, anonymous_) &&
+        return read_anonymous(
+                   reinterpret_cast<std::byte*>(net().memory.data() + anon_slots_offset + (n + 1) * slot_size),
+                   peer_nonce, envelope, anonymous_) &&
                envelope.nonce == own_nonce && decode(anonymous_, packet);
     }
     /// An anonymous packet to us; it asks for a ring if there is a credit block to tell.

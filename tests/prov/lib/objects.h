@@ -93,8 +93,8 @@ class Objects {
         must(fi_enable(ep));
         return ep;
     }
-    fid_cq* open_queue(fi_wait_obj wait = FI_WAIT_NONE, fi_cq_format format = FI_CQ_FORMAT_TAGGED,
-                       std::size_t size = 0, fid_wait* set = nullptr)
+    fid_cq* open_queue(fi_wait_obj wait = FI_WAIT_NONE, fi_cq_format format = FI_CQ_FORMAT_TAGGED, std::size_t size = 0,
+                       fid_wait* set = nullptr)
     {
         fi_cq_attr attr{};
         attr.wait_obj = wait;

@@ -72,8 +72,7 @@ class RawPeer {
     template <class Post>
     std::uint64_t finish(Post&& post)
     {
-        EXPECT_EQ(sim::test::posted([&] { return post(1, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE); }),
-                  UTOFU_SUCCESS);
+        EXPECT_EQ(sim::test::posted([&] { return post(1, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE); }), UTOFU_SUCCESS);
         utofu_mrq_notice notice{};
         EXPECT_EQ(sim::test::wait_mrq(vcq_, &notice), UTOFU_SUCCESS);
         void* none = nullptr; // reading the TCQ is what makes room in the TOQ (guide 3.7)

@@ -34,7 +34,7 @@ struct Options {
     fi_progress progress = FI_PROGRESS_MANUAL;
     fi_wait_obj wait = FI_WAIT_NONE; ///< of the queue
     bool selective = false;
-    bool counters = false; ///< read, write and, with FI_RMA_EVENT, remote_read, remote_write
+    bool counters = false;       ///< read, write and, with FI_RMA_EVENT, remote_read, remote_write
     bool transmits_only = false; ///< the queue is bound for FI_TRANSMIT alone
     bool enable = true;
     bool leaves_together = true; ///< the destructor waits for all ranks first
@@ -73,8 +73,9 @@ class Session {
         check(fi_cq_open(domain, &cq_attr, &cq, nullptr), "fi_cq_open");
         check(fi_endpoint(domain, info, &ep, nullptr), "fi_endpoint");
         check(fi_ep_bind(ep, &av->fid, 0), "bind av");
-        check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | (options.transmits_only ? 0 : FI_RECV) |
-                                           (options.selective ? FI_SELECTIVE_COMPLETION : 0)),
+        check(fi_ep_bind(ep, &cq->fid,
+                         FI_TRANSMIT | (options.transmits_only ? 0 : FI_RECV) |
+                             (options.selective ? FI_SELECTIVE_COMPLETION : 0)),
               "bind cq");
         if (options.counters) {
             fi_cntr_attr attr{};
@@ -142,8 +143,8 @@ class Session {
         barrier();
     }
 
-    fid_mr* reg(void* address, std::size_t length,
-                std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE, std::uint64_t key = 0)
+    fid_mr* reg(void* address, std::size_t length, std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE,
+                std::uint64_t key = 0)
     {
         fid_mr* mr = nullptr;
         check(fi_mr_reg(domain, address, length, access, 0, key, 0, &mr, nullptr), "fi_mr_reg");
@@ -153,13 +154,11 @@ class Session {
 
     /// Registers and tells all; what the others told. Collective. Words 512 ...
     std::vector<Window> share(void* address, std::size_t length,
-                              std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE,
-                              std::uint64_t key = 0)
+                              std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE, std::uint64_t key = 0)
     {
         fid_mr* mr = reg(address, length, access, key);
         const bool addresses = (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-        rank.set(512 + rank.number * 2,
-                 addresses ? reinterpret_cast<std::uint64_t>(address) : 0);
+        rank.set(512 + rank.number * 2, addresses ? reinterpret_cast<std::uint64_t>(address) : 0);
         rank.set(513 + rank.number * 2, fi_mr_key(mr));
         barrier();
         std::vector<Window> all;

@@ -10,8 +10,8 @@
 
 namespace tofu::test {
 
-inline bool silent = false; ///< about accesses that failed
-inline bool deaf = false;   ///< to the ends of ARMWs, which are carried out
+inline bool silent = false;   ///< about accesses that failed
+inline bool deaf = false;     ///< to the ends of ARMWs, which are carried out
 inline unsigned failures = 0; ///< of accesses, and what was not told
 
 /// From now on; what has not ended for so long is taken for such an access.
@@ -32,7 +32,8 @@ inline void fall_silent(std::chrono::milliseconds lost_after)
             if (!unheard && !(silent && failed))
                 return code;
         }
-    }, &vcq::Functions::poll_mrq>(library_functions());
+    },
+             &vcq::Functions::poll_mrq>(library_functions());
 }
 
 } // namespace tofu::test

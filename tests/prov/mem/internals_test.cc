@@ -55,8 +55,8 @@ class Arena {
   public:
     static constexpr std::size_t bytes = 4 << 20;
     Arena()
-        : base_(reinterpret_cast<std::byte*>(syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
-                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
+        : base_(reinterpret_cast<std::byte*>(
+              syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
     {
     }
     std::byte* at(std::size_t offset) const { return base_ + offset; }
@@ -161,8 +161,8 @@ class Traffic {
     static constexpr std::size_t most = 100000;
     Traffic(Objects& objects, fid_ep* ep, fid_cq* cq) : o_(objects), ep_(ep), cq_(cq)
     {
-        EXPECT_EQ(fi_mr_reg(o_.domain, there(), 1 << 20,
-                            FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, next_key++, 0, &region_, nullptr),
+        EXPECT_EQ(fi_mr_reg(o_.domain, there(), 1 << 20, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+                            next_key++, 0, &region_, nullptr),
                   0);
     }
     ~Traffic() { EXPECT_EQ(fi_close(&region_->fid), 0); }
@@ -184,8 +184,8 @@ class Traffic {
     {
         std::vector<fid_mr*> regions(count);
         for (unsigned i = 0; i < count; i++)
-            ASSERT_EQ(fi_mr_reg(o_.domain, there() + i * 16, 16, FI_REMOTE_WRITE, 0, next_key++, 0, &regions[i], nullptr),
-                      0);
+            ASSERT_EQ(
+                fi_mr_reg(o_.domain, there() + i * 16, 16, FI_REMOTE_WRITE, 0, next_key++, 0, &regions[i], nullptr), 0);
         for (fid_mr* region : regions)
             finish(1, [&] { return fi_write(ep_, here(), 16, nullptr, 0, 0, fi_mr_key(region), nullptr); });
         for (fid_mr* region : regions)
@@ -212,9 +212,7 @@ class Traffic {
     }
     void message(std::size_t size, bool expected)
     {
-        const auto receive = [&] {
-            return fi_trecv(ep_, result(), size, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr);
-        };
+        const auto receive = [&] { return fi_trecv(ep_, result(), size, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr); };
         const auto send = [&] { return fi_tsend(ep_, here(), size, nullptr, 0, 7, nullptr); };
         if (expected) {
             finish(0, receive);
@@ -276,7 +274,7 @@ TEST(Internals, ShareNoPageWithTheHeap)
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[0] * BouncePool::small_size));
     EXPECT_TRUE(was_seen(BouncePool::blocks_of[1] * BouncePool::large_size));
     EXPECT_TRUE(was_seen(tofu::vcq::CompletionTable::size * tofu::max_fast_read));
-    EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                     // words of atomics
+    EXPECT_TRUE(was_seen(std::size_t{128} * 32));                                                  // words of atomics
     EXPECT_TRUE(was_seen(tofu::SpanRunner::max_spans * tofu::Span::most * sizeof(std::uint64_t))); // of spans
 }
 

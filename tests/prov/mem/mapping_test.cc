@@ -155,7 +155,8 @@ TEST_P(Mappings, APrivateViewOfAFileIsNot)
 TEST_P(Mappings, HugePagesAreGood)
 {
     constexpr std::size_t huge = 2 << 20;
-    void* const pages = mmap(nullptr, huge, read_write, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    void* const pages =
+        mmap(nullptr, huge, read_write, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED)
         GTEST_SKIP() << "there are no huge pages here";
     const auto at = reinterpret_cast<std::uint64_t>(pages);
@@ -169,8 +170,7 @@ TEST_P(Mappings, NothingAtAllIsNot)
         << "above all";
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernel, Mappings, testing::Bool(), [](const auto& info) {
-    return info.param ? "WithoutTheQuestion" : "AsItIs";
-});
+INSTANTIATE_TEST_SUITE_P(Kernel, Mappings, testing::Bool(),
+                         [](const auto& info) { return info.param ? "WithoutTheQuestion" : "AsItIs"; });
 
 } // namespace

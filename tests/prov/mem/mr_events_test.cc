@@ -67,7 +67,8 @@ TEST(Mr, CountersOfARegionCountAroundARegionWithinIt)
         for (unsigned word : {0, 63, 72, 500}) {
             ASSERT_EQ(s.post([&] {
                 return fi_write(s.ep, &value, 8, nullptr, 0, outer[0].base + word * 8, outer[0].key, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_WRITE);
         }
         EXPECT_TRUE(wait_until([&] { return fi_cntr_read(counter[0]) == 4; }));
@@ -155,7 +156,8 @@ TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability
                     }));
                     ASSERT_EQ(s.post([&] {
                         return fi_inject_atomic(s.ep, &one, 1, 0, there.base, there.key, FI_UINT64, FI_SUM);
-                    }), 0);
+                    }),
+                              0);
                     for (fi_op op : {FI_SUM, FI_ATOMIC_WRITE, FI_MAX})
                         ends(s.post([&] {
                             return fi_fetch_atomic(s.ep, &one, 1, nullptr, &old, nullptr, 0, there.base, there.key,
@@ -228,7 +230,8 @@ struct Counted {
             s.expect(&s, FI_WRITE);
             ASSERT_EQ(s.post([&] {
                 return fi_atomic(s.ep, &value, 1, nullptr, 0, there.base + 8, there.key, FI_UINT64, FI_SUM, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_WRITE);
             ASSERT_EQ(s.post([&] { return fi_read(s.ep, &value, 8, nullptr, 0, there.base, there.key, &s); }), 0);
             s.expect(&s, FI_READ);
@@ -397,46 +400,59 @@ ssize_t atomic(Session& s, const Window (&at)[2], std::uint64_t* mine, fi_op op,
 constexpr std::size_t region_words = 64;
 
 const Reach reaches[] = {
-    {"write", {1, 0, 1, 0, 1, 0},
+    {"write",
+     {1, 0, 1, 0, 1, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return transfer(s, {{at[0].base, 8, at[0].key}, {at[1].base, 8, at[1].key}}, mine, false);
      }},
-    {"write, there and back", {1, 0, 1, 0, 1, 0},
+    {"write, there and back",
+     {1, 0, 1, 0, 1, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return transfer(s, {{at[0].base, 8, at[0].key}, {at[1].base, 100, at[1].key}, {at[0].base + 8, 8, at[0].key}},
                          mine, false);
      }},
-    {"write, twice to one", {1, 0, 1, 0, 0, 0},
+    {"write, twice to one",
+     {1, 0, 1, 0, 0, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return transfer(s, {{at[0].base, 8, at[0].key}, {at[0].base + 64, 8, at[0].key}}, mine, false);
      }},
-    {"read", {0, 1, 0, 1, 0, 1},
+    {"read",
+     {0, 1, 0, 1, 0, 1},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return transfer(s, {{at[1].base, 100, at[1].key}, {at[0].base, 8, at[0].key}}, mine, true);
      }},
-    {"sum", {1, 0, 1, 0, 1, 0},
+    {"sum",
+     {1, 0, 1, 0, 1, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, false); }},
-    {"sum, row", {1, 0, 1, 0, 1, 0},
+    {"sum, row",
+     {1, 0, 1, 0, 1, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, false, 20); }},
-    {"loop", {1, 0, 1, 0, 1, 0},
+    {"loop",
+     {1, 0, 1, 0, 1, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_MAX, false); }},
-    {"fetch sum", {0, 1, 1, 1, 1, 1},
+    {"fetch sum",
+     {0, 1, 1, 1, 1, 1},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_SUM, true); }},
-    {"atomic read", {0, 1, 0, 1, 0, 1},
+    {"atomic read",
+     {0, 1, 0, 1, 0, 1},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) { return atomic(s, at, mine, FI_ATOMIC_READ, true); }},
-    {"write of nothing", {1, 0, 1, 0, 0, 0},
+    {"write of nothing",
+     {1, 0, 1, 0, 0, 0},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return fi_write(s.ep, mine, 0, nullptr, 0, at[0].base, at[0].key, &s);
      }},
-    {"read of nothing", {0, 1, 0, 0, 0, 1},
+    {"read of nothing",
+     {0, 1, 0, 0, 0, 1},
      [](Session& s, const Window (&at)[2], std::uint64_t* mine) {
          return fi_read(s.ep, mine, 0, nullptr, 0, at[1].base + 40, at[1].key, &s);
      }},
-    {"write of nothing nowhere", {1, 0, 0, 0, 0, 0},
+    {"write of nothing nowhere",
+     {1, 0, 0, 0, 0, 0},
      [](Session& s, const Window (&)[2], std::uint64_t* mine) {
          return fi_write(s.ep, mine, 0, nullptr, 0, 0, 0x123456789, &s);
      }},
-    {"read of nothing, without a place", {0, 1, 0, 0, 0, 0},
+    {"read of nothing, without a place",
+     {0, 1, 0, 0, 0, 0},
      [](Session& s, const Window (&)[2], std::uint64_t*) {
          const fi_msg_rma msg{nullptr, nullptr, 0, 0, nullptr, 0, &s, 0};
          return fi_readmsg(s.ep, &msg, FI_COMPLETION);
@@ -453,7 +469,8 @@ struct TwoRegions {
             for (unsigned right = 0; right < 2 && rank.number == 0; right++) {
                 EXPECT_EQ(fi_cntr_open(s.domain, &attr, &counter[2 + 2 * i + right], nullptr), 0);
                 EXPECT_EQ(fi_mr_bind(s.regions[i], &counter[2 + 2 * i + right]->fid,
-                                     right == 0 ? FI_REMOTE_WRITE : FI_REMOTE_READ), 0);
+                                     right == 0 ? FI_REMOTE_WRITE : FI_REMOTE_READ),
+                          0);
             }
         }
         counter[0] = s.counter[remote_write_counter];
@@ -516,7 +533,8 @@ TEST(Mr, AnOperationOfNoBytesBehindTheLastByteIsOneOfTheRegion)
         if (rank.number != 0) {
             ASSERT_EQ(two.s.post([&] {
                 return fi_write(two.s.ep, two.memory, 0, nullptr, 0, sizeof two.memory[0], two.at[0].key, &two.s);
-            }), 0);
+            }),
+                      0);
             two.s.expect(&two.s, FI_WRITE);
         }
         two.s.barrier();

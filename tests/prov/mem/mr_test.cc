@@ -34,7 +34,8 @@ void expect_error(Session& s, unsigned peer, const Window& w, std::uint64_t offs
     ASSERT_EQ(s.post([&] {
         return read ? fi_read(s.ep, &value, 8, nullptr, peer, w.base + offset, w.key, &value)
                     : fi_write(s.ep, &value, 8, nullptr, peer, w.base + offset, w.key, &value);
-    }), 0);
+    }),
+              0);
     fi_cq_data_entry entry{};
     fi_cq_err_entry error{};
     ASSERT_TRUE(s.next(entry, &error));
@@ -184,15 +185,25 @@ TEST(Mr, AProvidersKeyReachesItsRegionAndNoByteMore)
                     std::uint8_t bytes[64];
                     std::memset(bytes, 7, sizeof(bytes));
                     const Window& w = peers[1];
-                    for (const auto& [offset, size] : std::initializer_list<std::pair<std::int64_t, std::size_t>>{
-                             {-1, 1}, {-1, 2}, {-4, 4}, {-8, 8}, {-7, 1}, {-1, 15},
-                             {13, 1}, {12, 2}, {0, 14}, {13, 3}, {16, 8}}) {
+                    for (const auto& [offset, size] :
+                         std::initializer_list<std::pair<std::int64_t, std::size_t>>{{-1, 1},
+                                                                                     {-1, 2},
+                                                                                     {-4, 4},
+                                                                                     {-8, 8},
+                                                                                     {-7, 1},
+                                                                                     {-1, 15},
+                                                                                     {13, 1},
+                                                                                     {12, 2},
+                                                                                     {0, 14},
+                                                                                     {13, 3},
+                                                                                     {16, 8}}) {
                         const std::uint64_t at = w.base + static_cast<std::uint64_t>(offset);
                         for (const bool read : {false, true}) {
                             ASSERT_EQ(s.post([&] {
                                 return read ? fi_read(s.ep, bytes, size, nullptr, 1, at, w.key, &s)
                                             : fi_write(s.ep, bytes, size, nullptr, 1, at, w.key, &s);
-                            }), 0);
+                            }),
+                                      0);
                             fi_cq_data_entry entry{};
                             fi_cq_err_entry error{};
                             ASSERT_TRUE(s.next(entry, &error)) << offset << ", " << size;
@@ -236,17 +247,20 @@ TEST(Mr, AtomicsReachEachByteOfARegionThatEndsWithinAWord)
             for (std::size_t i = 0; i < length; i++) {
                 ASSERT_EQ(s.post([&] {
                     return fi_atomic(s.ep, one, 1, nullptr, 1, peers[1].base + i, peers[1].key, FI_UINT8, FI_SUM, &s);
-                }), 0);
+                }),
+                          0);
                 s.expect(&s, FI_WRITE);
             }
             ASSERT_EQ(s.post([&] {
                 return fi_atomic(s.ep, one, length, nullptr, 1, peers[1].base, peers[1].key, FI_UINT8, FI_SUM, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_WRITE);
             for (const std::uint64_t outside : {peers[1].base - 1, peers[1].base + length}) {
                 ASSERT_EQ(s.post([&] {
                     return fi_atomic(s.ep, one, 1, nullptr, 1, outside, peers[1].key, FI_UINT8, FI_SUM, &s);
-                }), 0);
+                }),
+                          0);
                 fi_cq_data_entry entry{};
                 fi_cq_err_entry error{};
                 ASSERT_TRUE(s.next(entry, &error));
@@ -277,8 +291,13 @@ TEST(Mr, TheBufferIsSentWhateverTheDesc)
         ASSERT_EQ(fi_mr_reg(s.domain, x.data(), x.size(), FI_READ | FI_WRITE, 0, 9, 0, &closed, nullptr), 0);
         void* const of_closed = fi_mr_desc(closed);
         ASSERT_EQ(fi_close(&closed->fid), 0);
-        void* const descs[] = {fi_mr_desc(own), fi_mr_desc(of_second), of_closed, reinterpret_cast<void*>(0x10),
-                               reinterpret_cast<void*>(~std::uintptr_t{7}), target.data(), nullptr};
+        void* const descs[] = {fi_mr_desc(own),
+                               fi_mr_desc(of_second),
+                               of_closed,
+                               reinterpret_cast<void*>(0x10),
+                               reinterpret_cast<void*>(~std::uintptr_t{7}),
+                               target.data(),
+                               nullptr};
         unsigned turn = 0;
         // Each desc with each buffer: in the region, in none, and reaching beyond the region.
         for (void* desc : descs)
@@ -288,7 +307,8 @@ TEST(Mr, TheBufferIsSentWhateverTheDesc)
                 if (rank.number == 0) {
                     ASSERT_EQ(s.post([&] {
                         return fi_write(s.ep, buffer, length, desc, 1, peers[1].base, peers[1].key, &s);
-                    }), 0);
+                    }),
+                              0);
                     s.expect(&s, FI_WRITE);
                 }
                 s.barrier();
@@ -298,9 +318,9 @@ TEST(Mr, TheBufferIsSentWhateverTheDesc)
                 }
                 s.barrier();
                 if (rank.number == 0) {
-                    ASSERT_EQ(s.post([&] {
-                        return fi_read(s.ep, buffer, length, desc, 0, peers[0].base, peers[0].key, &s);
-                    }), 0);
+                    ASSERT_EQ(
+                        s.post([&] { return fi_read(s.ep, buffer, length, desc, 0, peers[0].base, peers[0].key, &s); }),
+                        0);
                     s.expect(&s, FI_READ);
                     EXPECT_EQ(buffer[0], '.');
                     EXPECT_EQ(buffer[length - 1], '.');
@@ -313,9 +333,8 @@ TEST(Mr, TheBufferIsSentWhateverTheDesc)
         if (rank.number == 0) {
             ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &message, 0); }), 0);
             s.expect(&s, FI_WRITE);
-            ASSERT_EQ(s.post([&] {
-                return fi_writev(s.ep, iov, message.desc, 2, 1, peers[1].base, peers[1].key, &s);
-            }), 0);
+            ASSERT_EQ(s.post([&] { return fi_writev(s.ep, iov, message.desc, 2, 1, peers[1].base, peers[1].key, &s); }),
+                      0);
             s.expect(&s, FI_WRITE);
         }
         s.barrier();
@@ -467,16 +486,18 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
                 if (what == 1) { // whatever comes after it has waited for it
                     std::uint64_t zero = 0;
                     ASSERT_EQ(s.post([&] {
-                        return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 88, 9, FI_UINT64,
-                                               FI_BOR, &s);
-                    }), 0);
+                        return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 88, 9, FI_UINT64, FI_BOR,
+                                               &s);
+                    }),
+                              0);
                     s.expect(&s, FI_READ);
                     const auto bound = std::chrono::steady_clock::now() + std::chrono::seconds(10);
                     for (result = 0; result == 0 && std::chrono::steady_clock::now() < bound;) {
                         ASSERT_EQ(s.post([&] {
-                            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 80, 9,
-                                                   FI_UINT64, FI_BOR, &s);
-                        }), 0);
+                            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 80, 9, FI_UINT64,
+                                                   FI_BOR, &s);
+                        }),
+                                  0);
                         s.expect(&s, FI_READ);
                     }
                     EXPECT_EQ(result, 1u);
@@ -515,18 +536,19 @@ TEST(Mr, AKeyMayComeBackForARegionWithOtherBoundsAndRights)
             void* base;
             std::size_t length;
             std::uint64_t access;
-        } regions[] = {{words, 64, both},        {words, 8192, both},
-                       {words, 8192, both},      {words, 8192, FI_REMOTE_WRITE},
-                       {words, 8192, both},      {words, 64, both},
-                       {words, 8192, both},      {reinterpret_cast<char*>(words) + 4, 8000, both},
+        } regions[] = {{words, 64, both},   {words, 8192, both},
+                       {words, 8192, both}, {words, 8192, FI_REMOTE_WRITE},
+                       {words, 8192, both}, {words, 64, both},
+                       {words, 8192, both}, {reinterpret_cast<char*>(words) + 4, 8000, both},
                        {words, 8192, both}};
         std::uint64_t value = 0, one = 1, result = 0;
         fid_mr* mr = nullptr;
         for (unsigned i = 0; i < std::size(regions); i++) {
             if (rank.number == 1) {
                 ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
-                ASSERT_EQ(fi_mr_reg(s.domain, regions[i].base, regions[i].length, regions[i].access, 0, 9, 0,
-                                    &mr, nullptr), 0);
+                ASSERT_EQ(
+                    fi_mr_reg(s.domain, regions[i].base, regions[i].length, regions[i].access, 0, 9, 0, &mr, nullptr),
+                    0);
             }
             s.barrier();
             if (rank.number == 0) {
@@ -534,15 +556,15 @@ TEST(Mr, AKeyMayComeBackForARegionWithOtherBoundsAndRights)
                 const std::uint64_t at = first ? 8 : 4000;
                 value = 100 + i;
                 if (i == 7) { // an address that is aligned in neither region but this one
-                    ASSERT_EQ(s.post([&] {
-                        return fi_atomic(s.ep, &one, 1, nullptr, 1, 4, 9, FI_UINT64, FI_SUM, &s);
-                    }), 0);
+                    ASSERT_EQ(s.post([&] { return fi_atomic(s.ep, &one, 1, nullptr, 1, 4, 9, FI_UINT64, FI_SUM, &s); }),
+                              0);
                     s.expect(&s, FI_WRITE);
                 } else if (i == 2 || i == 4) { // fetching asks for both rights
                     ASSERT_EQ(s.post([&] {
-                        return fi_fetch_atomic(s.ep, &one, 1, nullptr, &result, nullptr, 1, at, 9, FI_UINT64,
-                                               FI_SUM, &s);
-                    }), 0);
+                        return fi_fetch_atomic(s.ep, &one, 1, nullptr, &result, nullptr, 1, at, 9, FI_UINT64, FI_SUM,
+                                               &s);
+                    }),
+                              0);
                     s.expect(&s, FI_READ);
                 } else {
                     ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, at, 9, &s); }), 0);
@@ -664,14 +686,16 @@ TEST(Mr, ALocalBufferInARegionNeedsNoOther)
             ASSERT_EQ(fi_mr_reg(s.domain, mine.data(), mine.size(), FI_READ | FI_WRITE, 0, 0, 0, &mr, nullptr), 0);
             for (std::size_t size : {std::size_t{40}, std::size_t{600}, std::size_t{9000}, mine.size()}) {
                 ASSERT_EQ(s.post([&] {
-                    return fi_write(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base,
-                                    peers[peer].key, &s);
-                }), 0);
+                    return fi_write(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base, peers[peer].key,
+                                    &s);
+                }),
+                          0);
                 s.expect(&s, FI_WRITE);
                 ASSERT_EQ(s.post([&] {
-                    return fi_read(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base,
-                                   peers[peer].key, &s);
-                }), 0);
+                    return fi_read(s.ep, mine.data(), size, fi_mr_desc(mr), peer, peers[peer].base, peers[peer].key,
+                                   &s);
+                }),
+                          0);
                 s.expect(&s, FI_READ);
             }
             ASSERT_EQ(fi_close(&mr->fid), 0);
@@ -700,11 +724,13 @@ TEST(Mr, ATransferWithinARegionMovesItsBytesAndNoOther)
             ASSERT_EQ(s.post([&] {
                 return fi_write(s.ep, mine.data() + margin, size, fi_mr_desc(mr), peer, peers[peer].base + margin,
                                 peers[peer].key, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_WRITE);
             ASSERT_EQ(s.post([&] {
                 return fi_read(s.ep, back, size, fi_mr_desc(mr), peer, peers[peer].base + margin, peers[peer].key, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_READ);
             EXPECT_EQ(std::memcmp(back, mine.data() + margin, size), 0) << size;
             EXPECT_EQ(back[-1], 0xee) << size;
@@ -735,19 +761,25 @@ TEST(Mr, ManyRegionsOfLocalBuffers)
             std::vector<fid_mr*> regions(count);
             for (std::size_t i = 0; i < count; i++)
                 ASSERT_EQ(fi_mr_reg(s.domain, &mine[i * size], size, FI_READ | FI_WRITE, 0, 1000 + i, 0, &regions[i],
-                                    nullptr), 0) << i;
+                                    nullptr),
+                          0)
+                    << i;
             for (std::size_t i = 0; i < count; i++) {
                 void* const desc = fi_mr_desc(regions[i]);
                 std::memset(&mine[i * size], static_cast<int>(i * round + rank.number), size);
                 const std::uint64_t there = peers[peer].base + i * size;
                 ASSERT_EQ(s.post([&] {
                     return fi_write(s.ep, &mine[i * size], size, desc, peer, there, peers[peer].key, &s);
-                }), 0) << i;
+                }),
+                          0)
+                    << i;
                 s.expect(&s, FI_WRITE);
                 std::memset(&mine[i * size], 0, size);
                 ASSERT_EQ(s.post([&] {
                     return fi_read(s.ep, &mine[i * size], size, desc, peer, there, peers[peer].key, &s);
-                }), 0) << i;
+                }),
+                          0)
+                    << i;
                 s.expect(&s, FI_READ);
                 EXPECT_EQ(mine[i * size], static_cast<std::uint8_t>(i * round + rank.number)) << i;
                 EXPECT_EQ(mine[i * size + size - 1], static_cast<std::uint8_t>(i * round + rank.number)) << i;

@@ -83,8 +83,7 @@ struct Stream {
 /// The same memory of each rank by two ways, the first by its home VCQ and the second by an overflow VCQ.
 struct TwoWays {
     TwoWays(Session& session, void* memory, std::size_t size)
-        : one(session.share(memory, size, both, 1000001)),
-          fill(session, tags_of_a_vcq),
+        : one(session.share(memory, size, both, 1000001)), fill(session, tags_of_a_vcq),
           other(session.share(memory, size, both, 1000002))
     {
         const bool told_apart = (session.info->domain_attr->mr_mode & FI_MR_PROV_KEY) != 0;
@@ -315,9 +314,8 @@ void add_by_both_ways(const Rank& rank, int mode)
     for (unsigned i = 0; i < rounds; i++) {
         const Window& w = ways.way(i + rank.number, 0); // rank 0 at itself, too
         auto add = [&](const void* operand, std::size_t n, std::size_t offset, fi_datatype type) {
-            stream.post([&] {
-                return fi_atomic(s.ep, operand, n, nullptr, 0, w.base + offset, w.key, type, FI_SUM, &s);
-            });
+            stream.post(
+                [&] { return fi_atomic(s.ep, operand, n, nullptr, 0, w.base + offset, w.key, type, FI_SUM, &s); });
         };
         add(ones.data(), 1, offsetof(Sums, word), FI_UINT64);
         add(&half, 1, offsetof(Sums, half), FI_UINT16);
@@ -371,9 +369,8 @@ void count_events(const Rank& rank, int mode)
             stream.post([&] { return fi_write(s.ep, &one, 8, nullptr, 1, annex.base, annex.key, &s); });
             stream.finish();
             s.barrier();
-            stream.post([&] {
-                return fi_atomic(s.ep, &one, 1, nullptr, 1, annex.base, annex.key, FI_UINT64, FI_SUM, &s);
-            });
+            stream.post(
+                [&] { return fi_atomic(s.ep, &one, 1, nullptr, 1, annex.base, annex.key, FI_UINT64, FI_SUM, &s); });
             stream.post([&] { return fi_read(s.ep, &back, 8, nullptr, 1, annex.base, annex.key, &s); });
             // One operation to both: one event, of the last piece, behind all bytes.
             const iovec local{pair, 16};
@@ -486,7 +483,8 @@ void close_and_open(const Rank& rank, int mode)
             EXPECT_EQ(error.err, FI_EKEYREJECTED);
             ASSERT_EQ(s.post([&] {
                 return fi_atomic(s.ep, &value, 1, nullptr, 1, stale.base, stale.key, FI_UINT64, FI_SUM, &s);
-            }), 0);
+            }),
+                      0);
             ASSERT_TRUE(s.next(entry, &error));
             EXPECT_EQ(error.err, FI_EKEYREJECTED);
         }

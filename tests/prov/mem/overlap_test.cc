@@ -102,7 +102,8 @@ TEST(Overlap, AKeyThatComesBackReachesItsNewRegionAlsoIfThatHasTheTagOfTheOldOne
             const std::size_t first = round % 2 * shift;
             fid_mr* const five = p.reg(std::span(memory).subspan(first, 512), 5);
             p.write(100 + round, 5, 0);
-            p.expect(std::vector<std::uint64_t>(memory.begin() + static_cast<std::ptrdiff_t>(first), memory.end()), 100 + round);
+            p.expect(std::vector<std::uint64_t>(memory.begin() + static_cast<std::ptrdiff_t>(first), memory.end()),
+                     100 + round);
             p.close(five);
         }
     });
@@ -128,10 +129,11 @@ TEST(Overlap, DataOfAWriteWithoutBytesComesBehindEarlierWrites)
                 const std::vector<std::uint64_t> bytes(memory.size(), round);
                 ASSERT_EQ(s.post([&] {
                     return fi_write(s.ep, bytes.data(), bytes.size() * 8, nullptr, 1, second.base, second.key, &s);
-                }), 0);
-                ASSERT_EQ(s.post([&] {
-                    return fi_inject_writedata(s.ep, nullptr, 0, round, 1, second.base, second.key);
-                }), 0);
+                }),
+                          0);
+                ASSERT_EQ(
+                    s.post([&] { return fi_inject_writedata(s.ep, nullptr, 0, round, 1, second.base, second.key); }),
+                    0);
                 s.expect(&s, FI_WRITE);
                 ASSERT_TRUE(wait_until([&] {
                     fi_cq_read(s.cq, nullptr, 0); // what was injected goes on behind the call

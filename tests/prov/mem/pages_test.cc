@@ -25,7 +25,10 @@ using tofu::PagePool;
 
 constexpr std::size_t chunk = 65536;
 
-std::uintptr_t number(const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); }
+std::uintptr_t number(const std::byte* p)
+{
+    return reinterpret_cast<std::uintptr_t>(p);
+}
 
 /// Something is mapped there. mincore wants the beginning of a page, and pages are the system's: 4, 16 or 64 KiB.
 bool mapped(std::uintptr_t at)
@@ -193,19 +196,20 @@ TEST_P(Pages, AChildLeavesItsParentsAlone)
     ASSERT_EQ(madvise(reinterpret_cast<void*>(number(small) & ~(unit - 1)), unit, MADV_DONTFORK), 0);
     ASSERT_EQ(madvise(large, 3 * unit, MADV_DONTFORK), 0);
     EXPECT_EQ(in_child([&] {
-        if (void* others = mmap(large, unit, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-            others != large)
-            return 1;
-        pool.release(large, 3 * unit); // nothing of it is its own
-        if (!mapped(number(large)))
-            return 2;
-        std::byte* own = pool.alloc(256);
-        if (own == nullptr)
-            return 3;
-        std::memset(own, 1, 256);
-        pool.release(own, 256);
-        return 0;
-    }),
+                  if (void* others =
+                          mmap(large, unit, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+                      others != large)
+                      return 1;
+                  pool.release(large, 3 * unit); // nothing of it is its own
+                  if (!mapped(number(large)))
+                      return 2;
+                  std::byte* own = pool.alloc(256);
+                  if (own == nullptr)
+                      return 3;
+                  std::memset(own, 1, 256);
+                  pool.release(own, 256);
+                  return 0;
+              }),
               0);
     std::memset(small, 1, 256);
     pool.release(small, 256);

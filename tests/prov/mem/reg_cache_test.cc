@@ -293,21 +293,25 @@ const Way ways[] = {
          EXPECT_EQ(mremap(at, size, size / 2, 0), at);
          EXPECT_EQ(mremap(at, size / 2, size, 0), at);
          return true;
-     }, true},
+     },
+     true},
     {"MADV_DONTNEED", [](char* at) { return madvise(at, size, MADV_DONTNEED) == 0; }, true},
     {"MADV_DONTNEED of one page", [](char* at) { return madvise(at + 3 * page, page, MADV_DONTNEED) == 0; }, true},
     {"MADV_FREE", [](char* at) { return madvise(at, size, MADV_FREE) == 0; }},
-    {"a shared file", [](char* at) {
+    {"a shared file",
+     [](char* at) {
          const int fd = memory_file();
          over(at, size, MAP_SHARED, fd);
          return close(fd) == 0;
      }},
-    {"a private file", [](char* at) {
+    {"a private file",
+     [](char* at) {
          const int fd = memory_file();
          over(at, size, MAP_PRIVATE, fd);
          return close(fd) == 0;
      }},
-    {"shmat over it", [](char* at) {
+    {"shmat over it",
+     [](char* at) {
          const int id = shmget(IPC_PRIVATE, size, 0600);
          const bool there = shmat(id, at, SHM_REMAP) == at;
          shmctl(id, IPC_RMID, nullptr);
@@ -488,7 +492,7 @@ TEST_F(RegistrationCacheTest, SeesEachOfManyChangesInATick)
         ASSERT_TRUE(punch(fd, 0, off_t(page)));
         std::memset(at, round, 2 * page);
         if (round % 100 == 0) {
-            open({.count = 64}); // which has not been disappointed yet
+            open({.count = 64});                                  // which has not been disappointed yet
             ASSERT_TRUE(warm(at, 2 * page)) << "round " << round; // behind the end of the tick
         }
         for (int i = 0; i < round % 100; i++)
@@ -540,7 +544,8 @@ TEST_F(RegistrationCacheTest, NoticesThatItsDescriptorIsAnother)
     char* const at = shared(fd);
     std::memset(at, 1, size);
     ASSERT_TRUE(warm(at, size));
-    struct stat ours {}, one {};
+    struct stat ours {
+    }, one{};
     ASSERT_EQ(fstat(fd, &ours), 0);
     int kept = 3;
     while (kept < 1000 &&

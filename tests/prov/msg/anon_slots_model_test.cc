@@ -17,10 +17,10 @@ constexpr unsigned messages[senders] = {2, 4};
 /// Which rule is left out.
 enum class Without {
     nothing,
-    end,           ///< a sender takes what is handed out beyond the run, too (case 6)
-    youngest_first,///< the receiver looks from the oldest slot to the youngest (case 8)
-    filled,        ///< a slot that is out goes on offer again (case 2)
-    exhausted      ///< a run goes on offer before the last one is handed out (case 7)
+    end,            ///< a sender takes what is handed out beyond the run, too (case 6)
+    youngest_first, ///< the receiver looks from the oldest slot to the youngest (case 8)
+    filled,         ///< a slot that is out goes on offer again (case 2)
+    exhausted       ///< a run goes on offer before the last one is handed out (case 7)
 };
 
 struct Packet {
@@ -37,10 +37,10 @@ struct Sender {
 struct World {
     Sender s[senders];
     Packet slot[slots];
-    std::uint8_t gate_next, gate_end;        ///< what peers see
-    std::uint8_t next, end;                  ///< what the receiver knows of it
-    std::uint8_t is_out[slots], order[slots];///< order: 1 + slot, as handed out
-    std::uint8_t count, looking, seen;       ///< slots out; 1 + those still to be looked at; bits of those seen
+    std::uint8_t gate_next, gate_end;         ///< what peers see
+    std::uint8_t next, end;                   ///< what the receiver knows of it
+    std::uint8_t is_out[slots], order[slots]; ///< order: 1 + slot, as handed out
+    std::uint8_t count, looking, seen;        ///< slots out; 1 + those still to be looked at; bits of those seen
     std::uint8_t taken[senders];
     std::uint8_t wrong;
 };

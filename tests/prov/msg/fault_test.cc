@@ -31,9 +31,8 @@ bool exchange_until_lost(Session& s, std::vector<Transfer>& transfers)
         for (Transfer& t : transfers) {
             if (t.busy)
                 continue;
-            const ssize_t ret =
-                t.receives ? fi_trecv(s.ep, t.bytes.data(), t.bytes.size(), nullptr, t.peer, 1, 0, &t)
-                           : fi_tsend(s.ep, t.bytes.data(), t.bytes.size(), nullptr, t.peer, 1, &t);
+            const ssize_t ret = t.receives ? fi_trecv(s.ep, t.bytes.data(), t.bytes.size(), nullptr, t.peer, 1, 0, &t)
+                                           : fi_tsend(s.ep, t.bytes.data(), t.bytes.size(), nullptr, t.peer, 1, &t);
             if (ret != 0 && ret != -FI_EAGAIN)
                 return true;
             t.busy = ret == 0;
@@ -82,9 +81,7 @@ void go_on(Session& s, std::size_t size)
             const unsigned from = (s.rank.number + victim - step) % victim;
             std::fill(out.begin(), out.end(), static_cast<std::uint8_t>(i * 3 + s.rank.number));
             ASSERT_EQ(fi_trecv(s.ep, in.data(), size, nullptr, from, 100 + i, 0, &in), 0);
-            ASSERT_EQ(s.post([&] {
-                return fi_tsend(s.ep, out.data(), size, nullptr, to, 100 + i, &out);
-            }), 0);
+            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, out.data(), size, nullptr, to, 100 + i, &out); }), 0);
             fi_cq_data_entry entry{};
             ASSERT_TRUE(s.next(entry));
             ASSERT_TRUE(s.next(entry));
@@ -132,9 +129,18 @@ void lose_ranks(std::size_t size, unsigned step_us)
         lose_a_rank(size, 700 + i * step_us % 30000);
 }
 
-TEST(Fault, RanksKilledInEagerTransfers) { lose_ranks(100, 3301); }
-TEST(Fault, RanksKilledInLongEagerTransfers) { lose_ranks(3000, 4127); }
-TEST(Fault, RanksKilledInRendezvous) { lose_ranks(300000, 5209); }
+TEST(Fault, RanksKilledInEagerTransfers)
+{
+    lose_ranks(100, 3301);
+}
+TEST(Fault, RanksKilledInLongEagerTransfers)
+{
+    lose_ranks(3000, 4127);
+}
+TEST(Fault, RanksKilledInRendezvous)
+{
+    lose_ranks(300000, 5209);
+}
 
 /// Pages of this process in memory, in bytes.
 std::size_t resident()
@@ -220,9 +226,7 @@ TEST(Fault, AReportToOneWhoHasLeftIsNoErrorOfAWrite)
         if (rank.number == 0) {
             for (std::uint64_t i = 0; i < count; i++)
                 ASSERT_EQ(s->post([&] { return fi_tinject(s->ep, &i, 8, 1, 5); }), 0);
-            ASSERT_TRUE(sim::test::wait_until([&] {
-                return std::atomic_ref<std::uint64_t>(memory).load() == word;
-            }));
+            ASSERT_TRUE(sim::test::wait_until([&] { return std::atomic_ref<std::uint64_t>(memory).load() == word; }));
             s.reset();
             rank.barrier();
             return;

@@ -39,8 +39,15 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
     std::uint8_t slot[slot_size];
     make_packet(random, anon_seq(gate), slot);
     const EndpointAddress own = address_of(s.ep);
-    Envelope envelope{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
-                      static_cast<std::uint8_t>(random()), serial != 0 ? asked_at : no_credit_block, serial};
+    Envelope envelope{own.home,
+                      own.nonce,
+                      raw.victim().nonce,
+                      wire_version,
+                      0,
+                      static_cast<std::uint8_t>(own.index),
+                      static_cast<std::uint8_t>(random()),
+                      serial != 0 ? asked_at : no_credit_block,
+                      serial};
     if (serial == 0) {
         envelope.home = random() % 3 ? envelope.home : random();
         envelope.nonce = random() % 4 ? envelope.nonce : random();
@@ -107,7 +114,8 @@ void be_the_victim(Session& s, unsigned honest)
         if (enough == ~std::uint64_t{0} && s.rank.get(1000) == 1)
             enough = rounds + 200;
         return rounds >= enough;
-    })) << "after " << rounds << " rounds";
+    })) << "after "
+        << rounds << " rounds";
     s.rank.set(1001, 1);
     for (const auto& b : open)
         for (std::size_t i = 0; i < guard; i++) {

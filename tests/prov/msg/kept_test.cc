@@ -188,7 +188,8 @@ TEST(KeptMessages, RegisterNothingOfMovedMemory)
         std::uint64_t word = 1;
         ASSERT_EQ(talk.post([&] {
             return fi_write(talk.ep, &word, sizeof word, nullptr, 1 - talk.rank.number, peer.base, peer.key, &word);
-        }), 0);
+        }),
+                  0);
         talk.expect(&word, FI_WRITE | FI_RMA);
         talk.barrier();
         if (!is_moved(bytes))

@@ -52,7 +52,7 @@ TEST(LargeMessage, ArrivesWholeWhateverItsLength)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());
-        const std::size_t lengths[] = {16383, 65535,     65536,      65537,          131072,         1000003,
+        const std::size_t lengths[] = {16383,   65535,   65536,   65537,          131072,         1000003,
                                        1 << 20, 3 << 20, 9000001, (16 << 20) - 1, (16 << 20) + 1, 40000007};
         std::vector<std::uint8_t> buffer(40000007 + 64);
         unsigned seed = 0;
@@ -63,9 +63,9 @@ TEST(LargeMessage, ArrivesWholeWhateverItsLength)
                     fill(buffer.data() + seed, length, seed);
                     if (expected)
                         rank.barrier();
-                    ASSERT_EQ(s.post([&] {
-                        return fi_tsend(s.ep, buffer.data() + seed, length, nullptr, 1, seed, &seed);
-                    }), 0);
+                    ASSERT_EQ(
+                        s.post([&] { return fi_tsend(s.ep, buffer.data() + seed, length, nullptr, 1, seed, &seed); }),
+                        0);
                     if (!expected)
                         rank.barrier();
                     s.expect(&seed, FI_SEND | FI_TAGGED);
@@ -109,9 +109,9 @@ TEST(LargeMessage, ManyAtATimeBothWays)
                 ASSERT_EQ(fi_trecv(s.ep, &in[i * length], length, nullptr, 1 - rank.number, i, 0, &in), 0);
             }
             for (unsigned i = 0; i < count; i++)
-                ASSERT_EQ(s.post([&] {
-                    return fi_tsend(s.ep, &out[i * length], length, nullptr, 1 - rank.number, i, &out);
-                }), 0);
+                ASSERT_EQ(
+                    s.post([&] { return fi_tsend(s.ep, &out[i * length], length, nullptr, 1 - rank.number, i, &out); }),
+                    0);
             fi_cq_data_entry entry{};
             for (unsigned i = 0; i < 2 * count; i++)
                 ASSERT_TRUE(s.next(entry));
@@ -195,25 +195,28 @@ const Change changes[] = {
     {"nothing", [](std::uint8_t*, std::size_t) {}},
     {"munmap and mmap", [](std::uint8_t* at, std::size_t size) { munmap(at, size), map_over(at, size, anonymous); }},
     {"one page", [](std::uint8_t* at, std::size_t) { map_over(at + 5 * page, page, anonymous); }},
-    {"mremap of others here", [](std::uint8_t* at, std::size_t size) {
+    {"mremap of others here",
+     [](std::uint8_t* at, std::size_t size) {
          void* other = mmap(nullptr, size, read_write, anonymous, -1, 0);
          mremap(other, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
      }},
     {"MADV_DONTNEED", [](std::uint8_t* at, std::size_t size) { madvise(at, size, MADV_DONTNEED); }},
-    {"a shared file", [](std::uint8_t* at, std::size_t size) {
+    {"a shared file",
+     [](std::uint8_t* at, std::size_t size) {
          const int fd = file_of(size, false);
          map_over(at, size, MAP_SHARED, fd);
          close(fd);
      }},
-    {"another shared file, sealed", [](std::uint8_t* at, std::size_t size) {
+    {"another shared file, sealed",
+     [](std::uint8_t* at, std::size_t size) {
          const int fd = file_of(size, true);
          map_over(at, size, MAP_SHARED, fd);
          close(fd);
      }},
-    {"shared anonymous memory", [](std::uint8_t* at, std::size_t size) {
-         map_over(at, size, MAP_SHARED | MAP_ANONYMOUS);
-     }},
-    {"a private file", [](std::uint8_t* at, std::size_t size) {
+    {"shared anonymous memory",
+     [](std::uint8_t* at, std::size_t size) { map_over(at, size, MAP_SHARED | MAP_ANONYMOUS); }},
+    {"a private file",
+     [](std::uint8_t* at, std::size_t size) {
          const int fd = file_of(size, true);
          map_over(at, size, MAP_PRIVATE, fd);
          close(fd);

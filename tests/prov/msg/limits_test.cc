@@ -36,7 +36,7 @@ std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
 void exchange(Session& s, unsigned slots)
 {
     const std::size_t quarter = slots / 4 * proto::slot_size;
-    const std::size_t sizes[] = {0,       1,           24,   25,   192,   240,   241,   249,    1024, 1025,
+    const std::size_t sizes[] = {0,       1,           24,   25,   192,  240,  241,   249,   1024,  1025,
                                  quarter, quarter + 1, 4096, 4097, 8192, 8193, 65535, 65536, 65537, 100000};
     const unsigned peer = 1 - s.rank.number;
     for (const std::size_t size : sizes) {
@@ -44,8 +44,11 @@ void exchange(Session& s, unsigned slots)
         std::vector<std::uint8_t> in(size + 8, 0xee);
         ASSERT_EQ(fi_trecv(s.ep, in.data(), size, nullptr, peer, size, 0, &in), 0);
         const bool inject = size <= s.info->tx_attr->inject_size;
-        ASSERT_EQ(s.post([&] { return inject ? fi_tinject(s.ep, out.data(), size, peer, size)
-                                             : fi_tsend(s.ep, out.data(), size, nullptr, peer, size, &in); }), 0);
+        ASSERT_EQ(s.post([&] {
+            return inject ? fi_tinject(s.ep, out.data(), size, peer, size)
+                          : fi_tsend(s.ep, out.data(), size, nullptr, peer, size, &in);
+        }),
+                  0);
         for (int n = inject ? 1 : 2; n > 0; n--) {
             fi_cq_data_entry entry{};
             ASSERT_TRUE(s.next(entry)) << size;
@@ -62,8 +65,8 @@ TEST(Limits, RingsOfEverySizeCarryEveryProtocol)
 {
     const struct {
         const char *rings[2], *slots[2];
-    } pairs[] = {{{"512", "512"}, {"16", "16"}},    {{"1", "65536"}, {"4096", "16"}}, {{"2", "2"}, {"64", "256"}},
-                 {{"512", "1"}, {"4096", "4096"}},  {{"2", "512"}, {"512", "64"}},    {{"65536", "2"}, {"4096", "64"}}};
+    } pairs[] = {{{"512", "512"}, {"16", "16"}},   {{"1", "65536"}, {"4096", "16"}}, {{"2", "2"}, {"64", "256"}},
+                 {{"512", "1"}, {"4096", "4096"}}, {{"2", "512"}, {"512", "64"}},    {{"65536", "2"}, {"4096", "64"}}};
     for (const auto& pair : pairs)
         expect_processes(2, [&](const Rank& rank) {
             setenv("FI_TOFU_RINGS", pair.rings[rank.number], 1);
@@ -125,8 +128,8 @@ TEST(Limits, ANullBufferWithALengthIsRefusedByEveryCall)
         const iovec one{some, sizeof(some)};
         const fi_msg msg{&one, nullptr, 1, 0, &s, 0};
         const fi_msg_tagged tagged{&one, nullptr, 1, 0, 1, 0, &s, 0};
-        for (const std::uint64_t flag : std::initializer_list<std::uint64_t>{
-                 FI_COMMIT_COMPLETE, FI_MULTICAST, FI_RMA, FI_ATOMIC, std::uint64_t{1} << 63}) {
+        for (const std::uint64_t flag : std::initializer_list<std::uint64_t>{FI_COMMIT_COMPLETE, FI_MULTICAST, FI_RMA,
+                                                                             FI_ATOMIC, std::uint64_t{1} << 63}) {
             EXPECT_EQ(fi_sendmsg(s.ep, &msg, flag), -FI_EBADFLAGS) << flag;
             EXPECT_EQ(fi_tsendmsg(s.ep, &tagged, flag), -FI_EBADFLAGS) << flag;
             EXPECT_EQ(fi_recvmsg(s.ep, &msg, flag), -FI_EBADFLAGS) << flag;
@@ -175,8 +178,9 @@ TEST(Limits, RingsRegisteredLateCarryMessagesToo)
 TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
 {
     setenv("FI_LOG_LEVEL", "warn", 1);
-    const char* refused[][2] = {{"0", "64"},  {"65537", "64"}, {"4294967297", "64"}, {"-1", "64"},  {"many", "64"},
-                                {"512", "0"}, {"512", "8"},    {"512", "48"},        {"512", "8192"}, {"512", "4294967360"}};
+    const char* refused[][2] = {{"0", "64"},     {"65537", "64"},      {"4294967297", "64"}, {"-1", "64"},
+                                {"many", "64"},  {"512", "0"},         {"512", "8"},         {"512", "48"},
+                                {"512", "8192"}, {"512", "4294967360"}};
     for (const auto& values : refused) {
         const auto exits = run_processes(1, [&](const Rank& rank) {
             setenv("FI_TOFU_RINGS", values[0], 1);
@@ -199,13 +203,15 @@ void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
             RawPeer self(s, 0), other(s, 1);
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
             proto::Envelope asks{}; // the fifth anonymous packet
-            self.get(proto::anon_slots_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks, sizeof asks);
+            self.get(proto::anon_slots_offset + 5 * proto::slot_size - sizeof(proto::Control) - sizeof asks, &asks,
+                     sizeof asks);
             ASSERT_LT(asks.credit_index, proto::credit_block_count);
             proto::CreditBlock said{}; // the truth, which clears the ring
             ASSERT_TRUE(sim::test::wait_until([&] {
                 (void)fi_cq_read(s.cq, nullptr, 0);
                 other.get(proto::credit_offset(asks.credit_index), &said, sizeof said);
-                return said.check == asks.serial && said.status == static_cast<std::uint32_t>(proto::LeaseStatus::granted);
+                return said.check == asks.serial &&
+                       said.status == static_cast<std::uint32_t>(proto::LeaseStatus::granted);
             }));
             const proto::CreditBlock lie{proto::Grant{first, slots}.word(),
                                          static_cast<std::uint32_t>(proto::LeaseStatus::granted), asks.serial};
@@ -259,8 +265,14 @@ std::size_t pages_of(unsigned field)
     std::fclose(file);
     return n[field] * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
-std::size_t address_space() { return pages_of(0); }
-std::size_t resident() { return pages_of(1); }
+std::size_t address_space()
+{
+    return pages_of(0);
+}
+std::size_t resident()
+{
+    return pages_of(1);
+}
 
 constexpr std::uint64_t awaited = 7; ///< tag
 
@@ -393,12 +405,16 @@ TEST(Limits, ARendezvousWhoseSenderHasGoneIsNotReceived)
         s.barrier();
         std::uint64_t none = 0;
         ASSERT_TRUE(wait_until([&] { // it is there
-            EXPECT_EQ(fi_trecvmsg(s.ep, [] {
-                static fi_msg_tagged msg{};
-                msg.addr = FI_ADDR_UNSPEC;
-                msg.tag = 1;
-                return &msg;
-            }(), FI_PEEK), 0);
+            EXPECT_EQ(fi_trecvmsg(
+                          s.ep,
+                          [] {
+                              static fi_msg_tagged msg{};
+                              msg.addr = FI_ADDR_UNSPEC;
+                              msg.tag = 1;
+                              return &msg;
+                          }(),
+                          FI_PEEK),
+                      0);
             fi_cq_data_entry entry{};
             fi_cq_err_entry error{};
             if (fi_cq_read(s.cq, &entry, 1) == 1)

@@ -112,8 +112,14 @@ void compare_with_a_list(unsigned masks, unsigned seed)
     EXPECT_GT(emptied, 500u);
 }
 
-TEST(Match, AgreesWithAListFewMasks) { compare_with_a_list(3, 11); }
-TEST(Match, AgreesWithAListMoreMasksThanKinds) { compare_with_a_list(40, 12); }
+TEST(Match, AgreesWithAListFewMasks)
+{
+    compare_with_a_list(3, 11);
+}
+TEST(Match, AgreesWithAListMoreMasksThanKinds)
+{
+    compare_with_a_list(40, 12);
+}
 
 TEST(Match, TakesTheOldestAcrossKinds)
 {

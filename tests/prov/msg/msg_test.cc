@@ -29,8 +29,8 @@ std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
     return bytes;
 }
 
-const std::size_t sizes[] = {0,    1,    8,    15,   16,   17,   24,   25,    216,   217,    232, 240,
-                             241,  1000, 4095, 4096, 4097, 8192, 65536, 100001, 1 << 20, 17 << 20};
+const std::size_t sizes[] = {0,   1,   8,    15,   16,   17,   24,   25,    216,    217,     232,
+                             240, 241, 1000, 4095, 4096, 4097, 8192, 65536, 100001, 1 << 20, 17 << 20};
 
 void exchange_every_length(const char* chaos)
 {
@@ -44,9 +44,7 @@ void exchange_every_length(const char* chaos)
             turn++;
             auto bytes = pattern(size, turn);
             if (rank.number == 0) {
-                ASSERT_EQ(s.post([&] {
-                    return fi_tsend(s.ep, bytes.data(), size, nullptr, peer, turn, &turn);
-                }), 0);
+                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), size, nullptr, peer, turn, &turn); }), 0);
                 s.expect(&turn, FI_SEND | FI_TAGGED);
             } else {
                 std::vector<std::uint8_t> in(size + 8, 0xee);
@@ -100,7 +98,8 @@ TEST(Message, EveryShortLengthByEveryCall)
             for (unsigned i = 0; i < 4 && rank.number == 1; i++) {
                 in[i].assign(size + 8, 0xee);
                 ASSERT_EQ(i < 2 ? fi_recv(s.ep, &in[i][1], size, nullptr, 0, &in[i])
-                                : fi_trecv(s.ep, &in[i][1], size, nullptr, 0, tag, 0, &in[i]), 0);
+                                : fi_trecv(s.ep, &in[i][1], size, nullptr, 0, tag, 0, &in[i]),
+                          0);
             }
             if (rank.number == 0) {
                 ASSERT_EQ(fi_trecv(s.ep, &s, 0, nullptr, 1, 1, 0, &s), 0);
@@ -454,9 +453,7 @@ void lose_a_peer(std::size_t size)
         if (rank.number == 0) {
             // Nobody receives these: the first waits for the completion word, and once the ring is full posts are
             // refused.
-            ASSERT_EQ(s.post([&] {
-                return fi_tsend(s.ep, bytes.data(), size, nullptr, 1, 2, &bytes);
-            }), 0);
+            ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), size, nullptr, 1, 2, &bytes); }), 0);
             rank.set(1001, 1);
             fi_cq_data_entry entry{};
             fi_cq_err_entry error{};
@@ -482,7 +479,10 @@ void lose_a_peer(std::size_t size)
     EXPECT_TRUE(exits[2].success()) << exits[2].errors;
 }
 
-TEST(Message, ARankKilledInARendezvousLeavesTheOthersWorking) { lose_a_peer(1 << 20); }
+TEST(Message, ARankKilledInARendezvousLeavesTheOthersWorking)
+{
+    lose_a_peer(1 << 20);
+}
 
 TEST(Message, AllToAllOfManyRanks)
 {

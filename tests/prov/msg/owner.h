@@ -196,8 +196,15 @@ class Owner {
         [](peer::Cq* q, const fi_cq_err_entry* e) -> ssize_t {
             fi_addr_t source = 0; // behind what the header of 1.17 declares
             std::memcpy(&source, reinterpret_cast<const char*>(e) + 80, sizeof source);
-            return of(q).tell({e->op_context, e->flags, e->len, e->data, e->tag, source, e->err, e->olen,
-                                {static_cast<const char*>(e->err_data), e->err_data_size}});
+            return of(q).tell({e->op_context,
+                               e->flags,
+                               e->len,
+                               e->data,
+                               e->tag,
+                               source,
+                               e->err,
+                               e->olen,
+                               {static_cast<const char*>(e->err_data), e->err_data_size}});
         },
     };
     peer::CntrOwnerOps cntr_ops = {

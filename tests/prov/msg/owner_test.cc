@@ -91,7 +91,10 @@ struct Side {
 constexpr std::size_t sizes[] = {8, 0, 100, 3000, 12000, 70000, 3, 200, 4000, 20000, 1 << 20};
 constexpr std::size_t kinds = std::size(sizes);
 
-std::uint8_t byte(std::size_t kind, std::size_t at) { return static_cast<std::uint8_t>(kind * 31 + at * 7 + at / 251); }
+std::uint8_t byte(std::size_t kind, std::size_t at)
+{
+    return static_cast<std::uint8_t>(kind * 31 + at * 7 + at / 251);
+}
 
 /// Rank 0 sends one of each to rank 1, whose owner posts its receives before or after that.
 void exchange(const Rank& rank, unsigned minor, bool tagged, bool early)

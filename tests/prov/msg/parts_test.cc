@@ -52,7 +52,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        port.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)}, *this);
+        port.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
+                     *this);
         EXPECT_EQ(port->area.open(home, lock, own_nonce, own_index, geometry), 0);
         port->open = true;
         out.emplace(*port, 0);
@@ -99,7 +100,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     void answer(std::uint64_t consumed, LeaseStatus status)
     {
         port->area.consumed(channel.number).store(consumed);
-        port->area.status(channel.number).store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
+        port->area.status(channel.number)
+            .store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
         out->leases.check(channel);
     }
     /// A question for a ring has gone out.
@@ -131,7 +133,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         packet.control(type, 0, 8, anon_seq(word));
         packet.put(who);
         packet.put64(body);
-        std::memcpy(port->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(), packet.size());
+        std::memcpy(port->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(),
+                    packet.size());
     }
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
     static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
@@ -145,7 +148,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     std::optional<Outbound> out;
     std::optional<In> in;
     Channel channel;
-    std::vector<std::uint64_t> offered; ///< packets, in this order
+    std::vector<std::uint64_t> offered;         ///< packets, in this order
     std::uint64_t unwanted = ~std::uint64_t{0}; ///< for which there is no room
 };
 
@@ -229,7 +232,8 @@ TEST_F(PartsTest, AnonymousPacketsKeepASlotOfNoUseWhileTheTniIsFull)
     net().busy_percent = 0;
     out->anon_tx.dismiss(channel);
     EXPECT_EQ(channel.anonymous.slot, 0u);
-    EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::none));
+    EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type,
+              static_cast<std::uint8_t>(Type::none));
 }
 
 // --- RingLeases

@@ -143,7 +143,8 @@ TEST_F(Messages, MessagesByEagerGetAreFetchedSomeAtATime)
     }
     const std::uint32_t taken = gate_next(word(gate_offset).load()) - 20;
     net().window = 1;
-    std::byte* const ack = own_ + anon_slots_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;
+    std::byte* const ack =
+        own_ + anon_slots_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;
     run(1);
     const Ack other{900, 8};
     std::memcpy(ack, &other, sizeof other);
@@ -167,7 +168,8 @@ TEST_F(Messages, BlocksForMessagesByEagerGetAreUsedAgain)
 TEST_F(Messages, AMessageByEagerGetThatCannotBeIsDropped)
 {
     ASSERT_EQ(receive(1), 0);
-    arrive_by_get(1, 7, {{Net::base + source_at, 5000}, {Net::base + source_at, 5000}}); // longer than a slot may make it
+    arrive_by_get(1, 7,
+                  {{Net::base + source_at, 5000}, {Net::base + source_at, 5000}}); // longer than a slot may make it
     arrive_by_get(1, 7, {{Net::base + source_at, 0}});
     greet();
     write(1, Type::eager_by_get, flag_tag | flag_ack, 1, [&](PacketWriter& w) { // in a ring
@@ -234,7 +236,8 @@ TEST_F(Messages, AnOldRtsIsFoundOutByTheWordOfItsSender)
 {
     greet();
     std::uint32_t n = 0;
-    for (const CompletionWord now : {CompletionWord{0}, completion_word(6, completion_pending), completion_word(6, 0)}) {
+    for (const CompletionWord now :
+         {CompletionWord{0}, completion_word(6, completion_pending), completion_word(6, 0)}) {
         ASSERT_EQ(receive(1), 0);
         offer(++n, 1, {11, 5}, {{Net::base + source_at, 1000}});
         put(completion_offset(11), now);
@@ -374,8 +377,8 @@ TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
 {
     greet();
     ASSERT_EQ(receive(1), 0);
-    offer(1, 1, {11, 5}, {{Net::base + source_at, 0}});                      // a segment of nothing
-    offer(2, 1, {completion_count, 5}, {{Net::base + source_at, 8}});               // no such completion word
+    offer(1, 1, {11, 5}, {{Net::base + source_at, 0}});                           // a segment of nothing
+    offer(2, 1, {completion_count, 5}, {{Net::base + source_at, 8}});             // no such completion word
     offer(3, 1, {11, 5}, {{0, limits::max_msg_size}, {0, limits::max_msg_size}}); // more than a message
     write(4, Type::long_eager, flag_tag, 0, [](PacketWriter& w) { w.put64(1); });
     write(5, Type::long_eager, flag_tag, max_eager + 1, [](PacketWriter& w) { w.put64(1); });

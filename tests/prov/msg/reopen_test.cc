@@ -174,9 +174,15 @@ TEST(Reopened, AnUnloadedProviderLeavesNoMemoryBehind)
     });
 }
 
-TEST(Reopened, EndpointsOfAProcessAreReachedOneAfterTheOther) { reopen(0); }
+TEST(Reopened, EndpointsOfAProcessAreReachedOneAfterTheOther)
+{
+    reopen(0);
+}
 
-TEST(Reopened, DeliveryIsKnownThoughThePeerLeavesAtOnce) { reopen(FI_DELIVERY_COMPLETE); }
+TEST(Reopened, DeliveryIsKnownThoughThePeerLeavesAtOnce)
+{
+    reopen(FI_DELIVERY_COMPLETE);
+}
 
 } // namespace
 } // namespace tofu::test

@@ -17,12 +17,12 @@ constexpr unsigned messages[senders] = {2, 3};
 /// Which rule is left out.
 enum class Without {
     nothing,
-    clearing,     ///< the slots are not cleared before the ring is granted
+    clearing,        ///< the slots are not cleared before the ring is granted
     anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case 16)
-    waiting,      ///< who has said BYE anonymous packets at once (case 8)
-    place,        ///< give_back does not say where the ring is (case 6)
-    credit,       ///< a sender writes into slots that were not reported
-    closing_probe ///< a probe under way when the ring is closed speaks of its next owner
+    waiting,         ///< who has said BYE anonymous packets at once (case 8)
+    place,           ///< give_back does not say where the ring is (case 6)
+    credit,          ///< a sender writes into slots that were not reported
+    closing_probe    ///< a probe under way when the ring is closed speaks of its next owner
 };
 
 enum Kind : std::uint8_t { none, anonymous, question, data, bye };
@@ -60,7 +60,10 @@ Packet* room(Packet (&list)[n])
             return &p;
     return nullptr;
 }
-bool room(const Packet (&list)[2]) { return list[1].kind == none; }
+bool room(const Packet (&list)[2])
+{
+    return list[1].kind == none;
+}
 void shift(Packet (&list)[2])
 {
     list[0] = list[1];
@@ -223,7 +226,8 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
             const auto report = [&](World& w) {
                 w.reported = static_cast<std::uint8_t>(w.next_seq - 1);
                 const auto place = static_cast<std::uint8_t>(w.begun == 0 && without != Without::place);
-                w.s[w.owner - 1].back[0] = {1, w.reported, place, w.asked_back != 0 ? give_back : open_status, w.serial};
+                w.s[w.owner - 1].back[0] = {1, w.reported, place, w.asked_back != 0 ? give_back : open_status,
+                                            w.serial};
             };
             if (now.begun != 0 && now.next_seq - 1u - now.reported == slots)
                 step("R reports", report);

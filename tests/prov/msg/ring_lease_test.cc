@@ -33,9 +33,8 @@ void send_notes(ManyEndpoints& many, fi_addr_t to, std::uint32_t first, std::uin
             const Note note{first + e, number};
             const std::size_t size = note_sizes[(number + e) % 4];
             std::memcpy(buffer.data(), &note, sizeof note);
-            const ssize_t ret = many.session.post([&] {
-                return fi_send(many.endpoints[e], buffer.data(), size, nullptr, to, &buffer);
-            });
+            const ssize_t ret = many.session.post(
+                [&] { return fi_send(many.endpoints[e], buffer.data(), size, nullptr, to, &buffer); });
             ASSERT_EQ(ret, 0) << fi_strerror(static_cast<int>(-ret)) << " endpoint " << e;
             many.session.expect(&buffer, FI_SEND);
         }

@@ -135,8 +135,8 @@ struct RingsTest : testing::Test, fake::OverNet {
         packet.control(Type::eager, 0, 8, ch.seq());
         packet.put(rings->out.leases.envelope(ch));
         packet.put64(body);
-        ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()),
-                          ch.slot_end() - packet.size(), packet.size(), {.strong_order = true}),
+        ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()), ch.slot_end() - packet.size(),
+                          packet.size(), {.strong_order = true}),
                   vcq::Post::done);
         rings->out.sent(ch);
         poll();

@@ -49,14 +49,20 @@ class Life : public Session {
     /// Waits until `step` has been reached, making progress meanwhile.
     void await(std::uint64_t step)
     {
-        EXPECT_TRUE(sim::test::wait_until([&] { poll(); return rank.get(step_word) >= step; })) << step;
+        EXPECT_TRUE(sim::test::wait_until([&] {
+            poll();
+            return rank.get(step_word) >= step;
+        })) << step;
     }
     /// Sends messages to a peer that counts those it has received in `count_word`, one at a time.
     void settle(fi_addr_t to, std::uint64_t tag, std::uint64_t received_before = 0)
     {
         for (std::uint64_t i = 1; i <= settling; i++) {
             ASSERT_EQ(post([&] { return fi_tinject(ep, &i, sizeof i, to, tag); }), 0);
-            ASSERT_TRUE(sim::test::wait_until([&] { poll(); return rank.get(count_word) >= received_before + i; }));
+            ASSERT_TRUE(sim::test::wait_until([&] {
+                poll();
+                return rank.get(count_word) >= received_before + i;
+            }));
         }
     }
     void receive(void* into, std::size_t size, std::uint64_t tag)
@@ -86,7 +92,10 @@ class Life : public Session {
     }
 };
 
-void reached(const Rank& rank, std::uint64_t step) { rank.set(step_word, step); }
+void reached(const Rank& rank, std::uint64_t step)
+{
+    rank.set(step_word, step);
+}
 /// Without a call of libfabric.
 void sleep_until(const Rank& rank, std::uint64_t step)
 {
@@ -190,9 +199,18 @@ void live_in_turn(std::size_t size, bool killed)
     });
 }
 
-TEST(Successor, NoPacketOfAnOldRingReachesAReopenedDomain) { live_in_turn(8, false); }
-TEST(Successor, NoLongPacketOfAnOldRingReachesAReopenedDomain) { live_in_turn(2000, false); }
-TEST(Successor, NoPacketOfAnOldRingReachesTheProcessAfterAKilledOne) { live_in_turn(8, true); }
+TEST(Successor, NoPacketOfAnOldRingReachesAReopenedDomain)
+{
+    live_in_turn(8, false);
+}
+TEST(Successor, NoLongPacketOfAnOldRingReachesAReopenedDomain)
+{
+    live_in_turn(2000, false);
+}
+TEST(Successor, NoPacketOfAnOldRingReachesTheProcessAfterAKilledOne)
+{
+    live_in_turn(8, true);
+}
 
 // --- an answer that comes late
 
@@ -255,7 +273,8 @@ void end_late(bool discard)
                 ASSERT_EQ(life.post([&] {
                     return discard ? fi_tsend(life.ep, bytes.data(), 100000, nullptr, to, 5, nullptr)
                                    : fi_tsendmsg(life.ep, &msg, FI_MATCH_COMPLETE);
-                }), 0);
+                }),
+                          0);
                 for (unsigned round = 0; round < 500; round++)
                     life.poll();
                 reached(rank, 3);
@@ -264,7 +283,8 @@ void end_late(bool discard)
             Life life(rank);
             ASSERT_EQ(life.post([&] {
                 return fi_tsend(life.ep, bytes.data(), bytes.size(), nullptr, life.peer(1), 6, nullptr);
-            }), 0);
+            }),
+                      0);
             for (unsigned round = 0; round < 500; round++)
                 life.poll();
             reached(rank, 5);
@@ -274,8 +294,14 @@ void end_late(bool discard)
     });
 }
 
-TEST(Successor, ALateAnswerToAKeptMessageIsNotTakenForItsOwn) { end_late(false); }
-TEST(Successor, ALateAnswerToADiscardedMessageIsNotTakenForItsOwn) { end_late(true); }
+TEST(Successor, ALateAnswerToAKeptMessageIsNotTakenForItsOwn)
+{
+    end_late(false);
+}
+TEST(Successor, ALateAnswerToADiscardedMessageIsNotTakenForItsOwn)
+{
+    end_late(true);
+}
 
 /// S has a ring at R with packets that R has not read, closes, opens a domain again and asks R2 for a ring. R then
 /// reads the packets, and its credit updates must not hide R2's answer.

@@ -20,8 +20,8 @@ constexpr std::uint64_t wanted = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_SO
 class UnknownSources : public testing::Test {
   protected:
     explicit UnknownSources(std::uint64_t caps = wanted, std::uint32_t format = FI_FORMAT_UNSPEC)
-        : there(wishes(caps, format)), here(wishes(caps, format)), sent(there.open_queue()), got(here.open_queue()), counted(here.open_counter()),
-          from(there.add(sent, sent)), to(here.add(got, got, counted))
+        : there(wishes(caps, format)), here(wishes(caps, format)), sent(there.open_queue()), got(here.open_queue()),
+          counted(here.open_counter()), from(there.add(sent, sent)), to(here.add(got, got, counted))
     {
         fi_getname(&from->fid, name.data(), &length);
         std::array<char, 64> other{};
@@ -136,7 +136,8 @@ TEST_F(UnknownSources, RemoteDataOfAWriteToo)
     EXPECT_EQ(error.data, 99u);
     EXPECT_EQ(error.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
     ASSERT_EQ(error.err_data_size, length);
-    EXPECT_TRUE(std::equal(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(length), static_cast<char*>(error.err_data)));
+    EXPECT_TRUE(std::equal(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(length),
+                           static_cast<char*>(error.err_data)));
     EXPECT_EQ(word, 7u);
     EXPECT_EQ(fi_close(&mr->fid), 0);
 }

@@ -50,8 +50,8 @@ TEST(Wire, GeometryIsChecked)
 /// Owner and peers agree where rings are: those of the first part behind each other, the others under the further STag.
 TEST(Wire, EveryRingHasItsPlaceInWhatIsRegistered)
 {
-    for (const Geometry g : {Geometry{512, 64, 1024}, {1, 4096, 0}, {2, 4096, 0}, {300, 16, 0}, {65536, 4096, 0},
-                             {64, 64, 0}})
+    for (const Geometry g :
+         {Geometry{512, 64, 1024}, {1, 4096, 0}, {2, 4096, 0}, {300, 16, 0}, {65536, 4096, 0}, {64, 64, 0}})
         for (const unsigned index : {0u, growing_endpoints - 1, growing_endpoints, max_endpoints - 1}) {
             const std::uint32_t first = g.first_rings(index);
             EXPECT_TRUE(first >= 1 && first <= g.ring_count);

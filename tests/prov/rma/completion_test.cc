@@ -172,14 +172,11 @@ TEST(Rma, TheTargetCountsOneEventForEachOperation)
         std::vector<std::uint8_t> mine(window.size() / 2 + 10, static_cast<std::uint8_t>(rank.number + 1));
         std::uint64_t expected = 0;
         for (std::size_t size : {std::size_t{8}, std::size_t{100}, std::size_t{100000}, mine.size()}) {
-            ASSERT_EQ(s.post([&] {
-                return fi_write(s.ep, mine.data(), size, nullptr, peer, there.base, there.key, &s);
-            }), 0);
+            ASSERT_EQ(
+                s.post([&] { return fi_write(s.ep, mine.data(), size, nullptr, peer, there.base, there.key, &s); }), 0);
             expected++;
             // Counted when the bytes are there, with nothing but the counter driven.
-            EXPECT_TRUE(wait_until([&] {
-                return fi_cntr_read(s.counter[remote_write_counter]) == expected;
-            }));
+            EXPECT_TRUE(wait_until([&] { return fi_cntr_read(s.counter[remote_write_counter]) == expected; }));
             for (std::size_t i = 0; i < size; i++)
                 ASSERT_EQ(window[i], peer + 1) << i << " of " << size;
             s.expect(&s, FI_RMA | FI_WRITE);
@@ -238,14 +235,14 @@ TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
             data++;
             ASSERT_EQ(s.post([&] {
                 return fi_writedata(s.ep, mine.data(), size, nullptr, data, peer, there.base, there.key, &mine);
-            }), 0);
+            }),
+                      0);
             both_entries(&mine, size, data);
             s.barrier();
         }
         std::memset(mine.data(), static_cast<int>(rank.number + 1 + 8 % 7), 8);
-        ASSERT_EQ(s.post([&] {
-            return fi_inject_writedata(s.ep, mine.data(), 8, data, peer, there.base, there.key);
-        }), 0);
+        ASSERT_EQ(s.post([&] { return fi_inject_writedata(s.ep, mine.data(), 8, data, peer, there.base, there.key); }),
+                  0);
         both_entries(nullptr, 8, data);
         s.barrier();
         s.expect_silence();

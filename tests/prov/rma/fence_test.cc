@@ -26,24 +26,21 @@ void replace(Session& s, const Window& w)
         std::uint64_t before = round * 2, after = before + 1;
         const unsigned n = 1 + round % most;
         for (unsigned i = 0; i < n; i++) {
-            ASSERT_EQ(s.post([&] {
-                return fi_inject_write(s.ep, &before, 8, 1, w.base + i * distance * 8, w.key);
-            }), 0);
+            ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &before, 8, 1, w.base + i * distance * 8, w.key); }),
+                      0);
         }
         iovec iov{&before, 8};
         fi_rma_iov remote{w.base + 8, 8, w.key};
         fi_msg_rma fenced{&iov, nullptr, 1, 1, &remote, 1, &s, 0};
         ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &fenced, FI_FENCE); }), 0);
         for (unsigned i = 0; i < n; i++) {
-            ASSERT_EQ(s.post([&] {
-                return fi_write(s.ep, &after, 8, nullptr, 1, w.base + i * distance * 8, w.key, &s);
-            }), 0);
+            ASSERT_EQ(
+                s.post([&] { return fi_write(s.ep, &after, 8, nullptr, 1, w.base + i * distance * 8, w.key, &s); }), 0);
         }
         for (unsigned i = 0; i <= n; i++)
             s.expect(&s, FI_WRITE);
-        ASSERT_EQ(s.post([&] {
-            return fi_read(s.ep, back.data(), back.size() * 8, nullptr, 1, w.base, w.key, &s);
-        }), 0);
+        ASSERT_EQ(s.post([&] { return fi_read(s.ep, back.data(), back.size() * 8, nullptr, 1, w.base, w.key, &s); }),
+                  0);
         s.expect(&s, FI_READ);
         for (unsigned i = 0; i < n; i++)
             ASSERT_EQ(back[i * distance], after) << round;
@@ -89,9 +86,10 @@ void fetch_behind_updates(Session& s, const Window& w)
     for (std::uint64_t round = 1; round <= rounds; round++) {
         ASSERT_EQ(s.post([&] { return fi_inject_atomic(s.ep, &one, 1, 1, word, w.key, FI_UINT64, FI_SUM); }), 0);
         ASSERT_EQ(s.post([&] {
-            return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &back, nullptr, 1, word, w.key, FI_UINT64,
-                                   FI_ATOMIC_READ, &s);
-        }), 0);
+            return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &back, nullptr, 1, word, w.key, FI_UINT64, FI_ATOMIC_READ,
+                                   &s);
+        }),
+                  0);
         s.expect(&s, FI_ATOMIC);
         ASSERT_EQ(back, round);
     }

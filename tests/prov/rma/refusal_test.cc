@@ -76,9 +76,9 @@ TEST(Refusal, AtomicsTakeNoMoreElementsThanTheQueriesSay)
             fi_ioc iov{&some, count};
             EXPECT_EQ(fi_atomic(s.ep, &some, count, nullptr, 0, w.base, w.key, FI_UINT64, FI_SUM, &s), -FI_EMSGSIZE);
             EXPECT_EQ(fi_atomicv(s.ep, &iov, nullptr, 1, 0, w.base, w.key, FI_UINT64, FI_SUM, &s), -FI_EMSGSIZE);
-            EXPECT_EQ(fi_fetch_atomicv(s.ep, &iov, nullptr, 1, &iov, nullptr, 1, 0, w.base, w.key, FI_UINT64, FI_SUM,
-                                       &s),
-                      -FI_EMSGSIZE);
+            EXPECT_EQ(
+                fi_fetch_atomicv(s.ep, &iov, nullptr, 1, &iov, nullptr, 1, 0, w.base, w.key, FI_UINT64, FI_SUM, &s),
+                -FI_EMSGSIZE);
             EXPECT_EQ(fi_compare_atomicv(s.ep, &iov, nullptr, 1, &iov, nullptr, 1, &iov, nullptr, 1, 0, w.base, w.key,
                                          FI_UINT64, FI_CSWAP, &s),
                       -FI_EMSGSIZE);

@@ -40,7 +40,10 @@ struct Way {
     ssize_t (*call)(const At& at, void* context);
 };
 
-iovec bytes_of(std::uint64_t* words, unsigned n) { return {words, 8 * n}; }
+iovec bytes_of(std::uint64_t* words, unsigned n)
+{
+    return {words, 8 * n};
+}
 
 ssize_t write_message(const At& at, unsigned n, void* context, std::uint64_t flags)
 {
@@ -307,7 +310,8 @@ class Doors {
         ASSERT_EQ(s_.post([&] {
             return write ? fi_write(s_.ep, words, 8 * most, nullptr, 1, at.base, at.key, words)
                          : fi_read(s_.ep, words, 8 * most, nullptr, 1, at.base, at.key, words);
-        }), 0);
+        }),
+                  0);
         s_.expect(words, write ? FI_WRITE : FI_READ);
     }
 
@@ -340,12 +344,21 @@ void try_doors(int mr_mode, std::uint64_t caps, std::uint64_t order)
 
 constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-TEST(Door, KeysOfTheProvider) { try_doors(provider_keys, 0, 0); }
-TEST(Door, KeysOfTheUser) { try_doors(0, 0, 0); }
+TEST(Door, KeysOfTheProvider)
+{
+    try_doors(provider_keys, 0, 0);
+}
+TEST(Door, KeysOfTheUser)
+{
+    try_doors(0, 0, 0);
+}
 TEST(Door, InOrder)
 {
     try_doors(provider_keys, 0, FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR);
 }
-TEST(Door, WhereEventsArePaidFor) { try_doors(provider_keys, FI_RMA_EVENT, 0); }
+TEST(Door, WhereEventsArePaidFor)
+{
+    try_doors(provider_keys, FI_RMA_EVENT, 0);
+}
 
 } // namespace

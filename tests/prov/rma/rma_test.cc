@@ -36,9 +36,8 @@ std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
 }
 
 /// Sizes on both sides of each limit: piggyback 32, blocks 512 and 8192, one transfer 16 MiB - 1.
-const std::size_t sizes[] = {1,    2,    7,    8,    31,    32,        33,       64,      511,    512,
-                             513,  4095, 4096, 8191, 8192,  8193,      65536,    1000003, 1 << 24, (1 << 24) - 1,
-                             (1 << 25) + 5};
+const std::size_t sizes[] = {1,    2,    7,    8,    31,   32,    33,      64,      511,           512,          513,
+                             4095, 4096, 8191, 8192, 8193, 65536, 1000003, 1 << 24, (1 << 24) - 1, (1 << 25) + 5};
 
 class RmaModes : public testing::TestWithParam<int> {
   protected:
@@ -74,7 +73,8 @@ TEST_P(RmaModes, WritesAndReadsOfEverySize)
             int context = 0;
             ASSERT_EQ(s.post([&] {
                 return fi_write(s.ep, mine.data(), size, nullptr, peer, there.base + offset, there.key, &context);
-            }), 0);
+            }),
+                      0);
             s.expect(&context, FI_RMA | FI_WRITE);
             s.barrier(); // delivered on both sides
             ASSERT_EQ(std::memcmp(window.data() + offset, theirs.data(), size), 0) << size;
@@ -82,7 +82,8 @@ TEST_P(RmaModes, WritesAndReadsOfEverySize)
             std::vector<std::uint8_t> back(size + 1, 0);
             ASSERT_EQ(s.post([&] {
                 return fi_read(s.ep, back.data(), size, nullptr, peer, there.base + offset, there.key, &context);
-            }), 0);
+            }),
+                      0);
             s.expect(&context, FI_RMA | FI_READ);
             ASSERT_EQ(std::memcmp(back.data(), mine.data(), size), 0) << size;
             ASSERT_EQ(back[size], 0);
@@ -106,7 +107,8 @@ TEST_P(RmaModes, InjectLeavesTheBufferAtOnceAndTheQueueAlone)
                 ASSERT_EQ(s.post([&] {
                     return fi_inject_write(s.ep, value.data(), words * 8, peer, peers[peer].base + i * 8,
                                            peers[peer].key);
-                }), 0);
+                }),
+                          0);
                 std::fill(value.begin(), value.end(), ~std::uint64_t{0});
             }
             // No order was asked for: the last one need not arrive last.
@@ -206,7 +208,8 @@ TEST_P(RmaModes, ToOneself)
             auto mine = pattern(size, 1);
             ASSERT_EQ(s.post([&] {
                 return fi_write(s.ep, mine.data(), size, nullptr, 0, peers[0].base + 3, peers[0].key, &s);
-            }), 0);
+            }),
+                      0);
             s.expect(&s, FI_RMA | FI_WRITE);
             EXPECT_EQ(std::memcmp(window.data() + 3, mine.data(), size), 0);
         }
@@ -240,9 +243,10 @@ TEST(Rma, ManyUnderWayAtOnce)
         for (unsigned i = 0; i < each; i++)
             for (unsigned peer = 0; peer < 3; peer++)
                 ASSERT_EQ(s.post([&] {
-                    return fi_write(s.ep, &values[i], 8, nullptr, peer,
-                                    peers[peer].base + (rank.number * each + i) * 8, peers[peer].key, &values[i]);
-                }), 0);
+                    return fi_write(s.ep, &values[i], 8, nullptr, peer, peers[peer].base + (rank.number * each + i) * 8,
+                                    peers[peer].key, &values[i]);
+                }),
+                          0);
         for (unsigned i = 0; i < each * 3; i++) {
             fi_cq_data_entry entry{};
             ASSERT_TRUE(s.next(entry));
@@ -281,9 +285,9 @@ TEST(Rma, WritesInOrderWhereAskedFor)
                 const bool inject = words * 8 <= s.info->tx_attr->inject_size;
                 ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, inject ? FI_INJECT : 0); }), 0);
                 s.expect(nullptr, FI_RMA | FI_WRITE);
-                ASSERT_EQ(s.post([&] {
-                    return fi_inject_write(s.ep, &round, 8, 1, peers[1].base + 8999 * 8, peers[1].key);
-                }), 0);
+                ASSERT_EQ(
+                    s.post([&] { return fi_inject_write(s.ep, &round, 8, 1, peers[1].base + 8999 * 8, peers[1].key); }),
+                    0);
             }
         } else {
             auto* flag = reinterpret_cast<std::atomic<std::uint64_t>*>(&window[8999]);

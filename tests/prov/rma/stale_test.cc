@@ -216,9 +216,18 @@ constexpr std::uint64_t all_orders = FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_OR
                                      FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
                                      FI_ORDER_ATOMIC_WAW;
 
-TEST(StaleKeys, EachWayReachesTheNewRegionOnce) { try_ways(0, false); }
-TEST(StaleKeys, EachWayReachesTheNewRegionOnceInOrder) { try_ways(all_orders, false); }
-TEST(StaleKeys, EachOperationIsOneEvent) { try_ways(0, true); }
+TEST(StaleKeys, EachWayReachesTheNewRegionOnce)
+{
+    try_ways(0, false);
+}
+TEST(StaleKeys, EachWayReachesTheNewRegionOnceInOrder)
+{
+    try_ways(all_orders, false);
+}
+TEST(StaleKeys, EachOperationIsOneEvent)
+{
+    try_ways(0, true);
+}
 
 // --- order
 
@@ -264,12 +273,10 @@ void overtake(const Pair& pair)
             const bool atomics = pair.earlier == pairs[2].earlier || pair.earlier == pairs[3].earlier;
             const std::uint64_t first = 1, second = 2;
             char context = 0;
-            ASSERT_EQ(r.s.post([&] {
-                return pair.earlier(r.s, &first, 8 * alias_from, Regions::moving, &context);
-            }), 0);
-            ASSERT_EQ(r.s.post([&] {
-                return pairs[atomics ? 2 : 0].earlier(r.s, &second, 0, Regions::alias, &context);
-            }), 0);
+            ASSERT_EQ(r.s.post([&] { return pair.earlier(r.s, &first, 8 * alias_from, Regions::moving, &context); }),
+                      0);
+            ASSERT_EQ(
+                r.s.post([&] { return pairs[atomics ? 2 : 0].earlier(r.s, &second, 0, Regions::alias, &context); }), 0);
             for (unsigned i = pair.silent; i < 2; i++)
                 r.s.expect(&context, FI_WRITE);
         }
@@ -308,9 +315,8 @@ TEST(StaleKeys, AnOperationOverTwoRegionsIsNotOvertaken)
                 const fi_rma_iov at[2] = {i == 0 ? stale : fresh, i == 0 ? fresh : stale};
                 const fi_msg_rma msg{&local, nullptr, 1, 1, at, 2, &r.s, 0};
                 ASSERT_EQ(r.s.post([&] { return fi_writemsg(r.s.ep, &msg, FI_COMPLETION); }), 0);
-                ASSERT_EQ(r.s.post([&] {
-                    return fi_write(r.s.ep, &second, 8, nullptr, 1, 0, Regions::lasting, &r.s);
-                }), 0);
+                ASSERT_EQ(r.s.post([&] { return fi_write(r.s.ep, &second, 8, nullptr, 1, 0, Regions::lasting, &r.s); }),
+                          0);
                 r.s.expect(&r.s, FI_WRITE);
                 r.s.expect(&r.s, FI_WRITE);
             }

@@ -144,9 +144,8 @@ void stop_the_target(const Rank& rank, int mr_mode)
 
 TEST(Events, ATargetThatDoesNotRunLosesNone)
 {
-    expect_processes(4, [](const Rank& rank) {
-        stop_the_target(rank, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
-    });
+    expect_processes(
+        4, [](const Rank& rank) { stop_the_target(rank, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY); });
 }
 
 TEST(Events, NorWithKeysOfTheUserAndAnAdversary)
@@ -235,7 +234,8 @@ TEST(Events, NoCreditIsLostOrMade)
                 ASSERT_EQ(s.post([&] {
                     return fi_fetch_atomic(s.ep, &some.one, 1, nullptr, &some.before, nullptr, 0, bad.addr, bad.key,
                                            FI_UINT64, last ? FI_SUM : FI_MIN, &s);
-                }), 0);
+                }),
+                          0);
                 ASSERT_TRUE(s.next(entry, &error));
             }
         // Several regions, each with an event; the last time the second one is gone.
@@ -249,7 +249,8 @@ TEST(Events, NoCreditIsLostOrMade)
                 const fi_ioc two{mine, 2};
                 fi_ioc before{mine + 16, 2};
                 const fi_msg_atomic sum{&two, nullptr, 1, 0, words, 2, FI_UINT64, FI_SUM, &s, 0};
-                ASSERT_EQ(s.post([&] { return fi_fetch_atomicmsg(s.ep, &sum, &before, nullptr, 1, FI_COMPLETION); }), 0);
+                ASSERT_EQ(s.post([&] { return fi_fetch_atomicmsg(s.ep, &sum, &before, nullptr, 1, FI_COMPLETION); }),
+                          0);
                 for (int end = 0; end < 2; end++) {
                     fi_cq_data_entry entry{};
                     fi_cq_err_entry error{};

@@ -95,8 +95,9 @@ struct Peerside {
     unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
     int fail = UTOFU_SUCCESS;
     directory::OverflowLine line[directory::max_overflow_vcqs + 1] = {};
-    std::map<utofu_vcq_id_t, std::uint64_t> nonces{{42, nonce}, {43, nonce}}; ///< what each VCQ has under the STag of directories
-    std::map<std::uint64_t, std::uint64_t> words; ///< of the table of readers, by offset
+    std::map<utofu_vcq_id_t, std::uint64_t> nonces{{42, nonce},
+                                                   {43, nonce}}; ///< what each VCQ has under the STag of directories
+    std::map<std::uint64_t, std::uint64_t> words;                ///< of the table of readers, by offset
     unsigned armws = 0;
 
     const Bucket* at(utofu_stadd_t stadd)
@@ -126,10 +127,7 @@ struct Peerside {
         line[number] = {vcq, directory::check_of_overflow(vcq, number, nonce)};
         nonces[vcq] = nonce;
     }
-    void put(const Entry& e)
-    {
-        first[directory::bucket_of(e.key, directory::first_log2)].entry[0] = e;
-    }
+    void put(const Entry& e) { first[directory::bucket_of(e.key, directory::first_log2)].entry[0] = e; }
 };
 Peerside* reached;
 
@@ -139,8 +137,8 @@ vcq::Functions functions()
     f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* s) -> int {
         return *s = Peerside::first_at, vcq == no_vcq ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
-    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t vcq, utofu_stadd_t local, utofu_stadd_t remote,
-               std::size_t length, std::uint64_t edata, unsigned long, void*) -> int {
+    f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t vcq, utofu_stadd_t local, utofu_stadd_t remote, std::size_t length,
+               std::uint64_t edata, unsigned long, void*) -> int {
         reached->gets++;
         if (reached->busy_each != 0 && reached->gets % reached->busy_each == 0)
             return UTOFU_ERR_BUSY;

@@ -19,8 +19,8 @@ enum class Before { injected, tracked, waiting };
 struct Level : testing::Test {
     Level() : o(wishes()), tx(o.open_queue()), rx(o.open_queue()), receiver(o.add(rx, rx)), sender(o.add(tx, tx))
     {
-        Objects::must(fi_mr_reg(o.domain, window, sizeof window, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &region,
-                                nullptr));
+        Objects::must(
+            fi_mr_reg(o.domain, window, sizeof window, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &region, nullptr));
         base = reinterpret_cast<std::uintptr_t>(window);
         Objects::post(tx, [&] { return round_of(rx), fi_tinject(sender, &five, 8, 0, first); }); // wins a ring
         receive(first);

@@ -9,8 +9,8 @@
 
 namespace {
 
-using tofu::VcqOrder;
 using fake::Net;
+using tofu::VcqOrder;
 
 constexpr utofu_vcq_id_t home = 1;
 constexpr utofu_vcq_id_t annex = 2;

@@ -57,7 +57,9 @@ struct PendingTest : testing::Test {
     /// What leaves in as many rounds as it takes to come by all buckets, while nothing goes to these.
     Numbers resume(const std::set<std::uint64_t>& blocked = {})
     {
-        engine.reason = [&](std::uint64_t key) { return blocked.contains(key) ? BlockReason::peer : BlockReason::nothing; };
+        engine.reason = [&](std::uint64_t key) {
+            return blocked.contains(key) ? BlockReason::peer : BlockReason::nothing;
+        };
         engine.gone.clear();
         for (int round = 0; round < 4; round++)
             pending.resume();
@@ -256,7 +258,8 @@ TEST_F(PendingTest, Case8AStreamMayEndBeforeItsOperations)
         EXPECT_FALSE(pending.empty());
     }
     EXPECT_TRUE(pending.empty());
-    EXPECT_FALSE(pending.waits_for({.home = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
+    EXPECT_FALSE(
+        pending.waits_for({.home = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
     pending.resume();
 }
 

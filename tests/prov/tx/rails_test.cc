@@ -61,7 +61,10 @@ void take(Session& s, unsigned entries)
 
 enum class Kind { send, receive, write, read };
 constexpr Kind kinds[] = {Kind::send, Kind::receive, Kind::write, Kind::read};
-constexpr bool comes_to_rank_0(Kind kind) { return kind == Kind::receive || kind == Kind::read; }
+constexpr bool comes_to_rank_0(Kind kind)
+{
+    return kind == Kind::receive || kind == Kind::read;
+}
 
 /// What rank 0 does with all others at the same time; `desc`: of its buffers.
 void exchange(Session& s, Kind kind, Buffers& b, const std::vector<Window>& windows, void* desc = nullptr)
@@ -83,7 +86,8 @@ void exchange(Session& s, Kind kind, Buffers& b, const std::vector<Window>& wind
             case Kind::read: break;
             }
             return fi_read(s.ep, b.in[r].data(), length, desc, r, windows[r].base, windows[r].key, &b);
-        }), 0);
+        }),
+                  0);
     s.barrier(); // so that all is under rail at the same time, by a virtual clock too
     if (!one_sided || me == 0)
         take(s, last - first + 1);
@@ -180,8 +184,8 @@ TEST(Rails, ShortenTransfersWithSixPeers)
     // they come upon each other there is not rank 0's doing (1.0 to 4.2 times were seen). All else is at least 2.3
     // times.
     for (unsigned i = 0; i < 4; i++) {
-        std::printf("%s: %.1f us by one TNI, %.1f us by six\n",
-                    std::array{"sent", "received", "written", "read"}[i], one.microseconds[i], six.microseconds[i]);
+        std::printf("%s: %.1f us by one TNI, %.1f us by six\n", std::array{"sent", "received", "written", "read"}[i],
+                    one.microseconds[i], six.microseconds[i]);
         if (kinds[i] != Kind::send) {
             EXPECT_GT(one.microseconds[i], six.microseconds[i] * 2);
         }
@@ -220,7 +224,10 @@ TEST(Rails, CarryNoReadAndNoWriteThatIsOrdered)
 }
 
 /// A node for each, as all below have it.
-void one_a_node() { setenv("TOFU_SIM_PPN", "1", 1); }
+void one_a_node()
+{
+    setenv("TOFU_SIM_PPN", "1", 1);
+}
 
 TEST(RailsAtWork, ForgetRegionsThatAreClosed)
 {
@@ -232,7 +239,8 @@ TEST(RailsAtWork, ForgetRegionsThatAreClosed)
         for (int i = 0; i < regions; i++) {
             fid_mr* mr = nullptr;
             if (rank.number == 0)
-                Session::check(fi_mr_reg(s.domain, b.out[2].data(), length, FI_SEND, 0, 0, 0, &mr, nullptr), "fi_mr_reg");
+                Session::check(fi_mr_reg(s.domain, b.out[2].data(), length, FI_SEND, 0, 0, 0, &mr, nullptr),
+                               "fi_mr_reg");
             // Rank 1's comes first and has the own VCQ.
             for (unsigned r = 1; r <= 2; r++) {
                 if (rank.number == r) {
@@ -241,7 +249,8 @@ TEST(RailsAtWork, ForgetRegionsThatAreClosed)
                 if (rank.number == 0) {
                     ASSERT_EQ(s.post([&] {
                         return fi_tsend(s.ep, b.out[r].data(), length, r == 2 ? fi_mr_desc(mr) : nullptr, r, 1, &b);
-                    }), 0);
+                    }),
+                              0);
                 }
             }
             take(s, rank.number == 0 ? 2 : 1);
@@ -251,7 +260,8 @@ TEST(RailsAtWork, ForgetRegionsThatAreClosed)
         }
         if (rank.number == 0) {
             EXPECT_EQ(counted(s.domain, "rail"), 1u);
-            EXPECT_EQ(counted(s.domain, "registration") + counted(s.domain, "cache_hit"), unsigned{regions}) << "for rank 1 alone";
+            EXPECT_EQ(counted(s.domain, "registration") + counted(s.domain, "cache_hit"), unsigned{regions})
+                << "for rank 1 alone";
         } else {
             b.expect_from(0, rank.number);
         }
@@ -274,8 +284,10 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
                 ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, context), 0);
                 ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 1, context); }), 0);
                 ASSERT_EQ(s.post([&] {
-                    return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key, context);
-                }), 0);
+                    return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key,
+                                    context);
+                }),
+                          0);
             }
         } else {
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[0].data(), length, nullptr, 0, 1, &b); }), 0);
@@ -301,7 +313,8 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
                 good += got == 1 && entry.op_context != nullptr;
                 failed += got == -FI_EAVAIL;
                 return good >= 3 * (count - 2) && failed >= 1;
-            })) << good << " ended, " << failed << " failed";
+            })) << good
+                << " ended, " << failed << " failed";
             EXPECT_GE(counted(s.domain, "rail"), 1u);
             for (unsigned r = 1; r < count; r++)
                 if (r != victim)
@@ -317,7 +330,8 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
             if (rank.number == 0) {
                 for (unsigned r = 1; r < count; r++)
                     if (r != victim) {
-                        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, &again); }), 0);
+                        ASSERT_EQ(
+                            s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, &again); }), 0);
                     }
             } else {
                 ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, &again), 0);
@@ -358,7 +372,8 @@ TEST(RailsAtWork, AreClosedInTheMiddle)
                 for (unsigned r = 1; r < 3; r++)
                     ASSERT_EQ(s.post([&] {
                         return fi_read(s.ep, b.in[0].data(), length, nullptr, r, windows[r].base, windows[r].key, &b);
-                    }), 0);
+                    }),
+                              0);
                 for (unsigned r = 1; r < 5; r++)
                     ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, &b), 0);
                 for (int i = 0; i < 1000 && counted(s.domain, "by_rail") < 3; i++)

@@ -150,9 +150,7 @@ class Traffic {
     {
         const std::size_t size = sizes[number % std::size(sizes)];
         out_[0] = out_[size - 1] = static_cast<char>(number);
-        Objects::post(rx, [&] {
-            return fi_trecv(into, in_.data(), size, nullptr, FI_ADDR_UNSPEC, number, 0, &in_);
-        });
+        Objects::post(rx, [&] { return fi_trecv(into, in_.data(), size, nullptr, FI_ADDR_UNSPEC, number, 0, &in_); });
         Objects::post(tx, [&] { return fi_tsend(from, out_.data(), size, nullptr, to, number, &out_); });
         // Who makes progress by himself looks after both sides.
         finish(rx, &in_, [&] { await(), fi_cq_read(tx, nullptr, 0); });
@@ -162,9 +160,7 @@ class Traffic {
         fid_mr* region = nullptr;
         ASSERT_EQ(fi_mr_reg(objects_.domain, in_.data(), most, FI_REMOTE_WRITE, 0, number + 1, 0, &region, nullptr), 0);
         out_[0] = static_cast<char>(number + 1);
-        Objects::post(tx, [&] {
-            return fi_write(from, out_.data(), size, nullptr, to, 0, fi_mr_key(region), &out_);
-        });
+        Objects::post(tx, [&] { return fi_write(from, out_.data(), size, nullptr, to, 0, fi_mr_key(region), &out_); });
         finish(tx, &out_, [&] { fi_cq_read(rx, nullptr, 0); });
         EXPECT_EQ(in_[0], static_cast<char>(number + 1));
         EXPECT_EQ(fi_close(&region->fid), 0);

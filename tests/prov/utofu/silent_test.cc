@@ -23,10 +23,7 @@ namespace {
 using namespace tofu::test;
 
 struct Silent : testing::Test {
-    Silent() : o(wishes(0)), cq(o.open_queue()), ep(o.add(cq, cq))
-    {
-        fall_silent(std::chrono::milliseconds(60));
-    }
+    Silent() : o(wishes(0)), cq(o.open_queue()), ep(o.add(cq, cq)) { fall_silent(std::chrono::milliseconds(60)); }
     ~Silent() override
     {
         silent = false;

@@ -49,15 +49,19 @@ namespace {
 
 constexpr int denied = 77;
 constexpr const char* target = "/dev/shm/target";
-constexpr const char* ranks[] = {"PMIX_LOCAL_RANK",   "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-                                 "PALS_LOCAL_RANKID", "SLURM_LOCALID",              "FLUX_TASK_LOCAL_ID"};
+constexpr const char* ranks[] = {"PMIX_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                 "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",
+                                 "SLURM_LOCALID",   "FLUX_TASK_LOCAL_ID"};
 
 const tofu::vcq::Backend& backend()
 {
     static const tofu::vcq::Backend one{fake::functions(), {}, 6};
     return one;
 }
-std::string path() { return "/dev/shm/tofu-fi-" + std::to_string(geteuid()); }
+std::string path()
+{
+    return "/dev/shm/tofu-fi-" + std::to_string(geteuid());
+}
 
 bool tell(const char* file, const std::string& text)
 {
@@ -94,8 +98,8 @@ int apart(Work&& work)
     EXPECT_EQ(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
 }
-#define SKIP_IF_DENIED(result)                                                                                          \
-    if ((result) == denied)                                                                                             \
+#define SKIP_IF_DENIED(result)                                                                                         \
+    if ((result) == denied)                                                                                            \
     GTEST_SKIP() << "no mount namespace for this user here"
 
 int lowest_descriptor()
@@ -108,7 +112,8 @@ int lowest_descriptor()
 /// What stands under the name is refused, left as it is, and the launcher's number taken.
 int refused()
 {
-    struct stat before{}, after{};
+    struct stat before {
+    }, after{};
     const int descriptor = lowest_descriptor();
     setenv("PMIX_LOCAL_RANK", "3", 1);
     if (lstat(path().c_str(), &before) != 0)

@@ -31,12 +31,12 @@ struct Script {
     std::deque<std::pair<int, void*>> tcq;
     std::deque<std::pair<int, utofu_mrq_notice>> mrq;
     std::set<unsigned> full_tnis;
-    unsigned cqs = 100;       ///< that the process has; exclusive VCQs take one each, the others one together
+    unsigned cqs = 100; ///< that the process has; exclusive VCQs take one each, the others one together
     std::map<utofu_vcq_hdl_t, unsigned long> vcqs; ///< and their flags
     std::vector<unsigned> tried_tnis;
     unsigned long vcq_flags = 0;
-    int answer = UTOFU_SUCCESS; ///< of the next posts
-    bool answers = false; ///< a notice comes for each post that asks for one
+    int answer = UTOFU_SUCCESS;                        ///< of the next posts
+    bool answers = false;                              ///< a notice comes for each post that asks for one
     std::chrono::steady_clock::time_point flood_end{}; ///< a peer's notices come until then
 
     /// With one more VCQ.
@@ -85,18 +85,12 @@ Functions functions()
         return UTOFU_SUCCESS;
     };
     f.query_vcq_id = [](utofu_vcq_hdl_t, utofu_vcq_id_t* id) -> int { return *id = 77, UTOFU_SUCCESS; };
-    f.put = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_stadd_t, utofu_stadd_t, std::size_t,
-               std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
-        return post(peer, edata, flags, cbdata);
-    };
-    f.put_piggyback = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, void*, utofu_stadd_t, std::size_t,
-                         std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
-        return post(peer, edata, flags, cbdata);
-    };
-    f.armw8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_armw_op, std::uint64_t, utofu_stadd_t,
-                 std::uint64_t edata, unsigned long flags, void* cbdata) -> int {
-        return post(peer, edata, flags, cbdata);
-    };
+    f.put = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_stadd_t, utofu_stadd_t, std::size_t, std::uint64_t edata,
+               unsigned long flags, void* cbdata) -> int { return post(peer, edata, flags, cbdata); };
+    f.put_piggyback = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, void*, utofu_stadd_t, std::size_t, std::uint64_t edata,
+                         unsigned long flags, void* cbdata) -> int { return post(peer, edata, flags, cbdata); };
+    f.armw8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t peer, utofu_armw_op, std::uint64_t, utofu_stadd_t, std::uint64_t edata,
+                 unsigned long flags, void* cbdata) -> int { return post(peer, edata, flags, cbdata); };
     f.query_stadd = [](utofu_vcq_id_t vcq, unsigned, utofu_stadd_t* stadd) -> int {
         return *stadd = 0x100000, vcq == nowhere ? UTOFU_ERR_INVALID_VCQ_ID : UTOFU_SUCCESS;
     };
@@ -158,9 +152,7 @@ struct VcqTest : testing::Test {
         script = Script{};
         Vcq::patience = std::chrono::milliseconds(100);
         Sink sink{this,
-                  [](void* self, const RemoteNotice& n) noexcept {
-                      static_cast<VcqTest*>(self)->remote.push_back(n);
-                  },
+                  [](void* self, const RemoteNotice& n) noexcept { static_cast<VcqTest*>(self)->remote.push_back(n); },
                   [](void* self, int code, Unsignaled kind, utofu_vcq_id_t) noexcept {
                       static_cast<VcqTest*>(self)->unsignaled_errors.push_back({code, kind});
                   }};
@@ -228,8 +220,7 @@ TEST_F(VcqTest, FlagsFollowHow)
     EXPECT_EQ(script.posted[0].edata, 0u);
     EXPECT_EQ(script.posted[0].cbdata, nullptr);
     EXPECT_EQ(script.posted[1].flags, UTOFU_ONESIDED_FLAG_TCQ_NOTICE);
-    EXPECT_EQ(script.posted[2].flags, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
-                                          UTOFU_ONESIDED_FLAG_STRONG_ORDER |
+    EXPECT_EQ(script.posted[2].flags, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_STRONG_ORDER |
                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
     EXPECT_NE(script.posted[2].edata, 0u);
     script.tcq.push_back({UTOFU_SUCCESS, script.posted[1].cbdata});
@@ -368,8 +359,8 @@ TEST_F(VcqTest, ErrorsOfUnsignaledPostsReachTheSink)
     for (unsigned i = 0; i < 4; i++) {
         const auto& posted = script.posted[i];
         script.tcq.push_back({UTOFU_ERR_TCQ_STADD, posted.cbdata});
-        script.mrq.push_back({UTOFU_ERR_MRQ_RMT_STADD,
-                              notice(i == 2 ? UTOFU_MRQ_TYPE_LCL_ARMW : UTOFU_MRQ_TYPE_LCL_PUT, posted.edata)});
+        script.mrq.push_back(
+            {UTOFU_ERR_MRQ_RMT_STADD, notice(i == 2 ? UTOFU_MRQ_TYPE_LCL_ARMW : UTOFU_MRQ_TYPE_LCL_PUT, posted.edata)});
         expected.push_back({UTOFU_ERR_TCQ_STADD, kinds[i]});
         expected.push_back({UTOFU_ERR_MRQ_RMT_STADD, kinds[i]});
     }

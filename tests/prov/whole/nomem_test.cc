@@ -23,9 +23,9 @@
 namespace {
 
 using namespace tofu::test;
+using starving::heal;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
-using starving::heal;
 
 long told = 0; ///< error entries for want of memory since it became short
 
@@ -171,10 +171,13 @@ void exchange(fid_ep* from, fid_ep* to, fid_cq* sent, fid_cq* came, fi_addr_t de
             for (bool done = false; !done && !testing::Test::HasFailure();) {
                 in[size - 1] = 0;
                 const auto receive = [&] {
-                    must("fi_trecv", [&] { return fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 7, 0, &in); }, came);
+                    must(
+                        "fi_trecv", [&] { return fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 7, 0, &in); },
+                        came);
                 };
                 const auto send = [&] {
-                    must("fi_tsend", [&] { return fi_tsend(from, out.data(), size, nullptr, dest, 7, &out); }, sent);
+                    must(
+                        "fi_tsend", [&] { return fi_tsend(from, out.data(), size, nullptr, dest, 7, &out); }, sent);
                 };
                 early ? send() : receive();
                 for (int i = 0; early && i < 100; i++) // so that it comes
@@ -200,14 +203,18 @@ void access(fid_ep* ep, fid_cq* cq, fi_addr_t to, std::uint64_t base, std::uint6
     }
     for (const fi_op op : {FI_SUM, FI_PROD})
         for (const std::size_t count : {std::size_t{1}, std::size_t{64}}) {
-            each("fi_atomic", [&] { return fi_atomic(ep, words.data(), count, nullptr, to, base, key, FI_UINT64, op, nullptr); });
+            each("fi_atomic",
+                 [&] { return fi_atomic(ep, words.data(), count, nullptr, to, base, key, FI_UINT64, op, nullptr); });
             each("fi_fetch_atomic", [&] {
                 return fi_fetch_atomic(ep, words.data(), count, nullptr, results.data(), nullptr, to, base, key,
                                        FI_UINT64, op, nullptr);
             });
         }
-    must("fi_inject_write", [&] { return fi_inject_write(ep, words.data(), 8, to, base, key); }, cq);
-    must("fi_inject_atomic", [&] { return fi_inject_atomic(ep, words.data(), 1, to, base, key, FI_UINT64, FI_PROD); }, cq);
+    must(
+        "fi_inject_write", [&] { return fi_inject_write(ep, words.data(), 8, to, base, key); }, cq);
+    must(
+        "fi_inject_atomic", [&] { return fi_inject_atomic(ep, words.data(), 1, to, base, key, FI_UINT64, FI_PROD); },
+        cq);
 }
 
 // --- the scenarios
@@ -256,7 +263,8 @@ void one_endpoint(fi_info* info)
             (error.op_context == &word ? found : injected) += error.err == FI_ENOMEM;
         }
         return found == 100 || (lost && got == -FI_EAGAIN && found + injected >= 63);
-    })) << found << ' ' << injected;
+    })) << found
+        << ' ' << injected;
 
     std::uint32_t event = 0;
     char text[8] = {};
@@ -346,8 +354,8 @@ void later(fi_info* info)
     fi_rma_iov remote{reinterpret_cast<std::uintptr_t>(window.data()), 64, fi_mr_key(mr)};
     fi_rma_ioc counted{remote.addr, 8, remote.key};
     fi_op_rma write{ep, {&iov, nullptr, 1, self, &remote, 1, &iov, 0}, FI_COMPLETION};
-    fi_op_fetch_atomic sum{ep, {&from, nullptr, 1, self, &counted, 1, FI_UINT64, FI_SUM, &from, 0},
-                           {&landing, nullptr, 1}, FI_COMPLETION};
+    fi_op_fetch_atomic sum{
+        ep, {&from, nullptr, 1, self, &counted, 1, FI_UINT64, FI_SUM, &from, 0}, {&landing, nullptr, 1}, FI_COMPLETION};
     fi_deferred_work first{}, second{}, never{};
     first.triggering_cntr = o.counter;
     first.completion_cntr = done;
@@ -405,9 +413,13 @@ void later(fi_info* info)
     }
     for (const fi_op op : {FI_SUM, FI_PROD})
         until_done("fi_allreduce", o.cq, 1, [&](const char* what) {
-            must(what, [&] {
-                return fi_allreduce(ep, words.data(), 8, nullptr, results.data(), nullptr, fi_mc_addr(mc), FI_UINT64, op, 0, &iov);
-            }, o.cq);
+            must(
+                what,
+                [&] {
+                    return fi_allreduce(ep, words.data(), 8, nullptr, results.data(), nullptr, fi_mc_addr(mc),
+                                        FI_UINT64, op, 0, &iov);
+                },
+                o.cq);
         });
     close_all({&mc->fid, &set->fid, &mr->fid, &ep->fid, &done->fid});
 }
@@ -433,7 +445,8 @@ void starve(void (*scenario)(fi_info*), fi_info* info)
         for (const bool stays : {false, true})
             ASSERT_TRUE(run(n, stays));
     const auto [calls, first] = starving::throwing_calls();
-    EXPECT_EQ(calls, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex << first;
+    EXPECT_EQ(calls, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex
+                        << first;
 }
 
 TEST(NoMemory, IsAnAnswerWhateverIsOpenedAndDone)

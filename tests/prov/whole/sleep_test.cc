@@ -256,7 +256,8 @@ class Life {
                 ASSERT_EQ(fi_cq_readerr(session_->cq, &error, 0), 1);
                 // docs/wire-protocol.md, Regions: whoever sleeps between its look at the clock and its Put is told.
                 ASSERT_TRUE(rank_.number == victim && error.err == FI_EIO && error.op_context == &wide_)
-                    << "rank " << rank_.number << ": " << fi_strerror(error.err) << ", flags " << error.flags << ", uTofu " << error.prov_errno;
+                    << "rank " << rank_.number << ": " << fi_strerror(error.err) << ", flags " << error.flags
+                    << ", uTofu " << error.prov_errno;
                 night->told = true;
                 wide_.ends++;
             }
@@ -293,9 +294,8 @@ class Life {
                 op.bytes = pattern(sizes[i], rank_.number, peer, i);
                 const iovec local{op.bytes.data(), sizes[i]};
                 const fi_msg_tagged msg{&local, nullptr, 1, peer, i, 0, &op, 0};
-                post("tsend", [&] {
-                    return fi_tsendmsg(ep, &msg, FI_COMPLETION | (i % 2 != 0 ? FI_DELIVERY_COMPLETE : 0));
-                });
+                post("tsend",
+                     [&] { return fi_tsendmsg(ep, &msg, FI_COMPLETION | (i % 2 != 0 ? FI_DELIVERY_COMPLETE : 0)); });
             });
         for (unsigned i = 1; i < count; i += 2)
             peers([&](unsigned peer) { receive(peer, i); });
@@ -317,19 +317,21 @@ class Life {
         peers([&](unsigned peer) {
             static Op write[most], data[most], read[most];
             const std::uint64_t key = windows_[peer].key;
-            const std::uint64_t at = windows_[peer].base + offsetof(Memory, from) + rank_.number * sizeof memory().from[0];
+            const std::uint64_t at =
+                windows_[peer].base + offsetof(Memory, from) + rank_.number * sizeof memory().from[0];
             write[peer].bytes = pattern(large, rank_.number, peer, 70);
             read[peer].bytes.resize(large);
-            post("write", [&] {
-                return fi_write(ep, write[peer].bytes.data(), large, nullptr, peer, at, key, &write[peer]);
-            });
+            post("write",
+                 [&] { return fi_write(ep, write[peer].bytes.data(), large, nullptr, peer, at, key, &write[peer]); });
             expect_end("write", write[peer]);
             post("writedata", [&] {
                 return fi_writedata(ep, write[peer].bytes.data(), 8, nullptr, rank_.number, peer, at + large, key,
                                     &data[peer]);
             });
-            post("inject_write", [&] { return fi_inject_write(ep, write[peer].bytes.data(), 8, peer, at + large + 8, key); });
-            post("read", [&] { return fi_read(ep, read[peer].bytes.data(), large, nullptr, peer, at, key, &read[peer]); });
+            post("inject_write",
+                 [&] { return fi_inject_write(ep, write[peer].bytes.data(), 8, peer, at + large + 8, key); });
+            post("read",
+                 [&] { return fi_read(ep, read[peer].bytes.data(), large, nullptr, peer, at, key, &read[peer]); });
             expect_end("writedata", data[peer]);
             expect_end("read", read[peer]);
             EXPECT_TRUE(read[peer].bytes == write[peer].bytes);
@@ -350,11 +352,13 @@ class Life {
         expect_end("fetch_atomic", sum);
         EXPECT_LT(before, rank_.size);
         post("a loop", [&] {
-            return fi_atomic(ep, &two, 1, nullptr, 0, at + offsetof(Memory, product), key, FI_DOUBLE, FI_PROD, &product);
+            return fi_atomic(ep, &two, 1, nullptr, 0, at + offsetof(Memory, product), key, FI_DOUBLE, FI_PROD,
+                             &product);
         });
         expect_end("a loop", product);
         post("a wide one", [&] {
-            return fi_atomic(ep, &three, 1, nullptr, 0, at + offsetof(Memory, wide), key, FI_LONG_DOUBLE, FI_SUM, &wide_);
+            return fi_atomic(ep, &three, 1, nullptr, 0, at + offsetof(Memory, wide), key, FI_LONG_DOUBLE, FI_SUM,
+                             &wide_);
         });
         expect_end("a wide one", wide_);
         EXPECT_EQ(sum.ends + product.ends + wide_.ends, 3u);
@@ -390,9 +394,8 @@ class Life {
             post("tinject", [&] { return fi_tinject(session_->ep, &word, 8, peer, last_tag); });
         });
         peers([&](unsigned peer) {
-            post("trecv", [&] {
-                return fi_trecv(session_->ep, &words[peer], 8, nullptr, peer, last_tag, 0, &receives[peer]);
-            });
+            post("trecv",
+                 [&] { return fi_trecv(session_->ep, &words[peer], 8, nullptr, peer, last_tag, 0, &receives[peer]); });
         });
         peers([&](unsigned peer) {
             expect_end("the last receive", receives[peer]);

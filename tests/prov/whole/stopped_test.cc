@@ -117,13 +117,15 @@ void reach_others(Initiator& x, const Window& there)
     fid_ep* const ep = x.s.ep;
     const std::uint64_t at = there.base, key = there.key;
     std::uint64_t one = 1;
-    x.expect_through("inject_write", [&](void*) { return fi_inject_write(ep, bytes, 8, 2, at, key); }, true);
+    x.expect_through(
+        "inject_write", [&](void*) { return fi_inject_write(ep, bytes, 8, 2, at, key); }, true);
     x.expect_through("write", [&](void* c) { return fi_write(ep, bytes, 8, nullptr, 2, at, key, c); });
     x.expect_through("long write", [&](void* c) { return fi_write(ep, bytes, sizeof bytes, nullptr, 2, at, key, c); });
     x.expect_through("read", [&](void* c) { return fi_read(ep, bytes, 8, nullptr, 2, at, key, c); });
     x.expect_through("long read", [&](void* c) { return fi_read(ep, bytes, 65536, nullptr, 2, at, key, c); });
     x.expect_through("writedata", [&](void* c) { return fi_writedata(ep, bytes, 8, nullptr, 7, 2, at, key, c); });
-    x.expect_through("inject_writedata", [&](void*) { return fi_inject_writedata(ep, bytes, 8, 8, 2, at, key); }, true);
+    x.expect_through(
+        "inject_writedata", [&](void*) { return fi_inject_writedata(ep, bytes, 8, 8, 2, at, key); }, true);
     for (std::uint64_t flags : {FI_FENCE, FI_MORE, FI_DELIVERY_COMPLETE, FI_INJECT_COMPLETE}) {
         const iovec local{bytes, 300};
         const fi_rma_iov remote{at, 300, key};
@@ -272,8 +274,9 @@ TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
                                                     peers[2].key, FI_UINT64, FI_SUM, c);
                          }));
         x.expect_through("wide", renewing([&](void* c) {
-            return fi_atomic(s.ep, &wide, 1, nullptr, 2, peers[2].base, peers[2].key, FI_LONG_DOUBLE, FI_SUM, c);
-        }));
+                             return fi_atomic(s.ep, &wide, 1, nullptr, 2, peers[2].base, peers[2].key, FI_LONG_DOUBLE,
+                                              FI_SUM, c);
+                         }));
         EXPECT_EQ(x.count(&locked) + x.count(&behind), 0u);
         holder.give_back();
         EXPECT_TRUE(wait_until([&] { return x.take(), x.count(&locked) + x.count(&behind) == 2; }));
@@ -320,7 +323,8 @@ TEST(StoppedPeer, MessagesHoldUpThemselvesAlone)
                 [&](std::uint64_t n) { return fi_send(s.ep, bytes, lengths[n % 4], nullptr, 1, &to_stopped); }, 5000);
             for (std::size_t length : lengths)
                 x.expect_through("send", [&](void* c) { return fi_send(s.ep, bytes, length, nullptr, 2, c); });
-            x.expect_through("inject", [&](void*) { return fi_inject(s.ep, bytes, 8, 2); }, true);
+            x.expect_through(
+                "inject", [&](void*) { return fi_inject(s.ep, bytes, 8, 2); }, true);
             rank.set(posted_word, posted);
             one.go_on();
             EXPECT_TRUE(wait_until([&] { return x.take(), x.count(&to_stopped) == posted; })) << x.count(&to_stopped);

@@ -20,11 +20,10 @@ namespace {
 using sim::test::expect_processes;
 using sim::test::wait_until;
 
-constexpr unsigned crews = 2;       ///< of each kind of thread
-constexpr unsigned rounds = 60;     ///< of each thread
-constexpr std::size_t lane = 40000; ///< bytes of the window that one writer owns
-const std::size_t sizes[] = {8, 200, 3000,
-                             lane}; ///< in the descriptor, in a slot, bounced, as it lies
+constexpr unsigned crews = 2;                     ///< of each kind of thread
+constexpr unsigned rounds = 60;                   ///< of each thread
+constexpr std::size_t lane = 40000;               ///< bytes of the window that one writer owns
+const std::size_t sizes[] = {8, 200, 3000, lane}; ///< in the descriptor, in a slot, bounced, as it lies
 
 /// One operation; its address is the context. Whoever reads its entry marks it.
 struct Op {
@@ -50,8 +49,7 @@ class Crew {
     void read_some(bool blocking)
     {
         fi_cq_data_entry entries[3];
-        const ssize_t got =
-            blocking ? fi_cq_sread(s_.cq, entries, 3, nullptr, 50) : fi_cq_read(s_.cq, entries, 3);
+        const ssize_t got = blocking ? fi_cq_sread(s_.cq, entries, 3, nullptr, 50) : fi_cq_read(s_.cq, entries, 3);
         if (got == -FI_EAVAIL) {
             fi_cq_err_entry error{};
             if (fi_cq_readerr(s_.cq, &error, 0) == 1) { // else another thread has it
@@ -91,23 +89,18 @@ class Crew {
     void write_and_read(unsigned t)
     {
         std::vector<std::uint8_t> out(lane), in(lane);
-        const std::uint64_t at =
-            windows_[peer_].base + offsetof(Shared, lanes) + (s_.rank.number * crews + t) * lane;
+        const std::uint64_t at = windows_[peer_].base + offsetof(Shared, lanes) + (s_.rank.number * crews + t) * lane;
         for (unsigned i = 0; i < rounds; i++) {
             const std::size_t size = sizes[i % 4];
             std::fill_n(out.begin(), size, static_cast<std::uint8_t>(i + t * 100));
             Op written, read;
             post([&] {
-                return i % 2 == 0 ? fi_write(s_.ep, out.data(), size, nullptr, peer_, at,
-                                             windows_[peer_].key, &written)
-                                  : fi_writedata(s_.ep, out.data(), size, nullptr, i, peer_, at,
-                                                 windows_[peer_].key, &written);
+                return i % 2 == 0 ? fi_write(s_.ep, out.data(), size, nullptr, peer_, at, windows_[peer_].key, &written)
+                                  : fi_writedata(s_.ep, out.data(), size, nullptr, i, peer_, at, windows_[peer_].key,
+                                                 &written);
             });
             await(written);
-            post([&] {
-                return fi_read(s_.ep, in.data(), size, nullptr, peer_, at, windows_[peer_].key,
-                               &read);
-            });
+            post([&] { return fi_read(s_.ep, in.data(), size, nullptr, peer_, at, windows_[peer_].key, &read); });
             await(read);
             ASSERT_TRUE(std::equal(in.begin(), in.begin() + size, out.begin())) << "round " << i;
             EXPECT_EQ(written.ends + read.ends, 2u);
@@ -125,16 +118,15 @@ class Crew {
             Op fetched, added, paired;
             post([&] {
                 return fi_fetch_atomic(s_.ep, &one, 1, nullptr, &before, nullptr, 0,
-                                       w.base + offsetof(Shared, integers), w.key, FI_UINT64,
-                                       FI_SUM, &fetched);
+                                       w.base + offsetof(Shared, integers), w.key, FI_UINT64, FI_SUM, &fetched);
             });
             post([&] {
-                return fi_atomic(s_.ep, &one_real, 1, nullptr, 0, w.base + offsetof(Shared, reals),
-                                 w.key, FI_DOUBLE, FI_SUM, &added);
+                return fi_atomic(s_.ep, &one_real, 1, nullptr, 0, w.base + offsetof(Shared, reals), w.key, FI_DOUBLE,
+                                 FI_SUM, &added);
             });
             post([&] {
-                return fi_atomic(s_.ep, &one_pair, 1, nullptr, 0, w.base + offsetof(Shared, pair),
-                                 w.key, FI_DOUBLE_COMPLEX, FI_SUM, &paired);
+                return fi_atomic(s_.ep, &one_pair, 1, nullptr, 0, w.base + offsetof(Shared, pair), w.key,
+                                 FI_DOUBLE_COMPLEX, FI_SUM, &paired);
             });
             await(fetched);
             await(added);
@@ -189,12 +181,10 @@ class Crew {
             std::fill(out.begin(), out.end(), static_cast<std::uint8_t>(i * 2 + t));
             const std::size_t size = i % 2 == 0 ? 24 : memory.size();
             fid_mr* mr = nullptr;
-            ASSERT_EQ(fi_mr_reg(s_.domain, memory.data(), size, FI_REMOTE_WRITE, 0, 0, 0, &mr, nullptr),
-                      0);
+            ASSERT_EQ(fi_mr_reg(s_.domain, memory.data(), size, FI_REMOTE_WRITE, 0, 0, 0, &mr, nullptr), 0);
             Op written;
             post([&] {
-                return fi_write(s_.ep, out.data(), size, nullptr, s_.rank.number, at, fi_mr_key(mr),
-                                &written);
+                return fi_write(s_.ep, out.data(), size, nullptr, s_.rank.number, at, fi_mr_key(mr), &written);
             });
             await(written);
             EXPECT_EQ(fi_close(&mr->fid), 0);
@@ -207,9 +197,7 @@ class Crew {
         std::uint64_t in = 0;
         for (unsigned i = 0; i < rounds; i++) {
             Op received;
-            post([&] {
-                return fi_trecv(s_.ep, &in, sizeof in, nullptr, peer_, 1000 + t, 0, &received);
-            });
+            post([&] { return fi_trecv(s_.ep, &in, sizeof in, nullptr, peer_, 1000 + t, 0, &received); });
             EXPECT_EQ(fi_cancel(&s_.ep->fid, &received), 0);
             await(received, FI_ECANCELED);
         }
@@ -268,12 +256,10 @@ class Crew {
         std::uint64_t in = ~out, sum = 0;
         const Window& w = windows_[0];
         ASSERT_EQ(fi_trecv(ep, &in, sizeof in, nullptr, self, 7, 0, &in), 0);
-        ASSERT_TRUE(wait_until(
-            [&] { return fi_tsend(ep, &out, sizeof out, nullptr, self, 7, &out) == 0; }));
+        ASSERT_TRUE(wait_until([&] { return fi_tsend(ep, &out, sizeof out, nullptr, self, 7, &out) == 0; }));
         ASSERT_TRUE(wait_until([&] {
-            return fi_fetch_atomic(ep, nullptr, 1, nullptr, &sum, nullptr, 0,
-                                   w.base + offsetof(Shared, integers), w.key, FI_UINT64,
-                                   FI_ATOMIC_READ, &sum) == 0;
+            return fi_fetch_atomic(ep, nullptr, 1, nullptr, &sum, nullptr, 0, w.base + offsetof(Shared, integers),
+                                   w.key, FI_UINT64, FI_ATOMIC_READ, &sum) == 0;
         }));
         fi_cq_data_entry entry{};
         for (unsigned left = 3; left > 0; left--)

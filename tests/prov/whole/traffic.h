@@ -91,11 +91,13 @@ class Traffic {
                 fill(out, s_.rank.number + 100, i);
                 ASSERT_EQ(s_.post([&] {
                     return fi_write(s_.ep, out.data(), sizes[i], nullptr, peer, at, windows_[peer].key, &out);
-                }), 0);
+                }),
+                          0);
                 s_.expect(&out, FI_WRITE);
                 ASSERT_EQ(s_.post([&] {
                     return fi_read(s_.ep, in.data(), sizes[i], nullptr, peer, at, windows_[peer].key, &in);
-                }), 0);
+                }),
+                          0);
                 s_.expect(&in, FI_READ);
                 out.push_back(0xee);
                 EXPECT_TRUE(in == out) << sizes[i] << " bytes at " << peer;
@@ -121,19 +123,22 @@ class Traffic {
             ASSERT_EQ(s_.post([&] {
                 return fi_fetch_atomic(s_.ep, &one, 1, nullptr, &before, nullptr, 0, at, windows_[0].key, FI_UINT64,
                                        FI_SUM, &before);
-            }), 0);
+            }),
+                      0);
             s_.expect(&before, FI_ATOMIC);
             EXPECT_TRUE(i == 0 || before > last);
             last = before;
             ASSERT_EQ(s_.post([&] {
                 return fi_atomic(s_.ep, &two, 1, nullptr, 0, at + offsetof(Words, product), windows_[0].key, FI_DOUBLE,
                                  FI_PROD, &last);
-            }), 0);
+            }),
+                      0);
             s_.expect(&last, FI_ATOMIC);
             ASSERT_EQ(s_.post([&] {
                 return fi_atomic(s_.ep, &three, 1, nullptr, 0, at + offsetof(Words, wide), windows_[0].key,
                                  FI_LONG_DOUBLE, FI_SUM, &last);
-            }), 0);
+            }),
+                      0);
             s_.expect(&last, FI_ATOMIC);
         }
         s_.barrier();
@@ -183,10 +188,10 @@ class Traffic {
     {
         for (; from < receives.size(); from++) {
             Piece& piece = receives[from];
-            const ssize_t ret = piece.number % 2 == 0
-                                    ? fi_recv(s_.ep, piece.bytes.data(), sizes[piece.number], nullptr, piece.peer, &piece)
-                                    : fi_trecv(s_.ep, piece.bytes.data(), sizes[piece.number], nullptr, piece.peer,
-                                               piece.number, 0, &piece);
+            const ssize_t ret = piece.number % 2 == 0 ? fi_recv(s_.ep, piece.bytes.data(), sizes[piece.number], nullptr,
+                                                                piece.peer, &piece)
+                                                      : fi_trecv(s_.ep, piece.bytes.data(), sizes[piece.number],
+                                                                 nullptr, piece.peer, piece.number, 0, &piece);
             if (ret == -FI_EAGAIN)
                 break;
             EXPECT_EQ(ret, 0);

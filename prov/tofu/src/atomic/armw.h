@@ -41,13 +41,16 @@ constexpr std::uint64_t access_of(Family family, fi_op op)
 }
 
 /// How the fast path does a pair of operation and datatype: by one ARMW of the element's own width.
-struct alignas(4) Native {  // fits one register
-    std::uint8_t size = 0;  ///< 4 or 8; 0: the fast path does not do this pair
+struct alignas(4) Native { // fits one register
+    std::uint8_t size = 0; ///< 4 or 8; 0: the fast path does not do this pair
     std::uint8_t code = 0; ///< utofu_armw_op, unless the method is cswap
     bool reads = false;    ///< the operation takes no operand
 };
 
-constexpr unsigned native_index(unsigned op, unsigned type) { return op * datatype_count + type; }
+constexpr unsigned native_index(unsigned op, unsigned type)
+{
+    return op * datatype_count + type;
+}
 
 /// By family, then by native_index().
 inline constexpr auto natives = [] {
@@ -58,8 +61,8 @@ inline constexpr auto natives = [] {
                 const std::uint8_t size = datatypes[type].size;
                 const Method method = lookup(family, static_cast<fi_op>(op), static_cast<fi_datatype>(type));
                 if (is_one_armw(method) && (size == 4 || size == 8))
-                    t[static_cast<unsigned>(family)][native_index(op, type)] = {size, static_cast<std::uint8_t>(armw_of(method)),
-                                                                            method == Method::read};
+                    t[static_cast<unsigned>(family)][native_index(op, type)] = {
+                        size, static_cast<std::uint8_t>(armw_of(method)), method == Method::read};
             }
     return t;
 }();
@@ -84,7 +87,8 @@ void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexce
         counter->count();
 }
 
-[[gnu::always_inline]] inline vcq::CompletionHandler::Function native_end(bool base, std::size_t size, bool entry) noexcept
+[[gnu::always_inline]] inline vcq::CompletionHandler::Function native_end(bool base, std::size_t size,
+                                                                          bool entry) noexcept
 {
     if (base)
         return entry ? &native_done<0, true> : &native_done<0, false>;
@@ -187,8 +191,7 @@ template <bool indirect>
         op.stadd = target.stadd;
         op.type = static_cast<std::uint8_t>(call.type);
     }
-    const vcq::Post posted =
-        post_native(tx.vcq(), how, call, target, vcq::SignaledArgs{&op, engine.native_flags()});
+    const vcq::Post posted = post_native(tx.vcq(), how, call, target, vcq::SignaledArgs{&op, engine.native_flags()});
     return answer(tx, posted);
 }
 [[gnu::noinline]] inline ssize_t submit_by_directory(TxContext& tx, Native how, PlainCall call) noexcept

@@ -105,8 +105,8 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         if (n == 0)
             return false;
         Post posted = Post::done;
-        const std::size_t done = op.size == 8 ? post_run<std::uint64_t>(op, n, posted)
-                                              : post_run<std::uint32_t>(op, n, posted);
+        const std::size_t done =
+            op.size == 8 ? post_run<std::uint64_t>(op, n, posted) : post_run<std::uint32_t>(op, n, posted);
         if (done != 0)
             ops_.advance(op, done);
         if (posted == Post::done)
@@ -132,8 +132,8 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     words.op = armw_of(op.method);
     const utofu_stadd_t stadd = op.next().stadd;
     const bool swaps = op.method == Method::cswap;
-    const unsigned long flags = vcq::flags_of(op.strong, false) |
-                                (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
+    const unsigned long flags =
+        vcq::flags_of(op.strong, false) | (op.fetches ? UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE : 0);
     const std::size_t first = op.started;
     // If the operation does not fetch, its last ARMW has a notice, at a place of its own.
     const bool to_the_end = !op.fetches && first + n == op.total;

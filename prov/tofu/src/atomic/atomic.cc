@@ -69,8 +69,7 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
     // The lists are addressed by element number: the pieces before the copy have no memory any more, and nothing reads
     // them.
     std::byte* at = op.copy.get();
-    for (Pieces* list : {op.reads_operand ? &op.operand : nullptr,
-                         op.reads_compare ? &op.compare : nullptr}) {
+    for (Pieces* list : {op.reads_operand ? &op.operand : nullptr, op.reads_compare ? &op.compare : nullptr}) {
         if (!list)
             continue;
         list->gather(at, op.started, left, op.size);
@@ -132,10 +131,16 @@ namespace {
 
 using Call = Atomics::Call;
 
-constexpr bool uses_operand(fi_op op) { return op != FI_ATOMIC_READ; }
+constexpr bool uses_operand(fi_op op)
+{
+    return op != FI_ATOMIC_READ;
+}
 
 /// The flags of the completion entry (fi_cq(3)).
-constexpr std::uint64_t entry_flags(Family family) { return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ); }
+constexpr std::uint64_t entry_flags(Family family)
+{
+    return FI_ATOMIC | (family == Family::base ? FI_WRITE : FI_READ);
+}
 
 void add_all(Pieces& pieces, const Atomics::List& list, std::size_t size)
 {
@@ -170,10 +175,10 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
     // submit() waits for signaled operations before a fence; the strong order flag orders it behind unsignaled ones.
     op.strong = (call.flags & FI_FENCE) || Atomics::of(tx).runner().ordered;
-    op.event = !peer.counts_events             ? AtomicEvent::none
-               : call.family == Family::base   ? AtomicEvent::write
-               : msg.op == FI_ATOMIC_READ      ? AtomicEvent::read
-                                               : AtomicEvent::fetch;
+    op.event = !peer.counts_events           ? AtomicEvent::none
+               : call.family == Family::base ? AtomicEvent::write
+               : msg.op == FI_ATOMIC_READ    ? AtomicEvent::read
+                                             : AtomicEvent::fetch;
     op.total = static_cast<std::size_t>(total);
     if (op.reads_operand)
         add_all(op.operand, call.operand(), type.size);
@@ -210,9 +215,8 @@ Atomics::Atomics(TxContext& tx) noexcept
     : tx_(tx), short_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()), runner_(tx.vcq(), tx.pending(), access_)
 {
-    constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
-                                     FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR |
-                                     FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+    constexpr std::uint64_t orders = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
+                                     FI_ORDER_ATOMIC_WAW | FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     runner_.ordered = (tx.config().attr.msg_order & orders) != 0;
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
     inject_flags_ = vcq::flags_of(runner_.ordered, false);
@@ -374,11 +378,10 @@ ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
     if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
         call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
         const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
-        if (how.size != 0 && (call.operand || how.reads) &&
-            (call.family == Family::base || call.result) &&
+        if (how.size != 0 && (call.operand || how.reads) && (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
-            const ssize_t rc = engine.access().at_once() ? submit_native<false>(tx, how, call)
-                                                         : submit_by_directory(tx, how, call);
+            const ssize_t rc =
+                engine.access().at_once() ? submit_native<false>(tx, how, call) : submit_by_directory(tx, how, call);
             if (rc != not_native) [[likely]]
                 return rc;
         }
@@ -390,34 +393,31 @@ ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
 
 // --- the table's entries
 
-ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, uint64_t addr,
-              uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
+ssize_t write(fid_ep* ep, const void* buf, size_t count, void*, fi_addr_t to, uint64_t addr, uint64_t key,
+              fi_datatype type, fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, context,
                       EpHandle::of(ep).tx_flags, false});
 }
 
-ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
-               fi_datatype type, fi_op op) noexcept
+ssize_t inject(fid_ep* ep, const void* buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
+               fi_op op) noexcept
 {
-    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, nullptr,
-                      FI_INJECT, true});
+    return plain(ep, {Family::base, op, type, buf, nullptr, nullptr, count, to, addr, key, nullptr, FI_INJECT, true});
 }
 
-ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*,
-                  fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op,
-                  void* context) noexcept
+ssize_t readwrite(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t to, uint64_t addr,
+                  uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
 {
     return plain(ep, {Family::fetch, op, type, buf, nullptr, result, count, to, addr, key, context,
                       EpHandle::of(ep).tx_flags, false});
 }
 
-ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*,
-                  void* result, void*, fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type,
-                  fi_op op, void* context) noexcept
+ssize_t compwrite(fid_ep* ep, const void* buf, size_t count, void*, const void* compare, void*, void* result, void*,
+                  fi_addr_t to, uint64_t addr, uint64_t key, fi_datatype type, fi_op op, void* context) noexcept
 {
-    return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key,
-                      context, EpHandle::of(ep).tx_flags, false});
+    return plain(ep, {Family::compare, op, type, buf, compare, result, count, to, addr, key, context,
+                      EpHandle::of(ep).tx_flags, false});
 }
 
 /// The calls of lists: one piece at the peer, as long as they are.
@@ -453,7 +453,10 @@ ssize_t compwritev(fid_ep* ep, const fi_ioc* iov, void**, size_t count, const fi
 }
 
 /// A list of one element.
-bool is_one(const List& list) { return list.at && list.n == 1 && list.at->count == 1; }
+bool is_one(const List& list)
+{
+    return list.at && list.n == 1 && list.at->count == 1;
+}
 
 ssize_t message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const List& compare, const List& result,
                 uint64_t flags) noexcept
@@ -466,8 +469,8 @@ ssize_t message(fid_ep* ep, Family family, const fi_msg_atomic* msg, const List&
         (family != Family::compare || is_one(compare)))
         return plain(ep, {family, msg->op, msg->datatype, read ? nullptr : msg->msg_iov->addr,
                           family == Family::compare ? compare.at->addr : nullptr,
-                          family == Family::base ? nullptr : result.at->addr, 1, msg->addr,
-                          msg->rma_iov->addr, msg->rma_iov->key, msg->context, flags, false});
+                          family == Family::base ? nullptr : result.at->addr, 1, msg->addr, msg->rma_iov->addr,
+                          msg->rma_iov->key, msg->context, flags, false});
     return submit(ep, {family, *msg, compare, result, flags, false});
 }
 
@@ -482,9 +485,8 @@ ssize_t readwritemsg(fid_ep* ep, const fi_msg_atomic* msg, fi_ioc* result, void*
     return message(ep, Family::fetch, msg, {}, {result, results}, flags);
 }
 
-ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**,
-                     size_t compares, fi_ioc* result, void**, size_t results,
-                     uint64_t flags) noexcept
+ssize_t compwritemsg(fid_ep* ep, const fi_msg_atomic* msg, const fi_ioc* compare, void**, size_t compares,
+                     fi_ioc* result, void**, size_t results, uint64_t flags) noexcept
 {
     return message(ep, Family::compare, msg, {compare, compares}, {result, results}, flags);
 }

@@ -89,9 +89,8 @@ class Atomics final : public Engine {
     explicit Atomics(TxContext& tx) noexcept;
 
     /// Flags that the msg calls may have; a call with others is refused.
-    static constexpr std::uint64_t known_flags =
-        FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-        FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    static constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT | FI_FENCE | FI_INJECT_COMPLETE |
+                                                 FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
     /// The number of elements of a list; -FI_EINVAL if there is no list, -FI_EMSGSIZE if it exceeds the limit of a
     /// call.
     [[nodiscard]] static ssize_t elements_of(const List& list) noexcept;

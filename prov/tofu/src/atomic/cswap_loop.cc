@@ -47,15 +47,12 @@ WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std:
     f->first = first;
     cut_word(op, at, left, *f);
     if (op.reads_operand)
-        op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first,
-                          f->elements, op.size);
+        op.operand.gather(reinterpret_cast<std::byte*>(&f->operand) + f->offset, f->first, f->elements, op.size);
     if (op.reads_compare)
-        op.compare.gather(reinterpret_cast<std::byte*>(&f->compare) + f->offset, f->first,
-                          f->elements, op.size);
+        op.compare.gather(reinterpret_cast<std::byte*>(&f->compare) + f->offset, f->first, f->elements, op.size);
     // A small sum whose element ends its word cannot carry into a neighbour.
-    const bool top_sum = op.method == Method::loop && op.op == FI_SUM && op.size < 4 &&
-                         f->elements == 1 && f->offset + op.size == f->width &&
-                         op.integer;
+    const bool top_sum = op.method == Method::loop && op.op == FI_SUM && op.size < 4 && f->elements == 1 &&
+                         f->offset + op.size == f->width && op.integer;
     f->loops = op.method == Method::loop && !top_sum;
     return f;
 }
@@ -165,8 +162,7 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
     AtomicOp& op = *f.op;
     if (code == UTOFU_SUCCESS) [[likely]] {
         if (op.fetches)
-            op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first,
-                              f.elements, op.size);
+            op.result.scatter(reinterpret_cast<const std::byte*>(&before) + f.offset, f.first, f.elements, op.size);
     } else {
         op.event_ended(code);
     }
@@ -354,7 +350,10 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
 
 namespace {
 
-std::byte* bytes(std::uint64_t* words) noexcept { return reinterpret_cast<std::byte*>(words); }
+std::byte* bytes(std::uint64_t* words) noexcept
+{
+    return reinterpret_cast<std::byte*>(words);
+}
 
 } // namespace
 
@@ -435,11 +434,14 @@ void SpanRunner::post(Span& s) noexcept
     const bool open = s.place != 0;
     Post posted = Post::busy;
     if (open && !ops_.agenda.closed())
-        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(
-            s.place,
-            {s.at.vcq, s.at.stadd + s.posted * 8, s.words - s.posted, {}, bytes(s.desired + s.posted),
-             bytes(s.found() + s.posted)},
-            flags, false, posted));
+        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.place,
+                                                                                        {s.at.vcq,
+                                                                                         s.at.stadd + s.posted * 8,
+                                                                                         s.words - s.posted,
+                                                                                         {},
+                                                                                         bytes(s.desired + s.posted),
+                                                                                         bytes(s.found() + s.posted)},
+                                                                                        flags, false, posted));
     if (posted == Post::done) [[likely]]
         return;
     ops_.vcq.start_batch();

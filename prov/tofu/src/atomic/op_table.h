@@ -31,11 +31,11 @@ using Kernel = void (*)(void* target, const void* operand, const void* compare, 
 
 /// How an operation is carried out on one element at the target.
 enum class Method : std::uint8_t {
-    none,    ///< the page gives the pair no meaning: -FI_EOPNOTSUPP
-    add,     ///< ARMW ADD of the element's own width
-    swap,    ///< ARMW SWAP of the element's own width
-    read,    ///< ARMW OR of zero: changes nothing, answers the word
-    bits_or, ///< ARMW OR, XOR or AND of the aligned word around the element; neighbours get the
+    none,     ///< the page gives the pair no meaning: -FI_EOPNOTSUPP
+    add,      ///< ARMW ADD of the element's own width
+    swap,     ///< ARMW SWAP of the element's own width
+    read,     ///< ARMW OR of zero: changes nothing, answers the word
+    bits_or,  ///< ARMW OR, XOR or AND of the aligned word around the element; neighbours get the
     bits_xor, ///< neutral operand, so that any number of elements of one word take one ARMW
     bits_and,
     cswap, ///< one ARMW CSWAP, whatever it finds
@@ -44,17 +44,25 @@ enum class Method : std::uint8_t {
 };
 
 /// One ARMW of the element's own width is enough.
-constexpr bool is_one_armw(Method method) { return method > Method::none && method <= Method::cswap; }
+constexpr bool is_one_armw(Method method)
+{
+    return method > Method::none && method <= Method::cswap;
+}
 
 /// What the ARMW does that carries the method out on a word, where it is one.
 constexpr utofu_armw_op armw_of(Method method)
 {
     switch (method) {
     case Method::swap: return UTOFU_ARMW_OP_SWAP;
-    case Method::read: case Method::bits_or: return UTOFU_ARMW_OP_OR;
+    case Method::read:
+    case Method::bits_or: return UTOFU_ARMW_OP_OR;
     case Method::bits_xor: return UTOFU_ARMW_OP_XOR;
     case Method::bits_and: return UTOFU_ARMW_OP_AND;
-    case Method::add: case Method::cswap: case Method::loop: case Method::wide: case Method::none: break;
+    case Method::add:
+    case Method::cswap:
+    case Method::loop:
+    case Method::wide:
+    case Method::none: break;
     }
     return UTOFU_ARMW_OP_ADD;
 }
@@ -78,7 +86,10 @@ static_assert(FI_INT8 == 0 && FI_FLOAT == 8 && FI_FLOAT_COMPLEX == 10 && FI_LONG
               std::tuple_size_v<Types> == datatype_count);
 
 enum class Class : std::uint8_t { sign, nosign, real, complex };
-constexpr bool is_integer(Class kind) { return kind == Class::sign || kind == Class::nosign; }
+constexpr bool is_integer(Class kind)
+{
+    return kind == Class::sign || kind == Class::nosign;
+}
 template <class T>
 constexpr Class class_of()
 {
@@ -98,21 +109,25 @@ struct Datatype {
 
 inline constexpr auto datatypes = []<class... T>(std::tuple<T...>*) {
     // In C a complex number is aligned like its parts (6.2.5, 13); nothing needs more than 8 bytes here.
-    return std::array{Datatype{sizeof(T), std::min<std::size_t>(sizeof(T) / (class_of<T>() == Class::complex ? 2 : 1), 8),
-                               class_of<T>()}...};
+    return std::array{Datatype{
+        sizeof(T), std::min<std::size_t>(sizeof(T) / (class_of<T>() == Class::complex ? 2 : 1), 8), class_of<T>()}...};
 }(static_cast<Types*>(nullptr));
 
 /// Whether the pseudo-code of the page means anything for the datatype.
 constexpr bool meaningful(fi_op op, Class kind)
 {
     switch (op) {
-    case FI_BOR: case FI_BAND: case FI_BXOR: case FI_MSWAP:
-        return is_integer(kind);
-    case FI_MIN: case FI_MAX: // complex numbers have no order
-    case FI_CSWAP_LE: case FI_CSWAP_LT: case FI_CSWAP_GE: case FI_CSWAP_GT:
-        return kind != Class::complex;
-    default:
-        return true;
+    case FI_BOR:
+    case FI_BAND:
+    case FI_BXOR:
+    case FI_MSWAP: return is_integer(kind);
+    case FI_MIN:
+    case FI_MAX: // complex numbers have no order
+    case FI_CSWAP_LE:
+    case FI_CSWAP_LT:
+    case FI_CSWAP_GE:
+    case FI_CSWAP_GT: return kind != Class::complex;
+    default: return true;
     }
 }
 
@@ -166,12 +181,14 @@ constexpr Method lookup(Family family, fi_op op, fi_datatype type)
 }
 
 /// Elements one call may act on.
-constexpr std::size_t max_count(fi_datatype type) { return max_atomic_bytes / datatypes[type].size; }
+constexpr std::size_t max_count(fi_datatype type)
+{
+    return max_atomic_bytes / datatypes[type].size;
+}
 
 /// fi_query_atomic(3) and, with the family's flag, the three valid calls. `attr` is set on success only.
 /// 0, -FI_EOPNOTSUPP (pair not supported, FI_TAGGED), -FI_EINVAL (both families, null attr),
 /// -FI_EBADFLAGS (an unknown flag).
-[[nodiscard]] int query_atomic(fi_datatype type, fi_op op, fi_atomic_attr* attr,
-                               std::uint64_t flags) noexcept;
+[[nodiscard]] int query_atomic(fi_datatype type, fi_op op, fi_atomic_attr* attr, std::uint64_t flags) noexcept;
 
 } // namespace tofu

@@ -76,7 +76,10 @@ void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
     }
     op.started = op.total;
 }
-void AtomicOps::abandon(AtomicOp& op, int code) noexcept { abandon(op, fi_error_of(code), code); }
+void AtomicOps::abandon(AtomicOp& op, int code) noexcept
+{
+    abandon(op, fi_error_of(code), code);
+}
 
 void AtomicOps::end_one(AtomicOp& op, int code) noexcept
 {
@@ -104,7 +107,7 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
     if (op.event == AtomicEvent::fetch) {
         op.pending = 0;
         return vcq.armw(4, peer, UTOFU_ARMW_OP_OR, 0, word,
-                         vcq::UnsignaledArgs{vcq::Unsignaled::armw, vcq::flags_of(false, true)});
+                        vcq::UnsignaledArgs{vcq::Unsignaled::armw, vcq::flags_of(false, true)});
     }
     op.pending = 1;
     if (op.event == AtomicEvent::write)

@@ -64,7 +64,7 @@ struct AtomicKind {
     fi_op op;
     std::uint8_t size; ///< of an element
     bool integer;
-    bool multi;        ///< takes more than one round trip, so later ordered operations have to wait
+    bool multi; ///< takes more than one round trip, so later ordered operations have to wait
     bool reads_operand;
     bool reads_compare;
     bool fetches;
@@ -83,21 +83,21 @@ struct AtomicOp : Request, PendingOp, RemoteSide, AtomicKind {
     bool notifying = false;        ///< every word has ended, and the notice at the target found no room
     AtomicOp* loop_next = nullptr; ///< in the list of operations with several round trips (AtomicOps)
     AtomicOp* loop_prev = nullptr;
-    bool strong = false;           ///< strong order on first posts (message order was promised)
+    bool strong = false;                   ///< strong order on first posts (message order was promised)
     AtomicEvent event = AtomicEvent::none; ///< the event that the target counts
-    bool by_get = false;           ///< FI_ATOMIC_READ of a region that allows only reading
-    Bounce scratch;                ///< for the Get that is the event at the target
-    std::uint8_t at_target = 0;    ///< cursor of the next word: entry of target[] ...
-    std::size_t in_target = 0;     ///< ... and byte of that entry
-    std::size_t started = 0;       ///< elements in words started so far
+    bool by_get = false;                   ///< FI_ATOMIC_READ of a region that allows only reading
+    Bounce scratch;                        ///< for the Get that is the event at the target
+    std::uint8_t at_target = 0;            ///< cursor of the next word: entry of target[] ...
+    std::size_t in_target = 0;             ///< ... and byte of that entry
+    std::size_t started = 0;               ///< elements in words started so far
     std::size_t total = 0;
-    std::uint32_t words = 0;       ///< started so far
+    std::uint32_t words = 0; ///< started so far
     Pieces operand;
     Pieces compare;
     Pieces result;
-    struct Batch* batch = nullptr; ///< the batch under way (armw_batch.cc)
-    bool in_batch = false;         ///< one ARMW per element, all in one batch
-    bool in_spans = false;         ///< its loops may take many words at a time
+    struct Batch* batch = nullptr;     ///< the batch under way (armw_batch.cc)
+    bool in_batch = false;             ///< one ARMW per element, all in one batch
+    bool in_spans = false;             ///< its loops may take many words at a time
     std::unique_ptr<std::byte[]> copy; ///< of the unread part of injected data
 
     /// The target of the next word ...
@@ -121,20 +121,20 @@ struct RemoteWord {
 /// A word operation under way at one word of the target: up to eight elements of one operation.
 struct WordOp : vcq::CompletionHandler, Deferred, RemoteWord {
     AtomicOp* op;
-    WordOp* next = nullptr;     ///< in the chain of a slot
-    std::size_t first;          ///< number of the first element
-    std::uint8_t offset;        ///< of the first element in the word
+    WordOp* next = nullptr; ///< in the chain of a slot
+    std::size_t first;      ///< number of the first element
+    std::uint8_t offset;    ///< of the first element in the word
     std::uint8_t elements;
     bool loops;
     Bounce scratch;             ///< where its Get writes
     std::uint16_t attempts = 0; ///< lost CSWAPs
     std::uint16_t group;        ///< leader: number of operations, itself included, that its CSWAP carries
     struct WordSlot* slot = nullptr;
-    std::uint64_t operand = 0;  ///< the elements' operands, at their places in the word
+    std::uint64_t operand = 0; ///< the elements' operands, at their places in the word
     std::uint64_t compare = 0;
-    std::uint64_t before;       ///< the word as this operation found it
-    std::uint64_t expect;       ///< leader: what the CSWAP in the air compares with
-    std::uint64_t desired;      ///< leader: what it swaps in
+    std::uint64_t before;  ///< the word as this operation found it
+    std::uint64_t expect;  ///< leader: what the CSWAP in the air compares with
+    std::uint64_t desired; ///< leader: what it swaps in
 };
 
 /// The elements of an operation as ARMWs in a batch (armw_batch.cc). If the operation fetches, each ARMW has a notice;
@@ -201,10 +201,7 @@ class AtomicOps {
     [[nodiscard]] Pending::Stream& waiting() noexcept { return waiting_; }
     [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
     /// Is an operation that takes several round trips under way at this peer?
-    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept
-    {
-        return looping_ != nullptr && find_loop(home);
-    }
+    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept { return looping_ != nullptr && find_loop(home); }
 
     // --- for the parts
     vcq::Vcq& vcq;
@@ -347,7 +344,10 @@ class SpanRunner {
     SpanRunner(AtomicOps& ops, WordRunner& words) noexcept : ops_(ops), words_(words) {}
 
     /// Are the next elements of the operation a span?
-    [[nodiscard]] static bool is_next(const AtomicOp& op) noexcept { return op.in_spans && op.left() * op.size >= least; }
+    [[nodiscard]] static bool is_next(const AtomicOp& op) noexcept
+    {
+        return op.in_spans && op.left() * op.size >= least;
+    }
     /// Has the next span words in common with one under way? It would lose them, so it has to wait.
     [[nodiscard]] bool meets_another(const AtomicOp& op) noexcept;
     /// Starts the next span. False: it cannot be started now.

@@ -49,28 +49,28 @@ struct WideOp : Deferred {
         WideOp* op;
     };
 
-    Part lock;  ///< hears of CSWAPs on the lock word
-    Part data;  ///< hears of Gets and Puts
+    Part lock; ///< hears of CSWAPs on the lock word
+    Part data; ///< hears of Gets and Puts
     AtomicOp* op;
-    WideOp* next = nullptr;    ///< in its slot's chain
-    std::size_t first;         ///< number of the element
-    utofu_vcq_id_t vcq;        ///< of the target, for element and lock word
+    WideOp* next = nullptr; ///< in its slot's chain
+    std::size_t first;      ///< number of the element
+    utofu_vcq_id_t vcq;     ///< of the target, for element and lock word
     utofu_stadd_t element;
     utofu_stadd_t lock_word;
-    std::uint64_t expect = 0;  ///< what the CSWAP compares with: 0, or a token to be broken or renewed
+    std::uint64_t expect = 0; ///< what the CSWAP compares with: 0, or a token to be broken or renewed
     std::uint64_t token;
-    std::uint64_t seen = 0;    ///< another initiator's token ...
+    std::uint64_t seen = 0;                           ///< another initiator's token ...
     std::chrono::steady_clock::time_point seen_since; ///< ... and since when
     std::chrono::steady_clock::time_point posted_at;  ///< the last CSWAP that took or renewed the lock
     std::uint8_t attempts = 0;
     Turns<WideOp>* slot;
-    Bounce before;             ///< the element as it was found
+    Bounce before; ///< the element as it was found
     std::uint8_t in_air = 0;
     State state = State::waiting;
     bool lock_won;
     bool have_data;
     bool put_posted;
-    bool wrote;                ///< the Put was posted
+    bool wrote; ///< the Put was posted
     bool free_posted;
     int code = UTOFU_SUCCESS;
     alignas(16) std::byte value[most];

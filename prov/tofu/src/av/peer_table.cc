@@ -27,8 +27,8 @@ namespace tofu {
 namespace {
 
 struct Record {
-    std::uint64_t key = 0; ///< 0: none
-    std::uint64_t used = 0;///< seconds since 1970: when it was changed last
+    std::uint64_t key = 0;  ///< 0: none
+    std::uint64_t used = 0; ///< seconds since 1970: when it was changed last
     std::uint64_t unsettled[(max_endpoints + 63) / 64] = {};
     std::uint64_t reserved[2] = {};
 };
@@ -75,7 +75,8 @@ void part(bool may_outlive) noexcept
         bool needed = false;
         Record record;
         for (unsigned n = 0; may_outlive && !needed && n < record_count; n++)
-            needed = pread(file.descriptor(), &record, sizeof record, place_of(n, 0)) == sizeof record && record.key != 0;
+            needed =
+                pread(file.descriptor(), &record, sizeof record, place_of(n, 0)) == sizeof record && record.key != 0;
         if (!needed)
             file.remove();
     }
@@ -169,8 +170,9 @@ void EndpointNumbers::save() const noexcept
         record = {};
         if (unsettled.any()) {
             record.key = key_;
-            record.used = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
-                std::chrono::system_clock::now().time_since_epoch()).count());
+            record.used = static_cast<std::uint64_t>(
+                std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+                    .count());
         }
         for (unsigned n = 0; n < max_endpoints; n++)
             record.unsettled[n / 64] |= std::uint64_t{unsettled[n]} << n % 64;
@@ -199,8 +201,10 @@ int EndpointNumbers::take(unsigned count, unsigned& first) noexcept
         }
     }
     if (best == never) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "domain: all its %u numbers for endpoints and receive contexts are in use: "
-                                  "close some, or open another domain\n", unsigned{max_endpoints});
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "domain: all its %u numbers for endpoints and receive contexts are in use: "
+                  "close some, or open another domain\n",
+                  unsigned{max_endpoints});
         return -FI_ENOSPC;
     }
     for (unsigned n = first; n < first + count; n++) {
@@ -292,8 +296,8 @@ struct Peers::Index {
     }
 
     std::unique_ptr<std::uint32_t[]> slots;
-    std::size_t size = 0; ///< a power of two
-    std::size_t used = 0; ///< slots that are not free
+    std::size_t size = 0;    ///< a power of two
+    std::size_t used = 0;    ///< slots that are not free
     bool duplicates = false; ///< a peer has more than one place, of which this names the first
     // --- of a shared vector: the indices below `seen` are in it, as of `uses` uses of indices (Head)
     std::size_t seen = 0;

@@ -55,13 +55,13 @@ class EndpointNumbers {
     void save() const noexcept;
 
     std::mutex mutex_;
-    Set taken_;     ///< in use
-    Set unsettled_; ///< of these numbers, in use or not
+    Set taken_;                                             ///< in use
+    Set unsettled_;                                         ///< of these numbers, in use or not
     std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
     std::uint32_t calls_ = 0;
-    unsigned start_ = 0;     ///< the first number of a domain without history
-    std::uint64_t key_ = 0;  ///< of the history in the node's file; 0: there is none
-    bool may_outlive_ = true;///< the history outlives the last process of the node
+    unsigned start_ = 0;      ///< the first number of a domain without history
+    std::uint64_t key_ = 0;   ///< of the history in the node's file; 0: there is none
+    bool may_outlive_ = true; ///< the history outlives the last process of the node
 };
 
 // --- Peers: behind the application's addresses (fi_addr_t), the part of an address vector that the data path uses
@@ -135,7 +135,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
 
   private:
     struct Index;
-    static constexpr int max_context_bits = 8;      ///< no peer has more contexts
+    static constexpr int max_context_bits = 8; ///< no peer has more contexts
     static_assert(max_endpoints <= 1u << max_context_bits);
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
@@ -156,7 +156,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     std::mutex user_mutex_;
     Array<fi_addr_t> user_ids_;      ///< by place; places beyond its end have none
     Array<std::uint32_t> more_uses_; ///< by place: further uses by insert_once(); places beyond its end have none
-    std::mutex watch_mutex_;    ///< taken before the observers' locks
+    std::mutex watch_mutex_;         ///< taken before the observers' locks
     Watcher* watchers_ = nullptr;
 };
 

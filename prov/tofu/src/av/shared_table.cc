@@ -72,8 +72,8 @@ int PeerStore::share(const char* path, bool as_reader) noexcept
 
 bool PeerStore::map() noexcept
 {
-    void* const memory = mmap(nullptr, file_size, reader_ ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                              file_.descriptor(), 0);
+    void* const memory = mmap(nullptr, file_size, reader_ ? PROT_READ : PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_NORESERVE, file_.descriptor(), 0);
     if (memory == MAP_FAILED)
         return false;
     mapped_ = static_cast<char*>(memory);

@@ -37,11 +37,11 @@ class PeerStore {
 
     /// State that changes with the indices. Only the holder of the turn uses the members that are not atomic.
     struct Head {
-        std::atomic<std::uint64_t> size;        ///< places that were ever filled
-        std::atomic<std::uint32_t> generation;  ///< changes with every insertion and removal
-        std::uint32_t uses;                     ///< of places: insertions and removals, ever
-        std::uint64_t free_places;              ///< below size
-        std::uint64_t first_free;               ///< no free place lies below it
+        std::atomic<std::uint64_t> size;       ///< places that were ever filled
+        std::atomic<std::uint32_t> generation; ///< changes with every insertion and removal
+        std::uint32_t uses;                    ///< of places: insertions and removals, ever
+        std::uint64_t free_places;             ///< below size
+        std::uint64_t first_free;              ///< no free place lies below it
     };
 
     PeerStore() = default;

@@ -24,10 +24,7 @@ class Lock {
         if (enabled_ && word_.exchange(true, std::memory_order_acquire)) [[unlikely]]
             wait();
     }
-    [[nodiscard]] bool try_lock() noexcept
-    {
-        return !enabled_ || !word_.exchange(true, std::memory_order_acquire);
-    }
+    [[nodiscard]] bool try_lock() noexcept { return !enabled_ || !word_.exchange(true, std::memory_order_acquire); }
     void unlock() noexcept
     {
         if (enabled_)

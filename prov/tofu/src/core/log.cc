@@ -92,8 +92,14 @@ const Entry& entry_of(int code) noexcept
 
 } // namespace
 
-int fi_error_of(int utofu_code) noexcept { return entry_of(utofu_code).fi; }
+int fi_error_of(int utofu_code) noexcept
+{
+    return entry_of(utofu_code).fi;
+}
 
-const char* utofu_text(int utofu_code) noexcept { return entry_of(utofu_code).text; }
+const char* utofu_text(int utofu_code) noexcept
+{
+    return entry_of(utofu_code).text;
+}
 
 } // namespace tofu

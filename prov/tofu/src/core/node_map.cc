@@ -439,8 +439,8 @@ cpu_set_t bound_of_process(const cpu_set_t& allowed) noexcept
         return processors_of_thread();
     while (const dirent* const task = readdir(tasks)) {
         cpu_set_t own;
-        if (const int id = std::atoi(task->d_name); id > 0 && sched_getaffinity(id, sizeof own, &own) == 0 &&
-                                                    !contains(own, allowed))
+        if (const int id = std::atoi(task->d_name);
+            id > 0 && sched_getaffinity(id, sizeof own, &own) == 0 && !contains(own, allowed))
             CPU_OR(&all, &all, &own);
     }
     closedir(tasks);

@@ -24,10 +24,10 @@ class Map {
     static constexpr unsigned most_groups = 64;
     /// A NUMA node with processors that are allowed.
     struct Group {
-        unsigned number;       ///< as the kernel counts them
-        cpu_set_t processors;  ///< allowed ones
-        unsigned of_hardware;  ///< its processors, with those that are not allowed
-        const void* nodeset;   ///< hwloc's
+        unsigned number;      ///< as the kernel counts them
+        cpu_set_t processors; ///< allowed ones
+        unsigned of_hardware; ///< its processors, with those that are not allowed
+        const void* nodeset;  ///< hwloc's
     };
 
     Map() = default;

@@ -97,7 +97,10 @@ struct ObjectCalls {
 };
 
 /// fi_set_ops(3) of every object: nothing can be set. The function also marks our objects: see is_ours().
-inline int set_no_ops(struct fid*, const char*, std::uint64_t, void*, void*) noexcept { return -FI_ENOSYS; }
+inline int set_no_ops(struct fid*, const char*, std::uint64_t, void*, void*) noexcept
+{
+    return -FI_ENOSYS;
+}
 
 constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
 {
@@ -165,7 +168,8 @@ int create(Owner& owner, Attr* attr, typename T::Handle** made, void* context) n
 
 template <class Self, class HandleType, class OwnerType, class Base>
 template <class OwnerHandle, class Attr>
-int Object<Self, HandleType, OwnerType, Base>::open(OwnerHandle* owner, Attr* attr, Handle** made, void* context) noexcept
+int Object<Self, HandleType, OwnerType, Base>::open(OwnerHandle* owner, Attr* attr, Handle** made,
+                                                    void* context) noexcept
 {
     return create<Self>(OwnerType::of(owner), attr, made, context);
 }

@@ -31,8 +31,8 @@ enum class Kind : std::uint8_t {
 };
 
 struct Variable {
-    const char* name;  ///< as libfabric's functions take it
-    const char* full;  ///< as the user writes it
+    const char* name; ///< as libfabric's functions take it
+    const char* full; ///< as the user writes it
     Kind kind;
     std::size_t least, most;
     const char* help;
@@ -131,8 +131,7 @@ bool is_legal(const Variable& variable, const char* text, std::size_t& number) n
         cpu_set_t cpus;
         return read_cpus(text, cpus);
     }
-    case Kind::toggle:
-        return is_one_of(words_for_on, text) || is_one_of(words_for_off, text);
+    case Kind::toggle: return is_one_of(words_for_on, text) || is_one_of(words_for_off, text);
     case Kind::number:
     case Kind::power_of_two: break;
     }

@@ -116,7 +116,8 @@ template <class T>
 {
     const auto* const import = static_cast<const Import<T>*>(context);
     T* const object = is_known() && import != nullptr && import->size >= sizeof(*import) ? import->object : nullptr;
-    return object != nullptr && object->owner != nullptr && object->owner->size >= sizeof(*object->owner) ? object : nullptr;
+    return object != nullptr && object->owner != nullptr && object->owner->size >= sizeof(*object->owner) ? object
+                                                                                                          : nullptr;
 }
 
 } // namespace tofu::peer

@@ -101,8 +101,9 @@ void StatisticsBook::print() noexcept
     const Sums all = sums();
     for (std::size_t i = 0; i < stats; i++)
         if (all[i] != 0)
-            length += std::snprintf(text + length, sizeof text - static_cast<std::size_t>(length), "  %-18s %12llu  %s\n",
-                                    rows()[i].name, static_cast<unsigned long long>(all[i]), rows()[i].meaning);
+            length +=
+                std::snprintf(text + length, sizeof text - static_cast<std::size_t>(length), "  %-18s %12llu  %s\n",
+                              rows()[i].name, static_cast<unsigned long long>(all[i]), rows()[i].meaning);
     (void)!::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
 }
 

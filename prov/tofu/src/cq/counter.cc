@@ -144,10 +144,8 @@ bool Counter::news() noexcept
 bool Counter::ready(void* self) noexcept
 {
     auto& cntr = *static_cast<Counter*>(self);
-    return cntr.value_.load(std::memory_order_acquire) !=
-               cntr.seen_value_.load(std::memory_order_relaxed) ||
-           cntr.errors_.load(std::memory_order_acquire) !=
-               cntr.seen_errors_.load(std::memory_order_relaxed);
+    return cntr.value_.load(std::memory_order_acquire) != cntr.seen_value_.load(std::memory_order_relaxed) ||
+           cntr.errors_.load(std::memory_order_acquire) != cntr.seen_errors_.load(std::memory_order_relaxed);
 }
 
 } // namespace tofu

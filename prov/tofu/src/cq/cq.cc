@@ -249,8 +249,8 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     return 1;
 }
 
-ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources,
-                                            const void* condition, int timeout_ms) noexcept
+ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
+                                            int timeout_ms) noexcept
 {
     if (!wait_.blocks())
         return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object
@@ -376,9 +376,11 @@ std::uint64_t make_progress(fid_cntr* cntr) noexcept
 }
 
 constexpr auto never = refuses<-FI_ENOSYS>;
-int close_counter(struct fid* fid) noexcept { return Counter::of(fid).close(); }
-fi_ops queue_fid_ops =
-    object_ops({.close = close_linked<CompletionQueue, QueueLink, close_object<CompletionQueue>>});
+int close_counter(struct fid* fid) noexcept
+{
+    return Counter::of(fid).close();
+}
+fi_ops queue_fid_ops = object_ops({.close = close_linked<CompletionQueue, QueueLink, close_object<CompletionQueue>>});
 fi_ops counter_fid_ops = object_ops({.close = close_linked<Counter, CounterLink, close_counter>});
 fi_ops_cq* queue_ops(const fi_ops_cq& ordinary) noexcept
 {
@@ -393,7 +395,8 @@ fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
 
 /// With FI_PEER: creates an object with a Link to the owner's object, which `context` names.
 template <class T, class Link, class Owned, class Attr, class OpsOf>
-int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, OpsOf&& ops_of) noexcept
+int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops,
+         OpsOf&& ops_of) noexcept
 {
     if ((given(wish).flags & FI_PEER) == 0)
         return T::open(domain, wish, made, context);

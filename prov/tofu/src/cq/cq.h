@@ -44,7 +44,8 @@ struct CqEntry {
 
     /// Marks a success whose sender is in no address vector (FI_SOURCE_ERR). It is read as an error FI_EADDRNOTAVAIL
     /// with the sender's address as error data, which lies in members that such an entry does not use otherwise.
-    [[nodiscard]] static CqEntry of_unknown_source(const Completion& completion, const EndpointAddress& source) noexcept;
+    [[nodiscard]] static CqEntry of_unknown_source(const Completion& completion,
+                                                   const EndpointAddress& source) noexcept;
     /// Is it such an entry? A failed send may have FI_EADDRNOTAVAIL, too.
     [[nodiscard]] bool has_unknown_source() const noexcept
     {
@@ -52,7 +53,8 @@ struct CqEntry {
     }
     /// Fills in an error entry for fi_cq_readerr(3), except for its error data, which are returned: a sender's address.
     /// `room_for_source`: the application's entry has src_addr, which libfabric 1.20 added at its end.
-    [[nodiscard]] std::optional<AddressForm> tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept;
+    [[nodiscard]] std::optional<AddressForm> tell(fi_cq_err_entry& to, bool room_for_source,
+                                                  bool textual) const noexcept;
 };
 
 class Entries {
@@ -196,8 +198,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
   private:
     static bool ready(void* self) noexcept;
     /// write(). The parts of a Completion, which its caller need not have in memory then.
-    [[gnu::noinline]] void keep(void* context, std::uint64_t flags, std::size_t length, void* buffer, std::uint64_t data,
-                                std::uint64_t tag, fi_addr_t source) noexcept
+    [[gnu::noinline]] void keep(void* context, std::uint64_t flags, std::size_t length, void* buffer,
+                                std::uint64_t data, std::uint64_t tag, fi_addr_t source) noexcept
     {
         write({context, flags, length, buffer, data, tag, source});
     }

@@ -87,7 +87,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
         bool has_thread = false; ///< the domain's thread polls because of it
         bool operator==(const Polled& other) const noexcept { return endpoint == other.endpoint; }
     };
-    bool writable_ = false; ///< FI_WRITE
+    bool writable_ = false;   ///< FI_WRITE
     std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
     Array<Polled> polled_;
     std::mutex mutex_;
@@ -96,7 +96,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     Event* first_ = nullptr;
     Event** end_ = &first_; ///< the next event is linked here
     bool overrun_ = false;  ///< events after the last one were lost, for want of memory
-    WaitObject wait_; ///< last member: leaves its wait set before the others are destroyed
+    WaitObject wait_;       ///< last member: leaves its wait set before the others are destroyed
 };
 
 } // namespace tofu

@@ -62,7 +62,8 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
 /// not answered for long may need this core.
 void ProgressSet::yield(unsigned looks) noexcept
 {
-    if (looks < 2 * (between_if_oversubscribed + 1)) // programs that yield between two looks, as Open MPI does, need no more of it
+    if (looks < 2 * (between_if_oversubscribed +
+                     1)) // programs that yield between two looks, as Open MPI does, need no more of it
         return;
     const auto ask = domain_.backend().functions().give_way;
     const bool oversubscribed = ask != nullptr && ask(looks / (between_if_oversubscribed + 1)) != 0;

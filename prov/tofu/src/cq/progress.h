@@ -98,10 +98,7 @@ class ProgressSet final : public ProgressSource {
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
     // for may need that core, so after some idle polls the reader yields. Any thread; the count is a hint.
-    void found() noexcept
-    {
-        found_at_.store(looks_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    }
+    void found() noexcept { found_at_.store(looks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
     void found_nothing() noexcept
     {
         const unsigned looks = looks_.load(std::memory_order_relaxed);
@@ -133,8 +130,8 @@ class ProgressSet final : public ProgressSource {
     std::atomic<unsigned> between_{between};
     Pollable* first_ = nullptr;         ///< that filled the queue last, or any; null: there is none
     std::atomic<unsigned> found_at_{0}; ///< looks_ when something was found
-    unsigned locked_looks_ = 0; ///< under lock_, where locks are on
-    std::size_t next_ = 0;      ///< the endpoint that a look begins with
+    unsigned locked_looks_ = 0;         ///< under lock_, where locks are on
+    std::size_t next_ = 0;              ///< the endpoint that a look begins with
     Array<Pollable*> endpoints_;
     static_assert(full_round % (between + 1) == 0 && full_round % (between_if_oversubscribed + 1) == 0);
 };

@@ -21,8 +21,9 @@ namespace tofu {
 
 namespace {
 
-constexpr int slice_ms = 10;         ///< a signal of another thread is seen within this time
-constexpr unsigned busy_rounds = 64; ///< looks before the first sleep: something that is about to come then needs no wake-up
+constexpr int slice_ms = 10; ///< a signal of another thread is seen within this time
+constexpr unsigned busy_rounds =
+    64; ///< looks before the first sleep: something that is about to come then needs no wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
 /// An eventfd as wait.h wants it. Neither call blocks: its count is full, or it is 0.
@@ -44,8 +45,7 @@ struct EventFd {
 } // namespace
 
 Deadline::Deadline(int timeout_ms) noexcept
-    : end_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
-      never_(timeout_ms < 0)
+    : end_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))), never_(timeout_ms < 0)
 {
 }
 
@@ -58,8 +58,8 @@ int Deadline::left_ms(int most) const noexcept
 {
     if (never_)
         return most;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end_ - Clock::now() + std::chrono::microseconds(999));
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end_ - Clock::now() + std::chrono::microseconds(999));
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
 }
 
@@ -231,8 +231,7 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
 }
 
 WaitObject::Blocked::Blocked(WaitObject& wait, int timeout_ms) noexcept
-    : wait_(wait), deadline_(timeout_ms),
-      sleeper_(wait.functions_, deadline_, wait.kind_ == FI_WAIT_YIELD)
+    : wait_(wait), deadline_(timeout_ms), sleeper_(wait.functions_, deadline_, wait.kind_ == FI_WAIT_YIELD)
 {
     wait_.sleepers_.fetch_add(1);
 }

@@ -85,10 +85,13 @@ void describe_placement(char* text, std::size_t size) noexcept
 
 namespace {
 constexpr std::size_t least_unit = 65536;
-constexpr std::size_t parts = 256; ///< granules of a shared chunk: of 256 bytes, a Tofu line, or more
+constexpr std::size_t parts = 256;             ///< granules of a shared chunk: of 256 bytes, a Tofu line, or more
 constexpr std::size_t most_shared = parts / 2; ///< granules of a piece; more has a mapping of its own
 
-std::size_t system_page() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+std::size_t system_page() noexcept
+{
+    return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
 } // namespace
 
 /// A mapping: shared by pieces, or one piece's alone, and then all of it is used.
@@ -268,8 +271,8 @@ void BouncePool::release(const Bounce& block) noexcept
         std::byte* const data = slab.memory.get();
         if (data == nullptr || block.data < data || block.data >= data + kinds_[kind].blocks * kinds_[kind].size)
             continue;
-        slab.free.push_reserved(static_cast<std::uint32_t>((block.data - data) /
-                                                       static_cast<std::ptrdiff_t>(kinds_[kind].size)));
+        slab.free.push_reserved(
+            static_cast<std::uint32_t>((block.data - data) / static_cast<std::ptrdiff_t>(kinds_[kind].size)));
         return;
     }
 }

@@ -56,7 +56,7 @@ class PagePool {
     const std::size_t page_; ///< 0: the system's
     std::size_t unit_ = 0;   ///< bytes of a shared chunk, and the alignment of all chunks; 0: not known yet
     Chunk* chunks_ = nullptr;
-    int owner_ = 0;          ///< the process that owns the chunks
+    int owner_ = 0; ///< the process that owns the chunks
 };
 
 /// Memory from the process's pool, freed with this object. It has to be deregistered before.

@@ -35,8 +35,7 @@ LocalMemory::~LocalMemory()
             vcq_.dereg(transient.stadd);
 }
 
-int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref,
-                         void* desc) noexcept
+int LocalMemory::acquire(const void* address, std::size_t length, bool read_only, LocalRef& ref, void* desc) noexcept
 {
     if (desc != nullptr && descs_ != nullptr) {
         ref.cache_slot = 0;
@@ -49,7 +48,8 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     }
     if (cache_ != nullptr) {
         const std::uint64_t kept = cache_->counts().kept;
-        if (const unsigned number = cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
+        if (const unsigned number =
+                cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
             number != RegistrationCache::none) {
             ref.cache_slot = cached | number;
             vcq_.statistics().count(cache_->counts().kept == kept ? Stat::cache_hit : Stat::registration);

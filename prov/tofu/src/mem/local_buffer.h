@@ -33,7 +33,8 @@ void visit_bytes(const Segment* iov, std::size_t count, std::size_t skip, std::s
 }
 
 /// Copies from the segments. `skip` and `length` together are at most the sum of the segments.
-inline void gather(std::byte* to, const iovec* iov, std::size_t count, std::size_t length, std::size_t skip = 0) noexcept
+inline void gather(std::byte* to, const iovec* iov, std::size_t count, std::size_t length,
+                   std::size_t skip = 0) noexcept
 {
     visit_bytes(iov, count, skip, length, [&](const std::byte* from, std::size_t n) {
         std::memcpy(to, from, n);
@@ -170,7 +171,7 @@ class LocalMemory {
     bool cache_asked_for_ = false;
     const Descs* descs_;
     Array<Kept> kept_;
-    bool may_keep_ = true; ///< false: there was no room for another one, and none has ended since
+    bool may_keep_ = true;       ///< false: there was no room for another one, and none has ended since
     Array<Transient> transient_; ///< [0] unused
     std::uint32_t first_free_ = 0;
 };

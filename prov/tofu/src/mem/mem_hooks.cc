@@ -117,8 +117,8 @@ bool Maps::read(std::uint64_t address, Mapping& found) noexcept
         unsigned major, minor;
         char rights[5];
         int name = 0;
-        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%x %llu %n", &begin, &end, rights, &major, &minor, &inode,
-                        &name) < 6)
+        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%x %llu %n", &begin, &end, rights, &major, &minor, &inode, &name) <
+            6)
             return false;
         std::size_t length = std::strcspn(line, "\n");
         bool whole = line[length] == '\n';

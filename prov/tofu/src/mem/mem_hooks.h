@@ -158,7 +158,7 @@ class MemoryHooks {
 
     std::mutex lock_; ///< watch() and unwatch(); never taken by the hook
     Span spans_[span_count];
-    File files_[file_count]; ///< opened and closed under lock_
+    File files_[file_count];        ///< opened and closed under lock_
     std::atomic<unsigned> used_{0}; ///< entries from here on have never been used
     std::uint32_t serials_ = 0;
     std::atomic<std::byte*> tried_{nullptr}; ///< memory that try_mremap() moves; no other code moves it

@@ -28,7 +28,10 @@ RegionTable::RegionTable(DomainBase& domain) noexcept
 {
 }
 
-RegionTable::~RegionTable() { close(); }
+RegionTable::~RegionTable()
+{
+    close();
+}
 
 int RegionTable::open() noexcept
 {
@@ -113,8 +116,8 @@ int RegionTable::register_alone(MemoryRegion& region) noexcept
     const bool read_only = (region.access_ & FI_REMOTE_WRITE) == 0;
     for (region.vcq_number_ = 0;; region.vcq_number_++) {
         utofu_stadd_t stadd = 0;
-        if (int ret = overflow_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.vcq_number_,
-                                    stadd);
+        if (int ret =
+                overflow_.reg(reinterpret_cast<const void*>(first), end - first, read_only, region.vcq_number_, stadd);
             ret != 0)
             return ret;
         region.stadd_ = stadd + region.before_;

@@ -21,7 +21,7 @@ vcq::Vcq& OverflowVcqs::vcq_of(unsigned number) noexcept
 }
 
 int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& number,
-                 utofu_stadd_t& stadd) noexcept
+                      utofu_stadd_t& stadd) noexcept
 {
     for (number = std::max(number, roomy_);; number++) {
         if (number > count_)

@@ -65,8 +65,8 @@ std::unique_ptr<RegistrationCache> RegistrationCache::make(vcq::Vcq& vcq, Memory
     std::unique_ptr<Entry[]> entries(new (std::nothrow) Entry[limits.count]);
     if (entries == nullptr)
         return nullptr;
-    return std::unique_ptr<RegistrationCache>(
-        new (std::nothrow) RegistrationCache(vcq, hooks, limits, std::move(entries)));
+    return std::unique_ptr<RegistrationCache>(new (std::nothrow)
+                                                  RegistrationCache(vcq, hooks, limits, std::move(entries)));
 }
 
 RegistrationCache::~RegistrationCache()

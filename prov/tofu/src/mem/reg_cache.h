@@ -20,8 +20,8 @@ namespace tofu {
 class RegistrationCache {
   public:
     struct Limits {
-        std::size_t count = 256;                   ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
-        std::size_t bytes = ~std::size_t{0};       ///< FI_MR_CACHE_MAX_SIZE
+        std::size_t count = 256;             ///< FI_MR_CACHE_MAX_COUNT; 0: no cache
+        std::size_t bytes = ~std::size_t{0}; ///< FI_MR_CACHE_MAX_SIZE
     };
     /// Hooks into the C library, unless FI_TOFU_MR_CACHE or FI_MR_CACHE_MONITOR disables it. Called by fi_domain(),
     /// before the provider's threads run, and those of most programs: libucm replaces code, and a thread that is in
@@ -54,7 +54,7 @@ class RegistrationCache {
   private:
     struct Entry {
         std::uintptr_t begin = 0;
-        std::uintptr_t end = 0;   ///< 0: free, or dead, and its last user frees it
+        std::uintptr_t end = 0; ///< 0: free, or dead, and its last user frees it
         std::size_t length = 0;
         utofu_stadd_t stadd = 0;
         WatchTicket ticket{};

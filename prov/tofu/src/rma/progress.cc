@@ -115,9 +115,9 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
         how.handler = &op.last;
     }
     vcq::Vcq& vcq = tx_.rails().vcq(op.rail);
-    const vcq::Post posted = op.read                 ? vcq.get(peer, local, remote, length, how)
+    const vcq::Post posted = op.read                              ? vcq.get(peer, local, remote, length, how)
                              : length <= caps_.max_piggyback_size ? vcq.put_inline(peer, bytes, remote, length, how)
-                                                     : vcq.put(peer, local, remote, length, how);
+                                                                  : vcq.put(peer, local, remote, length, how);
     if (last && posted == vcq::Post::done)
         op.event_left();
     return posted;

@@ -26,9 +26,7 @@ constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 } // namespace
 
 RmaBuffers::RmaBuffers(TxContext& tx) noexcept
-    : tx_(tx),
-      bounces_(tx.vcq()),
-      max_inline_(tx.vcq().backend().caps().max_piggyback_size),
+    : tx_(tx), bounces_(tx.vcq()), max_inline_(tx.vcq().backend().caps().max_piggyback_size),
       may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
 {
 }
@@ -387,8 +385,8 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
 
 /// As plain(), with one local segment.
 [[gnu::noinline]] ssize_t single(fid_ep* ep, bool read, const void* buf, std::size_t length, void* desc, fi_addr_t to,
-               std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
-               std::uint64_t flags = 0, bool is_inject = false) noexcept
+                                 std::uint64_t address, std::uint64_t key, void* context, std::uint64_t data = 0,
+                                 std::uint64_t flags = 0, bool is_inject = false) noexcept
 {
     const iovec iov{const_cast<void*>(buf), length};
     return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, is_inject);
@@ -427,14 +425,14 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
 
 extern "C" {
 
-ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr,
-                  uint64_t key, void* context) noexcept
+ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr, uint64_t key,
+                  void* context) noexcept
 {
     return fast<true>(ep, buf, len, desc, from, addr, key, context);
 }
 
-ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from,
-                   uint64_t addr, uint64_t key, void* context) noexcept
+ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from, uint64_t addr, uint64_t key,
+                   void* context) noexcept
 {
     return plain(ep, true, {iov, EpHandle::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
 }
@@ -444,14 +442,14 @@ ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
     return message(ep, msg, flags, true);
 }
 
-ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr,
-                   uint64_t key, void* context) noexcept
+ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr, uint64_t key,
+                   void* context) noexcept
 {
     return fast<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
 }
 
-ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to,
-                    uint64_t addr, uint64_t key, void* context) noexcept
+ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+                    void* context) noexcept
 {
     return plain(ep, false, {iov, EpHandle::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
 }
@@ -461,8 +459,7 @@ ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcep
     return message(ep, msg, flags, false);
 }
 
-ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr,
-                          uint64_t key) noexcept
+ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr, uint64_t key) noexcept
 {
     TxContext& tx = *EpHandle::of(ep).tx;
     {
@@ -474,14 +471,14 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
     return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, 0, FI_INJECT, true);
 }
 
-ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data,
-                       fi_addr_t to, uint64_t addr, uint64_t key, void* context) noexcept
+ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t to, uint64_t addr,
+                       uint64_t key, void* context) noexcept
 {
     return single(ep, false, buf, len, desc, to, addr, key, context, data, FI_REMOTE_CQ_DATA);
 }
 
-ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to,
-                              uint64_t addr, uint64_t key) noexcept
+ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to, uint64_t addr,
+                              uint64_t key) noexcept
 {
     return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, data, FI_REMOTE_CQ_DATA | FI_INJECT, true);
 }
@@ -489,9 +486,7 @@ ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t 
 
 } // namespace
 
-fi_ops_rma rma_ops = {sizeof(fi_ops_rma), tofu_read,      tofu_readv,
-                      tofu_readmsg,       tofu_write,     tofu_writev,
-                      tofu_writemsg,      tofu_inject_write, tofu_writedata,
-                      tofu_inject_writedata};
+fi_ops_rma rma_ops = {sizeof(fi_ops_rma), tofu_read,     tofu_readv,        tofu_readmsg,   tofu_write,
+                      tofu_writev,        tofu_writemsg, tofu_inject_write, tofu_writedata, tofu_inject_writedata};
 
 } // namespace tofu

@@ -25,8 +25,8 @@ namespace tofu {
 
 class TxContext;
 
-inline constexpr std::size_t rma_iov_limit = 4;       ///< local segments of an operation
-inline constexpr std::size_t rma_remote_limit = 4;    ///< segments at the peer
+inline constexpr std::size_t rma_iov_limit = 4;                         ///< local segments of an operation
+inline constexpr std::size_t rma_remote_limit = 4;                      ///< segments at the peer
 inline constexpr std::size_t rma_inject_limit = BouncePool::large_size; ///< bound of inject_size
 
 /// What a call asks for, before any resource is allocated.
@@ -45,8 +45,8 @@ struct RmaCall {
 #else
     constexpr std::uint64_t priority = 0; // libfabric 2 has no such flag
 #endif
-    constexpr std::uint64_t both = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE |
-                                   FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE | priority;
+    constexpr std::uint64_t both = FI_COMPLETION | FI_MORE | FI_FENCE | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE |
+                                   FI_INJECT_COMPLETE | priority;
     return read ? both : both | FI_REMOTE_CQ_DATA | FI_INJECT;
 }
 
@@ -76,18 +76,18 @@ struct RmaOp : Request, PendingOp, RemoteSide {
     Step step = Step::posting;
     bool read = false;
     bool strong_order = false;
-    bool remote_notice = false; ///< the target counts RMA events
-    bool empty_event = false;   ///< there are no bytes, and the event has not been posted
+    bool remote_notice = false;   ///< the target counts RMA events
+    bool empty_event = false;     ///< there are no bytes, and the event has not been posted
     bool names_no_region = false; ///< so the event of an operation without bytes goes to the peer's own word
-    bool remote_data = false;   ///< `data` goes to the target's CQ
-    bool data_at_once = false;  ///< the data follows the bytes at once, it does not wait for their delivery
-    bool sent_suffices = false; ///< FI_INJECT_COMPLETE
-    bool fenced = false;        ///< FI_FENCE
-    bool queued = false; ///< the operation is in the pending queue, which alone may finish it
+    bool remote_data = false;     ///< `data` goes to the target's CQ
+    bool data_at_once = false;    ///< the data follows the bytes at once, it does not wait for their delivery
+    bool sent_suffices = false;   ///< FI_INJECT_COMPLETE
+    bool fenced = false;          ///< FI_FENCE
+    bool queued = false;          ///< the operation is in the pending queue, which alone may finish it
     std::uint8_t local_count = 0;
     std::uint8_t acquired = 0; ///< of refs
     Rails::Index rail = 0;
-    Bounce bounce{};           ///< if there is one, it holds all local bytes
+    Bounce bounce{}; ///< if there is one, it holds all local bytes
     std::size_t total = 0;
     std::size_t posted = 0;
     iovec local[rma_iov_limit];

@@ -19,7 +19,7 @@ struct RmaCall;
 namespace proto {
 struct RecvCall;
 struct SendCall;
-}
+} // namespace proto
 
 class CompletionQueue;
 class TxContext;
@@ -64,7 +64,7 @@ struct EpHandle : fid_ep {
     TxContext* tx = nullptr;                 ///< where operations are posted; null: a shared receive context
     proto::ReceiveQueue* receives = nullptr; ///< where fi_recv posts
     Lock* receive_lock = nullptr;            ///< of `receives`
-    std::uint64_t tx_flags = 0; ///< defaults of the calls without a flags argument
+    std::uint64_t tx_flags = 0;              ///< defaults of the calls without a flags argument
     std::uint64_t rx_flags = 0;
     Endpoint* endpoint = nullptr; ///< null: a shared receive context
     bool reads_descs = false;     ///< arrays of descs are valid or null (DomainModel::valid_descs)

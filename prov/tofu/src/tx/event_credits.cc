@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t tick_ms = 100;
 constexpr std::uint8_t idle_ticks = 10; // after this number, credits are returned
 constexpr std::size_t accounts_per_tick = 256;
-constexpr std::uint32_t most_skips = 256;    // rounds between two looks into an empty pool
+constexpr std::uint32_t most_skips = 256; // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
 
 } // namespace
@@ -121,9 +121,8 @@ void EventCredits::give(EventAccount& p) noexcept
 bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
 {
     p.under_way = true; // the notice may come within the post
-    const vcq::Post posted =
-        vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
-                  {.when = vcq::When::delivered, .handler = &p});
+    const vcq::Post posted = vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
+                                       {.when = vcq::When::delivered, .handler = &p});
     if (posted == vcq::Post::done)
         return true;
     p.under_way = false;
@@ -180,8 +179,7 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
         return;
     }
     p.skips = p.skip = 0;
-    p.batch = static_cast<std::uint32_t>(
-        std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
+    p.batch = static_cast<std::uint32_t>(std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
 }
 
 void EventCredits::failed(utofu_vcq_id_t home) noexcept

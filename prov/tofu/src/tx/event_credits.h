@@ -39,11 +39,11 @@ struct EventAccount : vcq::CompletionHandler {
     std::uint32_t batch = 1;  ///< credits to take next; 0: look at the pool first
     std::uint32_t skips = 0;  ///< rounds to let pass after a look that found no credits; grows with each such look
     std::uint32_t skip = 0;
-    bool under_way = false;   ///< an ARMW is under way; there is one at a time
-    bool giving = false;      ///< that ARMW gives credits back
-    bool used = false;        ///< an event was paid for since the last tick
-    std::uint8_t idle = 0;    ///< ticks without use
-    int err = 0;              ///< positive FI_E*: the pool cannot be reached
+    bool under_way = false; ///< an ARMW is under way; there is one at a time
+    bool giving = false;    ///< that ARMW gives credits back
+    bool used = false;      ///< an event was paid for since the last tick
+    std::uint8_t idle = 0;  ///< ticks without use
+    int err = 0;            ///< positive FI_E*: the pool cannot be reached
     int prov_errno = 0;
 
     /// Takes back what was paid for events that will not come.

@@ -33,12 +33,12 @@ struct Reports {
 struct Request : vcq::CompletionHandler {
     const Reports* reports = nullptr; ///< of its context; null: its end is reported even while that closes
     CompletionQueue* cq = nullptr;
-    Counter* counter = nullptr;  ///< may be null
-    Completion completion{};     ///< content of the entry
-    std::uint32_t pending = 0;   ///< notices still to come, plus one while posting
-    bool wants_entry = false;    ///< a success gets an entry (selective completion, fi_cq(3))
-    int err = 0;                 ///< positive FI_E* of the first failure
-    int prov_errno = 0;          ///< its uTofu code
+    Counter* counter = nullptr; ///< may be null
+    Completion completion{};    ///< content of the entry
+    std::uint32_t pending = 0;  ///< notices still to come, plus one while posting
+    bool wants_entry = false;   ///< a success gets an entry (selective completion, fi_cq(3))
+    int err = 0;                ///< positive FI_E* of the first failure
+    int prov_errno = 0;         ///< its uTofu code
 
     /// Sets where the end of the operation is reported. `flags`: of its entry (fi_cq(3)); they also select the counter.
     void report_to(const Reports& to, std::uint64_t flags, void* context, bool entry) noexcept
@@ -46,7 +46,10 @@ struct Request : vcq::CompletionHandler {
         reports = &to;
         cq = to.binding.cq.get();
         const TxCounters& counters = to.counters;
-        counter = ((flags & FI_SEND) != 0 ? counters.send : (flags & FI_READ) != 0 ? counters.read : counters.write).get();
+        counter = ((flags & FI_SEND) != 0   ? counters.send
+                   : (flags & FI_READ) != 0 ? counters.read
+                                            : counters.write)
+                      .get();
         completion.context = context;
         completion.flags = flags;
         wants_entry = entry;
@@ -128,7 +131,8 @@ inline void note(Request& request, int utofu_code) noexcept
 }
 
 /// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
-[[gnu::cold, gnu::noinline]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context, int utofu_code) noexcept
+[[gnu::cold, gnu::noinline]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context,
+                                                        int utofu_code) noexcept
 {
     Request request;
     request.report_to(to, flags, context, true);
@@ -155,12 +159,12 @@ struct alignas(least_line) FastOp : vcq::CompletionHandler {
     void* result;         ///< where the fetched value or the bytes read go
     std::uint32_t length; ///< of what is read and has to be copied to `result`
     // Of an atomic:
-    std::uint8_t kept;    ///< kept_*
-    static constexpr std::uint8_t kept_read = 1;   ///< all that follows: a read that may have to be done by a Get
+    std::uint8_t kept;                               ///< kept_*
+    static constexpr std::uint8_t kept_read = 1;     ///< all that follows: a read that may have to be done by a Get
     static constexpr std::uint8_t kept_indirect = 2; ///< `to`: the key was looked up
     std::uint8_t type;
-    std::uint64_t to;     ///< fi_addr_t
-    utofu_vcq_id_t vcq;   ///< the target
+    std::uint64_t to;   ///< fi_addr_t
+    utofu_vcq_id_t vcq; ///< the target
     utofu_stadd_t stadd;
 };
 static_assert(sizeof(FastOp) == least_line);

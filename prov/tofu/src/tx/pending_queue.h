@@ -231,11 +231,11 @@ class Pending::Stream {
     [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
     void take_out(PendingOp** line) noexcept;
 
-    std::size_t size_ = 0;     ///< operations
-    std::uint64_t closed_ = 0; ///< buckets whose new operations may have to wait: used_, or all where full_
-    bool full_ = false;        ///< an operation waits for room
-    unsigned hand_ = 0;        ///< the bucket that is tried next
-    std::uint64_t used_ = 0;   ///< buckets with lines
+    std::size_t size_ = 0;           ///< operations
+    std::uint64_t closed_ = 0;       ///< buckets whose new operations may have to wait: used_, or all where full_
+    bool full_ = false;              ///< an operation waits for room
+    unsigned hand_ = 0;              ///< the bucket that is tried next
+    std::uint64_t used_ = 0;         ///< buckets with lines
     PendingOp* first_[buckets] = {}; ///< the first operation of the first line in each
     Pending& queue_;
     Stream* next_stream_;

@@ -69,7 +69,7 @@ namespace {
 constexpr std::size_t group_size = 4;
 constexpr std::size_t first_known = 64;
 constexpr std::size_t max_known = 131072;
-constexpr unsigned max_tries = 256;   ///< Gets of a bucket that stays torn
+constexpr unsigned max_tries = 256; ///< Gets of a bucket that stays torn
 constexpr std::size_t max_lookups = 64;
 
 /// A copy of an answer, read once: its memory is registered, so a process that guesses the STADD may write into it at
@@ -107,22 +107,22 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class Step {
         identity, ///< the nonce at the home -> enlist
         enlist,   ///< this reader into a slot of the home's table, by CSWAP -> enlist | first
-        first,  ///< the bucket of the first table -> second | overflow VCQ
-        second, ///< the first choice in the second table -> other | overflow VCQ
-        other,  ///< the second choice there -> overflow VCQ
-        overflow,  ///< the line of the entry's overflow VCQ -> proof
-        proof   ///< the nonce at that overflow VCQ
+        first,    ///< the bucket of the first table -> second | overflow VCQ
+        second,   ///< the first choice in the second table -> other | overflow VCQ
+        other,    ///< the second choice there -> overflow VCQ
+        overflow, ///< the line of the entry's overflow VCQ -> proof
+        proof     ///< the nonce at that overflow VCQ
     };
     RemoteKeys* owner = nullptr;
     State state = State::idle;
     Step step = Step::first;
     utofu_stadd_t table = 0; ///< the second table, and its size
     unsigned log2 = 0;
-    int result = 0;          ///< of a failed lookup, for the next call
-    unsigned tries = 0;      ///< Gets of a torn bucket; probes for a slot
-    std::uint32_t epoch = 0; ///< when the lookup began
-    std::uint32_t call = 0;  ///< the call that began it
-    utofu_vcq_id_t vcq = 0;  ///< the VCQ that is asked
+    int result = 0;           ///< of a failed lookup, for the next call
+    unsigned tries = 0;       ///< Gets of a torn bucket; probes for a slot
+    std::uint32_t epoch = 0;  ///< when the lookup began
+    std::uint32_t call = 0;   ///< the call that began it
+    utofu_vcq_id_t vcq = 0;   ///< the VCQ that is asked
     utofu_stadd_t remote = 0; ///< what is asked for, and its size
     std::size_t size = 0;
     utofu_stadd_t stadd = 0; ///< of the answer
@@ -221,9 +221,8 @@ bool RemoteKeys::remember(const Known& known) noexcept
     }
 }
 
-int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
-                                     std::size_t length, std::uint64_t access,
-                                     Target& target) noexcept
+int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
+                                     std::uint64_t access, Target& target) noexcept
 {
     const Name name{peer.home, peer.nonce, key};
     const Known* known = recall(name);
@@ -354,8 +353,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
 }
 
 /// Reaches what lies at `offset` under the reserved STag of a home, as the step says. As ask().
-int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
-                              std::size_t size) noexcept
+int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept
 {
     utofu_stadd_t area = 0;
     if (vcq_.query_stadd(vcq, directory_stag, area) != 0) // no VCQ ID of this machine
@@ -408,8 +406,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
 {
     using Step = Lookup::Step;
     switch (lookup.step) {
-    case Step::identity:
-        return lookup.answer().contacts.nonce == lookup.nonce ? enlist(lookup) : -FI_EKEYREJECTED;
+    case Step::identity: return lookup.answer().contacts.nonce == lookup.nonce ? enlist(lookup) : -FI_EKEYREJECTED;
     case Step::enlist:
         if (value == 0 || value == reader_.home)
             return met(lookup, true);
@@ -422,8 +419,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
         if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.vcq_number, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
-        return ask_directory(lookup, line.vcq, directory::contacts_offset,
-                             sizeof(directory::Contacts));
+        return ask_directory(lookup, line.vcq, directory::contacts_offset, sizeof(directory::Contacts));
     }
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
@@ -443,8 +439,7 @@ int RemoteKeys::read_bucket(Lookup& lookup) noexcept
     switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
     case directory::Found::entry: return learn(lookup);
     case directory::Found::torn:
-        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket))
-                                          : -FI_EKEYREJECTED;
+        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket)) : -FI_EKEYREJECTED;
     case directory::Found::absent: break;
     }
     if (lookup.step == Step::first) {
@@ -455,8 +450,7 @@ int RemoteKeys::read_bucket(Lookup& lookup) noexcept
         return -FI_EKEYREJECTED;
     const unsigned choice = lookup.step == Step::first ? 0 : 1;
     lookup.step = choice == 0 ? Step::second : Step::other;
-    return ask(lookup,
-               lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
+    return ask(lookup, lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
                sizeof(Bucket));
 }
 

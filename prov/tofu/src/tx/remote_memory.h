@@ -106,8 +106,8 @@ class RemoteKeys {
     /// FI_REMOTE_READ and/or FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened; try
     /// again after progress); -FI_ENOMEM; or an error for the operation's entry: -FI_EKEYREJECTED no such key,
     /// -FI_EACCES not allowed, -FI_EINVAL outside the region.
-    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address,
-                              std::size_t length, std::uint64_t access, Target& target) noexcept
+    [[nodiscard]] int resolve(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
+                              std::uint64_t access, Target& target) noexcept
     {
         if (!by_directory(key)) [[likely]] {
             target = by_bias(peer, key, address);
@@ -148,13 +148,11 @@ class RemoteKeys {
     };
     struct Lookup;
     struct Known;
-    [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key,
-                                           std::uint64_t address, std::size_t length,
-                                           std::uint64_t access, Target& target) noexcept;
+    [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
+                                           std::size_t length, std::uint64_t access, Target& target) noexcept;
     [[nodiscard]] int look_up(const Name& name) noexcept;
     [[nodiscard]] Lookup* free_lookup(int& error) noexcept;
-    [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset,
-                                    std::size_t size) noexcept;
+    [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] int ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
     [[nodiscard]] int post(Lookup& lookup) noexcept;
     [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
@@ -193,7 +191,10 @@ class RemoteKeys {
 // now takes the slow path, which does it or says why not.
 
 /// True for errors with which a call is refused, and nothing has happened. Other errors of resolve() end the operation.
-constexpr bool refuses_call(int ret) noexcept { return ret == -FI_EAGAIN || ret == -FI_ENOMEM; }
+constexpr bool refuses_call(int ret) noexcept
+{
+    return ret == -FI_EAGAIN || ret == -FI_ENOMEM;
+}
 
 /// The remote side of an operation: pieces of one peer's memory, as the call names them and as targets; and the RMA
 /// event that the operation causes at a peer that counts events.
@@ -300,8 +301,8 @@ class RemoteMemory {
     [[nodiscard]] bool at_once() const noexcept { return at_once_; }
     /// The peer, and the target for `address`. Null: shut for this peer (it counts events, which have to be paid for)
     /// or for this key (it has to be looked up).
-    [[nodiscard, gnu::always_inline]] const Peer* resolve_at_once(fi_addr_t to, std::uint64_t key, std::uint64_t address,
-                                                                  Target& target) const noexcept
+    [[nodiscard, gnu::always_inline]] const Peer* resolve_at_once(fi_addr_t to, std::uint64_t key,
+                                                                  std::uint64_t address, Target& target) const noexcept
     {
         const Peer* const peer = peers_.find(to);
         if (!at_once_ || peer == nullptr || peer->counts_events || directory::is_indirect(key)) [[unlikely]]
@@ -380,7 +381,8 @@ class RemoteMemory {
     /// Makes target[0] of an operation without bytes a byte of the region that the call names, if it names one: at the
     /// address or, behind the last byte, before it. 0, -FI_EINVAL: no such region; or a refusal of the call.
     template <class Progress>
-    [[nodiscard]] int find_empty(RemoteSide& side, std::uint64_t address, std::uint64_t key, Progress&& progress) noexcept
+    [[nodiscard]] int find_empty(RemoteSide& side, std::uint64_t address, std::uint64_t key,
+                                 Progress&& progress) noexcept
     {
         int ret = -FI_EINVAL;
         for (std::uint64_t at : {address, address - 1}) {
