@@ -7,8 +7,9 @@ set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
 cd "$TOFU_TOP_SRCDIR" || exit 99
 version=14
-formatted=(bench check fabtests include mpi tests/bench tests/lib tests/sim)
-not_yet=tests/sim/replay/played_test.cc
+formatted=(analysis bench check fabtests include mpi prov schedule tests tofu_sim)
+# Files that others were changing when the rest was formatted. Each name that can go from here should go.
+not_yet='^(prov/tofu/src/(api|coll|msg|utofu)/|prov/tofu/src/(av/address|core/system|cq/domain_base|mem/mr_directory|tx/tx_context)|schedule/|analysis/replay/played|tests/prov/(api|coll|swarm)/|tests/(schedule|fuzz/keys)|tests/sim/replay/played_test|tofu_sim/(clock/|job/short_slices|tools/(launcher|turns)))'
 
 formatter=
 for name in "clang-format-$version" clang-format; do
