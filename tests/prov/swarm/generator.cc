@@ -180,6 +180,7 @@ const Likes& likes_of(unsigned phase)
          {5, Do::recv},
          {1, Do::open},
          {2, Do::close},
+         {1, Do::renew},
          {1, Do::leave},
          {2, Do::start},
          {1, Do::kill},
@@ -205,6 +206,7 @@ const Likes& likes_of(unsigned phase)
          {6, Do::collect},
          {1, Do::close},
          {2, Do::open},
+         {1, Do::renew},
          {1, Do::kill},
          {1, Do::leave},
          {2, Do::start},
@@ -272,7 +274,7 @@ Gen<Setup> setup()
 Gen<std::vector<Command>> scene()
 {
     const auto parts =
-        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(9),
+        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(11),
                    gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
@@ -287,6 +289,8 @@ Gen<std::vector<Command>> scene()
         const Command recv{
             .what = Do::recv, .at = to, .tagged = tagged, .any = 1, .size = std::max(size, 64u), .count = count};
         const Command spin{.what = Do::spin, .count = 60, .luck = luck};
+        Command another = send;
+        another.at = (from + slots) % places;
         std::vector<Command> calls;
         switch (kind) {
         case 0:
@@ -296,7 +300,22 @@ Gen<std::vector<Command>> scene()
         case 4: return calls = {{.what = Do::leave, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 5: return calls = {{.what = Do::kill, .at = to, .luck = luck}, {.what = Do::start, .at = to}};
         case 6: return calls = {{.what = Do::close, .at = to, .luck = luck}, {.what = Do::open, .at = to}};
-        case 7:
+        case 7: return calls = {recv, send, spin, {.what = Do::renew, .at = to, .luck = luck}};
+        case 8: // one that sleeps remembers what has a successor, and others do not
+            return calls = {recv,
+                            send,
+                            spin,
+                            {.what = Do::stop, .at = from},
+                            {.what = Do::renew, .at = to, .luck = luck},
+                            another,
+                            {.what = Do::go, .at = from},
+                            send,
+                            another,
+                            spin,
+                            recv,
+                            recv,
+                            spin};
+        case 9:
             return calls = {{.what = Do::stop, .at = to},
                             send,
                             {.what = Do::read, .at = from, .count = 20, .luck = luck},
@@ -355,11 +374,32 @@ Gen<std::vector<Command>> access_scene()
     });
 }
 
+/// All join, once more after one of them is another with the same address.
+Gen<std::vector<Command>> join_scene()
+{
+    return gen::map(gen::tuple(below(3), below(2), luck()), [](const auto& drawn) {
+        const auto& [process, kind, luck] = drawn;
+        std::vector<Command> calls;
+        const auto join = [&, luck = luck] {
+            for (std::uint32_t p = 0; p < 3; p++)
+                calls.push_back({.what = Do::join, .at = p * slots, .luck = luck});
+            calls.push_back({.what = Do::spin, .count = 40, .luck = luck});
+            for (std::uint32_t p = 0; p < 3; p++)
+                calls.push_back({.what = Do::collect, .at = p * slots, .luck = luck});
+        };
+        join();
+        calls.push_back({.what = kind == 0 ? Do::renew : Do::part, .at = process * slots, .luck = luck});
+        join();
+        return calls;
+    });
+}
+
 /// Scenes and phases, as one list of calls; with accesses to regions or without.
-Gen<std::vector<Command>> commands(bool remote)
+Gen<std::vector<Command>> commands(bool remote, bool groups)
 {
     const auto phase = gen::weightedOneOf<std::vector<Command>>(
         {{remote ? 2 : 0, access_scene()},
+         {groups ? 1 : 0, join_scene()},
          {1, gen::mapcat(below(remote ? phases : message_phases),
                          [](std::uint32_t kind) {
                              return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
@@ -419,7 +459,7 @@ std::vector<Setup> simpler(const Setup& setup)
 Program program_of(std::uint64_t seed)
 {
     const auto pairs = gen::mapcat(setup(), [](const Setup& chosen) {
-        return gen::pair(gen::just(chosen), commands(chosen.rma != 0));
+        return gen::pair(gen::just(chosen), commands(chosen.rma != 0, chosen.groups != 0));
     });
     const auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
     return {both.first, both.second};

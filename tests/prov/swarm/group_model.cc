@@ -58,7 +58,7 @@ Collective& GroupModel::new_call(Join& join)
 const Join* GroupModel::of(const Join& join, unsigned rank) const
 {
     for (const auto& other : joins)
-        if (other->at == join.members[rank] && other->list == join.list && other->serial == join.serial)
+        if (other->at->shares_address(*join.members[rank]) && other->list == join.list && other->serial == join.serial)
             return other.get();
     return nullptr;
 }
@@ -68,8 +68,10 @@ bool GroupModel::is_whole(const Join& join) const
 {
     for (unsigned rank = 0; rank < join.members.size(); rank++)
         if (const Join* const other = of(join, rank);
-            other == nullptr || other->closed || other->at->state != Endpoint::open ||
-            (other->done && other->error != 0))
+            other == nullptr || other->at != join.members[rank] || other->closed || other->at->state != Endpoint::open ||
+            (other->done && other->error != 0) ||
+            std::any_of(join.members.begin(), join.members.end(),
+                        [&](const Endpoint* to) { return model_.may_be_refused(*other->at, *to); }))
             return false;
     return true;
 }

@@ -104,10 +104,23 @@ void World::start_here(unsigned p)
 
 void World::open(unsigned p, unsigned slot)
 {
-    Process& process = processes_[p];
+    open_handles(p, slot);
+    begin_life(p, slot);
+}
+
+World::Address World::own_address(unsigned p, unsigned slot)
+{
+    Address address{};
+    std::size_t length = sizeof address.bytes;
+    must(fi_getname(&processes_[p].handles[slot].ep->fid, address.bytes, &length), "fi_getname");
+    return address;
+}
+
+void World::open_handles(unsigned p, unsigned slot)
+{
     platform_->enter(p);
-    Objects& o = *process.objects;
-    Handles& h = process.handles[slot];
+    Objects& o = *processes_[p].objects;
+    Handles& h = processes_[p].handles[slot];
     h = {};
     open_counters(p, h);
     if (is_scalable(slot)) {
@@ -126,20 +139,43 @@ void World::open(unsigned p, unsigned slot)
         bind(p, h.ep, FI_TRANSMIT | FI_RECV, h);
     }
     must(fi_enable(h.ep), "fi_enable");
+}
+
+void World::begin_life(unsigned p, unsigned slot)
+{
+    Process& process = processes_[p];
+    const Address address = own_address(p, slot);
     auto life = std::make_unique<Endpoint>();
     life->number = static_cast<unsigned>(model_.endpoints.size());
     life->process = p;
     life->slot = slot;
     life->opened = ++model_.time;
     life->contexts = is_scalable(slot) ? most_contexts : 1;
-    life->pool = o.pool;
-    Address address{};
-    std::size_t length = sizeof address.bytes;
-    must(fi_getname(&h.ep->fid, address.bytes, &length), "fi_getname");
+    life->pool = process.objects->pool;
+    for (const auto& other : model_.endpoints)
+        if (other->process == p && other->slot < slots && addresses_[other->number] == address) {
+            life->first = other.get();
+            break;
+        }
     addresses_.push_back(address);
     process.now[slot] = life.get();
     process.past[slot].push_back(life.get());
     model_.endpoints.push_back(std::move(life));
+}
+
+/// A domain gives its endpoints' numbers in turn, so many others lie between two with the same address.
+void World::renew(unsigned p, unsigned slot)
+{
+    const Address wanted = addresses_[processes_[p].now[slot]->number];
+    close(p, slot);
+    constexpr unsigned most_numbers = 300;
+    for (unsigned i = 0; i < most_numbers; i++) {
+        open_handles(p, slot);
+        if (own_address(p, slot) == wanted || i + 1 == most_numbers)
+            break;
+        close_handles(p, slot);
+    }
+    begin_life(p, slot);
 }
 
 void World::open_contexts(unsigned p, Handles& h)
@@ -317,7 +353,11 @@ Endpoint* World::life(unsigned place, unsigned back)
     if (place / slots >= processes_.size())
         return nullptr;
     const auto& past = processes_[place / slots].past[place % slots];
-    return back < past.size() ? past[past.size() - 1 - back] : nullptr;
+    if (back >= past.size())
+        return nullptr;
+    // An address is that of the last endpoint that had it.
+    Endpoint& meant = *past[past.size() - 1 - back];
+    return *std::find_if(past.rbegin(), past.rend(), [&](const Endpoint* each) { return each->shares_address(meant); });
 }
 
 fid_ep* World::rx(const Receive& r)
@@ -329,7 +369,8 @@ fid_ep* World::rx(const Receive& r)
 fi_addr_t World::address_of(unsigned p, Endpoint& peer)
 {
     std::vector<Endpoint*>& peers = *processes_[p].objects->peers;
-    const auto known = std::find(peers.begin(), peers.end(), &peer);
+    const auto is_it = [&](const Endpoint* each) { return each != nullptr && each->shares_address(peer); };
+    const auto known = std::find_if(peers.begin(), peers.end(), is_it);
     if (known != peers.end())
         return static_cast<fi_addr_t>(known - peers.begin());
     fi_addr_t at = FI_ADDR_NOTAVAIL;
@@ -351,7 +392,8 @@ void World::forget(const Command& c)
         return;
     Objects& o = *processes_[p].objects;
     std::vector<Endpoint*>& peers = *o.peers;
-    const auto known = std::find(peers.begin(), peers.end(), peer);
+    const auto is_it = [&](const Endpoint* each) { return each != nullptr && each->shares_address(*peer); };
+    const auto known = std::find_if(peers.begin(), peers.end(), is_it);
     if (known == peers.end() || model_.uses(p, *peer))
         return;
     for (unsigned other = 0; other < processes_.size(); other++)

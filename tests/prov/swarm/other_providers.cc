@@ -95,6 +95,7 @@ class OtherProvider final : public RealTime {
         // Tcp keeps a domain whose endpoint was closed with sends under way, and reports 0 bytes of what it drops.
         case Do::leave:
         case Do::start:
+        case Do::renew:
         case Do::discard: return false;
         // Shm looks for no message, gives the address of what is closed to the next, and hangs in process_vm_readv
         // where a multi-receive is full.

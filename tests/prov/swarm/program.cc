@@ -10,7 +10,7 @@ namespace swarm {
 namespace {
 
 constexpr const char* words[] = {
-    "send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read",   "spin", "run",  "pass",    "open",   "close",
+    "send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read",   "spin", "run",  "pass",    "open",   "close", "renew",
     "leave", "start", "kill", "stop",  "go",    "map",   "unmap",   "write",  "get",  "atomic", "join",  "part",
     "collect", "forget", "raise", "recall", "await"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));

@@ -117,6 +117,10 @@ void World::carry_out_here(const Command& c)
         if (is_open(c.at))
             close(p, slot);
         return;
+    case Do::renew:
+        if (is_open(c.at) && program_.setup.reuse != 0) // else there are not VCQ IDs enough
+            renew(p, slot);
+        return;
     case Do::leave: leave(p); return;
     case Do::map:
         remote_.open(p, processes_[p].objects->domain, processes_[p].objects->info->domain_attr->mr_mode, c);
@@ -246,7 +250,8 @@ void World::ping_all()
     const auto most = static_cast<unsigned>(processes_.size()) * slots;
     for (unsigned from = 0; from < most; from++)
         for (unsigned to = 0; to < most; to++)
-            for (unsigned t = 0; is_open(from) && is_open(to) && t < life(from).contexts; t++)
+            for (unsigned t = 0; is_open(from) && is_open(to) && !model_.may_be_refused(life(from), life(to)) &&
+                                 t < life(from).contexts; t++)
                 for (unsigned r = 0; r < life(to).contexts; r++)
                     // From this sender alone: a message of one that is gone may still come.
                     ping({.what = Do::recv, .at = to, .tagged = 1, .any = 1, .from = 1 + from, .size = 64, .rx = r},

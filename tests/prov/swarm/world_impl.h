@@ -111,6 +111,11 @@ class World {
     Numbers run();
 
   private:
+    struct Address {
+        unsigned char bytes[64];
+        friend bool operator==(const Address&, const Address&) = default;
+    };
+
     [[gnu::format(printf, 2, 3)]] void say(const char* format, ...);
 
     // --- objects.cc
@@ -118,6 +123,10 @@ class World {
     void start(unsigned p);
     void start_here(unsigned p);
     void open(unsigned p, unsigned slot);
+    void open_handles(unsigned p, unsigned slot);
+    void begin_life(unsigned p, unsigned slot);
+    Address own_address(unsigned p, unsigned slot);
+    void renew(unsigned p, unsigned slot);
     void open_contexts(unsigned p, Handles& handles);
     void bind(unsigned p, fid_ep* ep, std::uint64_t queues, const Handles& handles);
     void close(unsigned p, unsigned slot);
@@ -238,10 +247,6 @@ class World {
     void receive_all();
     void ping_all();
     void ping(const Command& receive, const Command& send);
-
-    struct Address {
-        unsigned char bytes[64];
-    };
 
     const Program program_;
     Options options_;
