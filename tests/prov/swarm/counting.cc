@@ -246,11 +246,9 @@ void World::recall(const Command& c)
     const bool apart = (*found)->done != nullptr;
     const ssize_t result = apart ? fi_control(&processes_[p].objects->domain->fid, FI_CANCEL_WORK, &(*found)->work)
                                  : fi_cancel(&(*found)->ep->fid, &operation);
-    say("  %s %u: %s", kind_of(operation), operation.number,
-        fi_strerror(static_cast<int>(-result)));
+    say("  %s %u: %s", kind_of(operation), operation.number, fi_strerror(static_cast<int>(-result)));
     if (result != 0 && (operation.held || result != -FI_ENOENT))
-        contradict("%s %u waits for its counter and can't be cancelled: %s",
-                   kind_of(operation), operation.number,
+        contradict("%s %u waits for its counter and can't be cancelled: %s", kind_of(operation), operation.number,
                    fi_strerror(static_cast<int>(-result)));
     if (result != 0)
         return;
@@ -269,7 +267,8 @@ void World::look_at_ends(unsigned p)
 {
     for (const auto& later : later_) {
         Operation& operation = *later->operation;
-        if (later->process != p || later->done == nullptr || !operation.apart || operation.done || later->life->state != Endpoint::open)
+        if (later->process != p || later->done == nullptr || !operation.apart || operation.done ||
+            later->life->state != Endpoint::open)
             continue;
         if (fi_cntr_read(later->done) != 0)
             model_.on_count(operation);
@@ -289,8 +288,7 @@ void World::forget_later(unsigned p)
         const std::uint64_t good = fi_cntr_read(later->done), bad = fi_cntr_readerr(later->done);
         const Operation& operation = *later->operation;
         if (good + bad > 1 || (good + bad != 0 && operation.recalled))
-            contradict("%s %u counts %llu successes and %llu errors%s",
-                       kind_of(operation), operation.number,
+            contradict("%s %u counts %llu successes and %llu errors%s", kind_of(operation), operation.number,
                        static_cast<unsigned long long>(good), static_cast<unsigned long long>(bad),
                        operation.recalled ? ", and was cancelled" : "");
         must(fi_close(&later->done->fid), "fi_close of a counter");

@@ -110,9 +110,9 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
             case Do::cancel:
             case Do::await:
-                return gen::build<Command>(base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(0, 1, 5, 20)),
-                                           gen::set(&Command::entry, gen::weightedElement<std::uint32_t>({{3, 0}, {1, 1}, {1, 2}})),
-                                           rx);
+                return gen::build<Command>(
+                    base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(0, 1, 5, 20)),
+                    gen::set(&Command::entry, gen::weightedElement<std::uint32_t>({{3, 0}, {1, 1}, {1, 2}})), rx);
             case Do::recall:
             case Do::part:
             case Do::collect:
@@ -200,7 +200,14 @@ const Likes& likes_of(unsigned phase)
          {1, Do::open},
          {2, Do::read},
          {3, Do::spin}},
-        {{6, Do::join}, {1, Do::part}, {10, Do::collect}, {2, Do::await}, {4, Do::spin}, {2, Do::read}, {1, Do::send}, {1, Do::recv}},
+        {{6, Do::join},
+         {1, Do::part},
+         {10, Do::collect},
+         {2, Do::await},
+         {4, Do::spin},
+         {2, Do::read},
+         {1, Do::send},
+         {1, Do::recv}},
         {{6, Do::join},
          {2, Do::part},
          {6, Do::collect},
@@ -214,7 +221,14 @@ const Likes& likes_of(unsigned phase)
          {2, Do::go},
          {1, Do::pass},
          {4, Do::spin}},
-        {{4, Do::map}, {1, Do::unmap}, {6, Do::write}, {4, Do::get}, {6, Do::atomic}, {1, Do::await}, {4, Do::spin}, {2, Do::read}},
+        {{4, Do::map},
+         {1, Do::unmap},
+         {6, Do::write},
+         {4, Do::get},
+         {6, Do::atomic},
+         {1, Do::await},
+         {4, Do::spin},
+         {2, Do::read}},
         {{4, Do::map},
          {3, Do::unmap},
          {6, Do::write},
@@ -266,15 +280,16 @@ Gen<Setup> setup()
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
         gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
-        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)), gen::set(&Setup::groups, once_in(3)),
-        gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::sharedav, once_in(4)));
+        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)),
+        gen::set(&Setup::groups, once_in(3)), gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)),
+        gen::set(&Setup::sharedav, once_in(4)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
 Gen<std::vector<Command>> scene()
 {
     const auto parts =
-        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(11),
+        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(12),
                    gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
@@ -315,7 +330,17 @@ Gen<std::vector<Command>> scene()
                             recv,
                             recv,
                             spin};
-        case 9:
+        case 9: { // two contexts fence behind messages that nobody has received
+            Command fenced = send;
+            fenced.fence = 1;
+            fenced.level = match;
+            fenced.count = 0;
+            Command other = send, other_fenced = fenced;
+            send.tx = fenced.tx = 0;
+            other.tx = other_fenced.tx = 1;
+            return calls = {send, other, spin, fenced, other_fenced, spin, recv, recv, recv, spin};
+        }
+        case 10:
             return calls = {{.what = Do::stop, .at = to},
                             send,
                             {.what = Do::read, .at = from, .count = 20, .luck = luck},
@@ -338,7 +363,9 @@ Gen<std::vector<Command>> access_scene()
         Command opens_second = opens;
         opens_second.region = second != 0 ? second - 1 : region;
         const Command spin{.what = Do::spin, .count = 60, .luck = luck};
-        Command access{.what = kind == 0 ? Do::atomic : kind == 1 ? Do::get : Do::write,
+        Command access{.what = kind == 0   ? Do::atomic
+                               : kind == 1 ? Do::get
+                                           : Do::write,
                        .at = from,
                        .to = to,
                        .size = size,
@@ -443,10 +470,10 @@ std::vector<Setup> simpler(const Setup& setup)
 {
     std::vector<Setup> forms;
     const Setup usual{};
-    for (const auto field :
-         {&Setup::chaos, &Setup::busy, &Setup::blind, &Setup::drop, &Setup::silent, &Setup::sametag, &Setup::reuse,
-          &Setup::oldtags, &Setup::toq, &Setup::rings, &Setup::ringslots, &Setup::events, &Setup::order,
-          &Setup::initiator, &Setup::form, &Setup::counters, &Setup::triggers, &Setup::groups, &Setup::waits, &Setup::sharedav})
+    for (const auto field : {&Setup::chaos,     &Setup::busy,     &Setup::blind,   &Setup::drop,      &Setup::silent,
+                             &Setup::sametag,   &Setup::reuse,    &Setup::oldtags, &Setup::toq,       &Setup::rings,
+                             &Setup::ringslots, &Setup::events,   &Setup::order,   &Setup::initiator, &Setup::form,
+                             &Setup::counters,  &Setup::triggers, &Setup::groups,  &Setup::waits,     &Setup::sharedav})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

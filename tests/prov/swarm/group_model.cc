@@ -68,8 +68,8 @@ bool GroupModel::is_whole(const Join& join) const
 {
     for (unsigned rank = 0; rank < join.members.size(); rank++)
         if (const Join* const other = of(join, rank);
-            other == nullptr || other->at != join.members[rank] || other->closed || other->at->state != Endpoint::open ||
-            (other->done && other->error != 0) ||
+            other == nullptr || other->at != join.members[rank] || other->closed ||
+            other->at->state != Endpoint::open || (other->done && other->error != 0) ||
             std::any_of(join.members.begin(), join.members.end(),
                         [&](const Endpoint* to) { return model_.may_be_refused(*other->at, *to); }))
             return false;
@@ -85,7 +85,10 @@ void GroupModel::on_join(unsigned process, Join* join, int error)
         contradict("process %u got the event of a join that nobody has made", process);
     if (join->at->process != process || join->closed || join->done)
         contradict("process %u got the event of join %u at %s, which %s", process, join->number,
-                   join->at->name().c_str(), join->closed ? "is closed" : join->done ? "has ended" : "is another's");
+                   join->at->name().c_str(),
+                   join->closed ? "is closed"
+                   : join->done ? "has ended"
+                                : "is another's");
     join->done = true;
     join->done_at = time_;
     join->error = error;

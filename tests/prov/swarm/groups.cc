@@ -129,8 +129,8 @@ void World::take_event(unsigned p, ssize_t got, std::uint32_t event, const fi_eq
     } else if (got != static_cast<ssize_t>(sizeof entry) || event != FI_JOIN_COMPLETE) {
         contradict("fi_eq_read: %zd, event %u", got, event);
     }
-    const auto found = std::find_if(o.groups.begin(), o.groups.end(),
-                                    [&](const auto& group) { return group.first == context; });
+    const auto found =
+        std::find_if(o.groups.begin(), o.groups.end(), [&](const auto& group) { return group.first == context; });
     if (found == o.groups.end() || of != &found->second->fid)
         contradict("process %u got an event of no open group", p);
     say("  process %u: join %u ends, %s", p, found->first->number, fi_strerror(error));

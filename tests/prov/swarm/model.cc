@@ -249,8 +249,10 @@ void Model::check_held(const Operation& operation)
 {
     if (operation.held && !operation.recalled)
         contradict("%s %u has begun, and its counter is not at %llu",
-                   operation.kind == Operation::access ? "access" : operation.kind == Operation::send ? "message" : "receive", operation.number,
-                   static_cast<unsigned long long>(operation.threshold));
+                   operation.kind == Operation::access ? "access"
+                   : operation.kind == Operation::send ? "message"
+                                                       : "receive",
+                   operation.number, static_cast<unsigned long long>(operation.threshold));
 }
 
 void Model::on_count(Operation& operation)
@@ -539,9 +541,10 @@ void Model::check_order() const
             });
         };
         for (const auto& other : receives)
-            if (other->at == r->at && other->rx == r->rx && !other->was_held && !r->was_held && other->posted < r->posted && !other->multi &&
-                !other->done && other->kind == Operation::receive && !other->cancelled && !other->claims &&
-                other->at->state == Endpoint::open && other->takes(later) && !is_busy(*other))
+            if (other->at == r->at && other->rx == r->rx && !other->was_held && !r->was_held &&
+                other->posted < r->posted && !other->multi && !other->done && other->kind == Operation::receive &&
+                !other->cancelled && !other->claims && other->at->state == Endpoint::open && other->takes(later) &&
+                !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
                            r->number, other->number);
     }

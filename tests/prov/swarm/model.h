@@ -49,9 +49,9 @@ struct Endpoint {
     unsigned process = 0, slot = 0;
     State state = open;
     std::uint64_t opened = 0, ended = 0;
-    unsigned contexts = 1;    ///< that send, and as many that receive
+    unsigned contexts = 1;           ///< that send, and as many that receive
     const Endpoint* first = nullptr; ///< the first one with its address; null: this one
-    Endpoint* pool = nullptr; ///< what receives for it: the shared context of its process; null: it has its own
+    Endpoint* pool = nullptr;        ///< what receives for it: the shared context of its process; null: it has its own
     [[nodiscard]] Endpoint& receives_at() noexcept { return pool != nullptr ? *pool : *this; }
     /// Did both have the same address, one after the other?
     [[nodiscard]] bool shares_address(const Endpoint& other) const noexcept
@@ -88,7 +88,7 @@ struct Message : Operation {
     std::uint32_t tag = 0, level = 0;
     Receive* taken = nullptr;
     bool may_fail = false; ///< Model::may_be_refused()
-    bool broken = false; ///< a receive has ended with an error because of it
+    bool broken = false;   ///< a receive has ended with an error because of it
     std::unique_ptr<Buffer> buffer;
     std::size_t size = 0;
 };

@@ -35,7 +35,7 @@ class OtherProvider final : public RealTime {
         Setup& s = program.setup;
         s.silent = s.initiator = s.triggers = s.groups = s.form = s.chaos = s.busy = s.blind = s.drop = 0;
         s.rma = is_tcp_ && s.rma != 0 ? 2 : 0; // keys of the user
-        s.order = s.events = 0; // neither has fi_mr_bind
+        s.order = s.events = 0;                // neither has fi_mr_bind
         s.waits = s.sharedav = 0;
         s.counters = 0; // tcp counts failed accesses as sends
         // Shm loses all but the first of several unexpected messages that an endpoint has sent to itself.
@@ -76,8 +76,9 @@ class OtherProvider final : public RealTime {
     void clear_after(int process) override
     {
         for (unsigned endpoint = 0; endpoint < slots * most_processes; endpoint++)
-            (void)shm_unlink(("/" + std::to_string(process) + ":" + std::to_string(geteuid()) + ":" +
-                              std::to_string(endpoint)).c_str());
+            (void)shm_unlink(
+                ("/" + std::to_string(process) + ":" + std::to_string(geteuid()) + ":" + std::to_string(endpoint))
+                    .c_str());
     }
 
   private:

@@ -67,7 +67,8 @@ class Platform {
             return;
         }
         Call* const shared = new Call(std::move(call));
-        hand_over(process, [](void* it) { (*static_cast<Call*>(it))(); }, shared);
+        hand_over(
+            process, [](void* it) { (*static_cast<Call*>(it))(); }, shared);
         delete shared;
     }
     /// A call of the current process that waits for others, which call `others` meanwhile again and again.
@@ -97,8 +98,8 @@ class Platform {
 
   protected:
     [[nodiscard]] virtual bool is_elsewhere(unsigned /*process*/) const { return false; }
-    virtual void hand_over(unsigned /*process*/, void (*/*run*/)(void*), void* /*call*/) {}
-    virtual void begin_wait(void (*/*others*/)()) {}
+    virtual void hand_over(unsigned /*process*/, void (* /*run*/)(void*), void* /*call*/) {}
+    virtual void begin_wait(void (* /*others*/)()) {}
     virtual void end_wait() {}
 
     unsigned process_ = 0;

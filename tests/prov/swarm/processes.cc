@@ -69,7 +69,8 @@ std::uint64_t seed_of(const Program& program)
 
 class Processes final : public RealTime {
   public:
-    Processes() : RealTime(std::chrono::seconds(30)) {} // a closed peer that never answers takes 5 s, several a few times that
+    Processes()
+        : RealTime(std::chrono::seconds(30)) {} // a closed peer that never answers takes 5 s, several a few times that
     ~Processes() override { stop_all(); }
 
     [[nodiscard]] Program fit(Program program) const override
@@ -168,10 +169,7 @@ class Processes final : public RealTime {
                 run_others(process, note.others);
         }
     }
-    void begin_wait(void (*others)()) override
-    {
-        send_note(socket_, {.what = Note::waits, .others = others});
-    }
+    void begin_wait(void (*others)()) override { send_note(socket_, {.what = Note::waits, .others = others}); }
     void end_wait() override
     {
         Note note{.what = Note::waited};

@@ -9,10 +9,10 @@
 namespace swarm {
 namespace {
 
-constexpr const char* words[] = {
-    "send", "recv", "multi", "cancel", "peek",  "claim", "discard", "read",   "spin", "run",  "pass",    "open",   "close", "renew",
-    "leave", "start", "kill", "stop",  "go",    "map",   "unmap",   "write",  "get",  "atomic", "join",  "part",
-    "collect", "forget", "raise", "recall", "await"};
+constexpr const char* words[] = {"send", "recv", "multi",   "cancel", "peek",  "claim",  "discard", "read",
+                                 "spin", "run",  "pass",    "open",   "close", "renew",  "leave",   "start",
+                                 "kill", "stop", "go",      "map",    "unmap", "write",  "get",     "atomic",
+                                 "join", "part", "collect", "forget", "raise", "recall", "await"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>
@@ -46,7 +46,8 @@ constexpr Field<Setup> setup_fields[] = {{"processes", &Setup::processes},
                                          {"order", &Setup::order},
                                          {"form", &Setup::form},
                                          {"counters", &Setup::counters},
-                                         {"triggers", &Setup::triggers}, {"groups", &Setup::groups},
+                                         {"triggers", &Setup::triggers},
+                                         {"groups", &Setup::groups},
                                          {"waits", &Setup::waits},
                                          {"sharedav", &Setup::sharedav},
                                          {"initiator", &Setup::initiator}};

@@ -75,7 +75,7 @@ struct Command {
     std::uint32_t tx = 0, rx = 0; ///< which contexts of scalable endpoints send and receive
     std::uint32_t later = 0;      ///< it waits until its process's counter has grown by so many
     std::uint32_t entry = 0;      ///< of what waits: FI_TRIGGER, and an entry tells of its end; else FI_QUEUE_WORK
-    std::uint32_t luck = 0; ///< seeds what the network decides during this call
+    std::uint32_t luck = 0;       ///< seeds what the network decides during this call
 
     friend bool operator==(const Command&, const Command&) = default;
 };
@@ -84,16 +84,16 @@ struct Setup {
     std::uint32_t processes = 3;
     std::uint32_t chaos = 0, busy = 0, blind = 0, drop = 0, silent = 0, sametag = 1, reuse = 1, oldtags = 1, toq = 2000;
     std::uint32_t rings = 256, ringslots = 128;
-    std::uint32_t rma = 0;    ///< 1: regions with keys of the provider's choice, 2: of the user's
-    std::uint32_t events = 0; ///< FI_RMA_EVENT, and counters bound to regions
-    std::uint32_t order = 0;  ///< all orders of RMA and atomics
-    std::uint32_t form = 0;   ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
-                              ///< 3: transmit contexts, 4: both
-    std::uint32_t counters = 0;  ///< bound to endpoints
-    std::uint32_t groups = 0;    ///< collective groups of first endpoints, if these are plain ones
-    std::uint32_t triggers = 0;  ///< a counter that operations can wait for
-    std::uint32_t waits = 0;     ///< 1: wait objects of the provider's choice, 2: descriptors (in real time)
-    std::uint32_t sharedav = 0;  ///< one address vector for all processes
+    std::uint32_t rma = 0;      ///< 1: regions with keys of the provider's choice, 2: of the user's
+    std::uint32_t events = 0;   ///< FI_RMA_EVENT, and counters bound to regions
+    std::uint32_t order = 0;    ///< all orders of RMA and atomics
+    std::uint32_t form = 0;     ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
+                                ///< 3: transmit contexts, 4: both
+    std::uint32_t counters = 0; ///< bound to endpoints
+    std::uint32_t groups = 0;   ///< collective groups of first endpoints, if these are plain ones
+    std::uint32_t triggers = 0; ///< a counter that operations can wait for
+    std::uint32_t waits = 0;    ///< 1: wait objects of the provider's choice, 2: descriptors (in real time)
+    std::uint32_t sharedav = 0; ///< one address vector for all processes
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
 
     friend bool operator==(const Setup&, const Setup&) = default;

@@ -145,7 +145,8 @@ void World::await_counter(const Command& c, int milliseconds)
     platform_->enter(p);
     if (result == -FI_ETIMEDOUT)
         check_wait("fi_cntr_wait", start, milliseconds);
-    else if (result == -FI_EAVAIL ? fi_cntr_readerr(counter) == errors : result != 0 || fi_cntr_read(counter) < threshold)
+    else if (result == -FI_EAVAIL ? fi_cntr_readerr(counter) == errors
+                                  : result != 0 || fi_cntr_read(counter) < threshold)
         contradict("fi_cntr_wait for %llu of %s: %s, the counter is %llu", static_cast<unsigned long long>(threshold),
                    life(c.at).name().c_str(), fi_strerror(-result),
                    static_cast<unsigned long long>(fi_cntr_read(counter)));
@@ -195,8 +196,7 @@ void World::let_others_run()
 {
     for (unsigned p = 0; p < processes_.size(); p++) {
         const auto waits = [&](const auto& later) { return later->process == p && !later->operation->done; };
-        if (!processes_[p].busy &&
-            !(platform_->is_one_process() && std::any_of(later_.begin(), later_.end(), waits)))
+        if (!processes_[p].busy && !(platform_->is_one_process() && std::any_of(later_.begin(), later_.end(), waits)))
             read_on(p, 1);
     }
 }

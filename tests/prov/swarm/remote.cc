@@ -247,8 +247,9 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
     const bool reads = access.what == Access::read;
     const std::uint64_t data = access_mark | access.number;
     if (access.silent)
-        return access.data ? fi_inject_writedata(caller.ep, bytes, size, data, caller.to_address, remote[0].addr, remote[0].key)
-                           : fi_inject_write(caller.ep, bytes, size, caller.to_address, remote[0].addr, remote[0].key);
+        return access.data
+                   ? fi_inject_writedata(caller.ep, bytes, size, data, caller.to_address, remote[0].addr, remote[0].key)
+                   : fi_inject_write(caller.ep, bytes, size, caller.to_address, remote[0].addr, remote[0].key);
     if (command.later == 0 && access.parts.size() == 1 && !access.fence &&
         (command.level == plain || command.level == inject)) {
         if (reads)
@@ -268,7 +269,7 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
     call.context = &access;
     call.data = data;
     const std::uint64_t flags = FI_COMPLETION | (access.fence ? FI_FENCE : 0) | (access.data ? FI_REMOTE_CQ_DATA : 0) |
-                                (command.level == transmit ? FI_TRANSMIT_COMPLETE
+                                (command.level == transmit             ? FI_TRANSMIT_COMPLETE
                                  : command.level >= delivery && !reads ? FI_DELIVERY_COMPLETE
                                                                        : 0);
     if (command.later != 0)
@@ -305,7 +306,8 @@ ssize_t Remote::post_atomic(const Caller& caller, Access& access, const Command&
         if (access.fetches)
             return fi_fetch_atomic(caller.ep, mine, 1, nullptr, access.buffer->at(), nullptr, caller.to_address,
                                    remote[0].addr, remote[0].key, type, op, &access);
-        return fi_atomic(caller.ep, mine, 1, nullptr, caller.to_address, remote[0].addr, remote[0].key, type, op, &access);
+        return fi_atomic(caller.ep, mine, 1, nullptr, caller.to_address, remote[0].addr, remote[0].key, type, op,
+                         &access);
     }
     const fi_ioc operand{mine, count}, compare{mine + 16, count};
     const fi_ioc result{access.buffer->at(), count};
@@ -323,7 +325,8 @@ ssize_t Remote::AtomicCall::post(fid_ep* ep, std::uint64_t with) const
     auto* const to = const_cast<fi_ioc*>(result);
     if (compare != nullptr)
         return fi_compare_atomicmsg(ep, &message, compare, nullptr, 1, to, nullptr, 1, with);
-    return result != nullptr ? fi_fetch_atomicmsg(ep, &message, to, nullptr, 1, with) : fi_atomicmsg(ep, &message, with);
+    return result != nullptr ? fi_fetch_atomicmsg(ep, &message, to, nullptr, 1, with)
+                             : fi_atomicmsg(ep, &message, with);
 }
 
 } // namespace swarm

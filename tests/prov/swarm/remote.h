@@ -59,7 +59,7 @@ class Remote {
     /// A region, and what it has of libfabric.
     struct Held {
         Region* region = nullptr;
-        fid_mr* mr = nullptr; ///< null: closed
+        fid_mr* mr = nullptr;       ///< null: closed
         fid_cntr* counters[2] = {}; ///< of reads and writes
         std::uint64_t key = 0, base = 0;
     };

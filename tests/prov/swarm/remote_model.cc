@@ -110,8 +110,7 @@ void RemoteModel::on_entry(Access& access, const Entry& entry)
         return;
     }
     if (access.beyond)
-        contradict("access %u reaches beyond %s and succeeded", access.number,
-                   access.parts[0].region->name().c_str());
+        contradict("access %u reaches beyond %s and succeeded", access.number, access.parts[0].region->name().c_str());
     const std::uint64_t kind = access.what == Access::atomic ? FI_ATOMIC : FI_RMA;
     const std::uint64_t way = access.counts_as_read() ? FI_READ : FI_WRITE;
     if ((entry.flags & kind) == 0 || (entry.flags & way) == 0)
@@ -121,7 +120,8 @@ void RemoteModel::on_entry(Access& access, const Entry& entry)
     std::memset(access.buffer->at(), 0xdd, access.buffer->size()); // it is the application's again
     for (const Access::Part& part : access.parts)
         if (part.region->open && !part.region->tainted)
-            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr, &access);
+            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr,
+                        &access);
 }
 
 void RemoteModel::on_stray(unsigned process, const Entry& entry)
@@ -153,7 +153,8 @@ void RemoteModel::on_stray(unsigned process, const Entry& entry)
         contradict("the data of access %u, which reaches beyond its region, came", access.number);
     for (const Access::Part& part : access.parts)
         if (part.region->open && !part.region->tainted)
-            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr, &access);
+            check_bytes(*part.region, part.offset, part.region->buffer->at() + part.offset, part.size, nullptr,
+                        &access);
 }
 
 // --- what must be
@@ -219,8 +220,8 @@ std::string RemoteModel::missing(bool to_the_end) const
     for (const auto& access : accesses) {
         if (access->from == nullptr || access->from->state != Endpoint::open || (access->was_held && !to_the_end))
             continue;
-        const std::string what = "access " + std::to_string(access->number) + " from " + access->from->name() + " to " +
-                                 access->to->name();
+        const std::string what =
+            "access " + std::to_string(access->number) + " from " + access->from->name() + " to " + access->to->name();
         if (!access->done && !access->silent && !access->held)
             return what + " has not ended";
         if (access->data && !access->data_came && access->is_certain() && access->targets_live())
@@ -324,8 +325,8 @@ void RemoteModel::check() const
         }
         if (region->tainted)
             continue;
-        check_bytes(*region, cells_size, region->buffer->at() + cells_size, region->buffer->size() - cells_size, nullptr,
-                    nullptr);
+        check_bytes(*region, cells_size, region->buffer->at() + cells_size, region->buffer->size() - cells_size,
+                    nullptr, nullptr);
         check_cells(*region);
     }
     for (const auto& access : accesses) {
@@ -341,7 +342,8 @@ void RemoteModel::check() const
             contradict("access %u: its buffer was written after it had ended", access->number);
         for (const Access::Part& part : access->parts)
             if (access->what == Access::read && !part.region->tainted && part.offset >= cells_size)
-                check_bytes(*part.region, part.offset, access->buffer->at() + part.at, part.size, access.get(), nullptr);
+                check_bytes(*part.region, part.offset, access->buffer->at() + part.at, part.size, access.get(),
+                            nullptr);
     }
 }
 
@@ -363,9 +365,9 @@ void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t co
     }
     if (region.tainted || (count >= least && count <= most))
         return;
-    contradict("%s: its counter of %s is %llu; %llu to %llu were made", region.name().c_str(), reads ? "reads" : "writes",
-               static_cast<unsigned long long>(count), static_cast<unsigned long long>(least),
-               static_cast<unsigned long long>(most));
+    contradict("%s: its counter of %s is %llu; %llu to %llu were made", region.name().c_str(),
+               reads ? "reads" : "writes", static_cast<unsigned long long>(count),
+               static_cast<unsigned long long>(least), static_cast<unsigned long long>(most));
 }
 
 } // namespace swarm

@@ -21,11 +21,10 @@ struct Cell {
     unsigned offset, size;
     bool real; ///< a floating-point number
 };
-constexpr Cell cells[] = {{Cell::sum, 0, 8, false},          {Cell::sum, 8, 4, false},
-                          {Cell::sum, 12, 1, false},         {Cell::sum, 16, 8, true},
-                          {Cell::most, 24, 8, false},        {Cell::exclusive_or, 32, 8, false},
-                          {Cell::counts_swaps, 40, 8, false}, {Cell::sum, 48, 2, false},
-                          {Cell::sum, 52, 4, true}};
+constexpr Cell cells[] = {
+    {Cell::sum, 0, 8, false},           {Cell::sum, 8, 4, false},   {Cell::sum, 12, 1, false},
+    {Cell::sum, 16, 8, true},           {Cell::most, 24, 8, false}, {Cell::exclusive_or, 32, 8, false},
+    {Cell::counts_swaps, 40, 8, false}, {Cell::sum, 48, 2, false},  {Cell::sum, 52, 4, true}};
 constexpr unsigned cell_count = sizeof cells / sizeof *cells;
 
 /// One life of a region.
@@ -67,8 +66,9 @@ struct Access : Operation {
 class RemoteModel {
   public:
     explicit RemoteModel(std::uint64_t& time) : time_(time) {}
-    bool ordered = false;   ///< the endpoints asked for all orders
-    bool times_out = false; ///< what is refused because a key of the user is stale may never end, and is not repeated then
+    bool ordered = false; ///< the endpoints asked for all orders
+    bool times_out =
+        false; ///< what is refused because a key of the user is stale may never end, and is not repeated then
     std::vector<std::unique_ptr<Region>> regions;
     std::vector<std::unique_ptr<Access>> accesses;
 

@@ -33,8 +33,9 @@ void* allocate(std::size_t size, std::size_t alignment)
         const auto start = reinterpret_cast<std::uintptr_t>(heap) + at;
         return reinterpret_cast<void*>((start + alignment - 1) & ~(alignment - 1));
     }
-    void* const made = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1))
-                                                             : std::malloc(size != 0 ? size : 1);
+    void* const made = alignment > alignof(std::max_align_t)
+                           ? std::aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1))
+                           : std::malloc(size != 0 ? size : 1);
     if (made == nullptr)
         std::abort();
     return made;

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr unsigned most_seconds = 120; ///< of one program
 constexpr unsigned most_work = 5;      ///< seconds of a processor for one over the network; most need some hundredths
-constexpr unsigned shortening = 120;  ///< seconds to make one shorter
+constexpr unsigned shortening = 120;   ///< seconds to make one shorter
 
 /// What a process that carries out a program says of it.
 struct Report {
@@ -168,7 +168,8 @@ int main(int count, char** arguments)
             const Result again = try_program(candidate, options, *platform, *report);
             return !again.good && kind_of(again.text) == kind;
         });
-        std::printf("%s# %s\n", swarm::text_of(shorter).c_str(), try_program(shorter, options, *platform, *report).text.c_str());
+        std::printf("%s# %s\n", swarm::text_of(shorter).c_str(),
+                    try_program(shorter, options, *platform, *report).text.c_str());
         std::fflush(stdout);
         status = 1;
         if (std::getenv("SWARM_GO_ON") == nullptr)

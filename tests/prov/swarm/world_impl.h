@@ -73,11 +73,11 @@ struct Objects {
     fid_eq* eq = nullptr;
     std::vector<std::pair<Join*, fid_mc*>> groups; ///< open ones
     std::map<std::string, unsigned> joins;         ///< how many of each list of members
-    fid_cntr* trigger = nullptr;  ///< operations wait for it
-    Endpoint* pool = nullptr;     ///< the life of `srx`
-    std::vector<Endpoint*> own_peers;           ///< by fi_addr_t
-    std::vector<Endpoint*>* peers = &own_peers; ///< or those of all processes
-    std::vector<fid_cntr*> past;  ///< counters of endpoints that are closed
+    fid_cntr* trigger = nullptr;                   ///< operations wait for it
+    Endpoint* pool = nullptr;                      ///< the life of `srx`
+    std::vector<Endpoint*> own_peers;              ///< by fi_addr_t
+    std::vector<Endpoint*>* peers = &own_peers;    ///< or those of all processes
+    std::vector<fid_cntr*> past;                   ///< counters of endpoints that are closed
 };
 
 struct Process {
@@ -254,10 +254,10 @@ class World {
     Model model_;
     Remote remote_;
     std::vector<Process> processes_;
-    std::vector<Address> addresses_; ///< by the endpoint's number
+    std::vector<Address> addresses_;      ///< by the endpoint's number
     std::vector<Endpoint*> shared_peers_; ///< of the vector of all processes
     unsigned sharers_ = 0;                ///< of this vector
-    std::vector<Receive*> claims_;   ///< whose receive is to be posted
+    std::vector<Receive*> claims_;        ///< whose receive is to be posted
     std::vector<std::unique_ptr<Later>> later_;
     bool was_killed_ = false; ///< some process
     bool had_room_ = false;   ///< the last call of a ping, or the last receive at the end
