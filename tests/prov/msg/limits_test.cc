@@ -188,7 +188,7 @@ TEST(Limits, RingsBeyondTheirRangeAreRefusedWithALine)
             Session s(rank, many_options()); // ends the process
         });
         EXPECT_FALSE(exits[0].success()) << values[0] << " " << values[1];
-        EXPECT_TRUE(exits[0].errors.find("give a ") != std::string::npos) << exits[0].errors;
+        EXPECT_TRUE(exits[0].errors.find("use a ") != std::string::npos) << exits[0].errors;
     }
     unsetenv("FI_LOG_LEVEL");
 }
