@@ -84,16 +84,17 @@ Recorded::Recorded(const Run& run, const Placement& placement, const RecordedOpt
     collect();
 }
 
-// Finds the waiter of a post: notices and entries come in the order of posts from one process to another, of one kind.
+// Finds the waiter of a post: notices and entries come in the order of posts from one VCQ to another, of one kind (guide
+// 2.2.10). What goes to another VCQ of the same process has an order of its own.
 void Recorded::match()
 {
-    Queues<std::tuple<uint32_t, uint32_t, Family>> remote;
+    Queues<std::tuple<uint32_t, uint16_t, uint32_t, uint16_t, Family>> remote;
     Queues<std::tuple<uint32_t, uint16_t, Family>> own;
     Queues<std::pair<uint32_t, uint16_t>> tcq;
     for (uint32_t i = 0; i < run_.transfers.size(); i++) {
         const Transfer& transfer = run_.transfers[i];
         if (transfer.told && !transfer.failed && transfer.to != no_index) {
-            remote.push({transfer.to, transfer.from, family_of(transfer.op)}, i);
+            remote.push({transfer.to, transfer.to_vcq, transfer.from, transfer.vcq, family_of(transfer.op)}, i);
         }
         if (transfer.mine) { // the poster sees a failure, too
             own.push({transfer.from, transfer.vcq, family_of(transfer.op)}, i);
@@ -104,8 +105,9 @@ void Recorded::match()
     }
     for (const Notice& notice : run_.notices) {
         const Family family = family_of_notice(notice.type);
-        of_notice_.push_back(is_own(notice.type) ? own.pop({notice.process, notice.vcq, family})
-                                                 : remote.pop({notice.process, notice.peer, family}));
+        of_notice_.push_back(is_own(notice.type)
+                                 ? own.pop({notice.process, notice.vcq, family})
+                                 : remote.pop({notice.process, notice.vcq, notice.peer, notice.peer_vcq, family}));
     }
     for (const Entry& entry : run_.entries) {
         of_entry_.push_back(tcq.pop({entry.process, entry.vcq}));

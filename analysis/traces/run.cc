@@ -105,15 +105,20 @@ class Builder {
         return run_.topology.contains(coords) ? run_.topology.node_of(coords) : no_index;
     }
 
+    // The VCQ's number on its node.
+    [[nodiscard]] static uint16_t index_of(uint64_t vcq_id) noexcept
+    {
+        const VcqAddress a = decode_vcq_id(vcq_id);
+        return static_cast<uint16_t>(vcq_index(a.tni, a.cq, a.component));
+    }
+
     void add_event(uint32_t process, const Event& event)
     {
         const Record& record = event.record;
         const uint64_t time = since(record.time);
         switch (record.type) {
         case Type::post: add_post(process, event); break;
-        case Type::arrival:
-            end_late(process, record.vcq, record.arrival, time, (record.bytes & flag_failed) != 0);
-            break;
+        case Type::arrival: end_late(record, time); break;
         case Type::relay: relays_.push_back({record, time}); break;
         case Type::wait:
             run_.waits.push_back(
@@ -123,8 +128,8 @@ class Builder {
             }
             break;
         case Type::notice:
-            run_.notices.push_back(
-                {time, process, event.thread, owners_.find(record.peer, time), record.vcq, record.what});
+            run_.notices.push_back({time, process, event.thread, owners_.find(record.peer, time), record.vcq,
+                                    record.what, index_of(record.peer)});
             break;
         case Type::tcq: run_.entries.push_back({time, process, event.thread, record.vcq}); break;
         case Type::barrier:
@@ -163,12 +168,11 @@ class Builder {
         transfer.count = atomic ? std::max(record.bytes & bytes_mask, 1u) : 1;
         transfer.vcq = record.vcq;
         transfer.path = static_cast<uint8_t>(record.peer >> 28 & 0xf);
-        transfer.failed = (record.bytes & flag_failed) != 0;
         transfer.told = (record.bytes & flag_told) != 0;
-        transfer.mine = (record.bytes & flag_mine) != 0;
-        transfer.tcq = (record.bytes & flag_tcq) != 0;
+        set_outcome(transfer, record);
         transfer.from_tni = static_cast<uint8_t>(record.vcq / (vcqs_per_node / tnis_per_node));
         transfer.to_tni = static_cast<uint8_t>(decode_tni(record.peer) % tnis_per_node);
+        transfer.to_vcq = index_of(record.peer);
         if ((record.bytes & flag_late) != 0) {
             // From its process's own posts; those of session mode are found again by the VCQ.
             late_[{record.vcq, record.arrival}] = run_.transfers.size();
@@ -179,16 +183,27 @@ class Builder {
         run_.transfers.push_back(transfer);
     }
 
-    void end_late(uint32_t, uint16_t vcq, uint32_t position, uint64_t time, bool failed)
+    // What its poster finds of it.
+    static void set_outcome(Transfer& transfer, const Record& record) noexcept
     {
-        const auto found = late_.find({vcq, position});
-        if (found == late_.end()) {
-            return;
+        transfer.failed = (record.bytes & flag_failed) != 0;
+        transfer.mine = (record.bytes & flag_mine) != 0;
+        transfer.tcq = (record.bytes & flag_tcq) != 0;
+    }
+
+    static void end(Transfer& transfer, const Record& record, uint64_t time) noexcept
+    {
+        set_outcome(transfer, record);
+        transfer.arrived = transfer.failed ? 0 : std::max(time, transfer.posted);
+    }
+
+    void end_late(const Record& record, uint64_t time)
+    {
+        const auto found = late_.find({record.vcq, record.arrival});
+        if (found != late_.end()) {
+            end(run_.transfers[found->second], record, time);
+            late_.erase(found);
         }
-        Transfer& transfer = run_.transfers[found->second];
-        transfer.arrived = failed ? 0 : std::max(time, transfer.posted);
-        transfer.failed = failed;
-        late_.erase(found);
     }
 
     // A process computes from when it joined, by the thread that is the first to do something.
@@ -227,14 +242,10 @@ class Builder {
             while (!queue.empty() && run_.transfers[queue.front()].arrived != 0) {
                 queue.pop_front();
             }
-            const bool failed = (record.bytes & flag_failed) != 0;
-            if (queue.empty()) {
-                continue;
+            if (!queue.empty()) {
+                end(run_.transfers[queue.front()], record, relay.time);
+                queue.pop_front();
             }
-            Transfer& transfer = run_.transfers[queue.front()];
-            transfer.arrived = failed ? 0 : std::max(relay.time, transfer.posted);
-            transfer.failed = failed;
-            queue.pop_front();
         }
     }
 

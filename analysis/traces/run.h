@@ -51,6 +51,7 @@ struct Transfer {
     bool tcq;  // and an entry of its TCQ
     uint8_t from_tni;
     uint8_t to_tni;
+    uint16_t to_vcq; // of the target's node
 };
 
 struct Wait {
@@ -69,7 +70,8 @@ struct Notice {
     uint32_t thread;
     uint32_t peer;
     uint16_t vcq;
-    uint8_t type; // utofu_mrq_notice_type
+    uint8_t type;          // utofu_mrq_notice_type
+    uint16_t peer_vcq = 0; // of the peer's node
 };
 
 // Of the TCQ, found by a poll.

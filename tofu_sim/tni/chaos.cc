@@ -56,7 +56,7 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
     }
     p.remote_told = true;
     if ((vcq.special & Vcq::watched) != 0) {
-        watch_arrival(vcq, p.d, {false, 0, p.failed(), p.position});
+        watch_arrival(vcq, p.d, {false, 0, failure_of(p.tcq_error, p.mrq_error), p.position});
     }
     if (p.failed() || p.d.op == Op::nop) {
         return true;

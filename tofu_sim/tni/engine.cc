@@ -43,27 +43,26 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
     if ((vcq.special & Vcq::session) != 0) {
         const int rc = post_session(vcq, descriptor, remote, cbdata, watch);
         if (rc == UTOFU_SUCCESS) {
-            watch_posted(vcq, descriptor, watch, {true, 0, false, position});
+            watch_posted(vcq, descriptor, watch, {true, 0, Failure::none, position});
         }
         return rc;
     }
     if ((vcq.special & Vcq::chaos) != 0) {
         post_chaos(vcq, descriptor, remote, cbdata, watch);
-        watch_posted(vcq, descriptor, watch, {true, 0, false, position});
+        watch_posted(vcq, descriptor, watch, {true, 0, Failure::none, position});
         return UTOFU_SUCCESS;
     }
     if (is_exact()) {
         const int rc = post_exact(vcq, descriptor, remote, cbdata, watch);
         if (rc == UTOFU_SUCCESS) {
-            watch_posted(vcq, descriptor, watch, {false, 0, false, position});
+            watch_posted(vcq, descriptor, watch, {false, 0, watch.unsent ? Failure::unsent : Failure::none, position});
         }
         return rc;
     }
     vcq.toq_tail++;
     Execution e{vcq, descriptor, remote};
     execute(e);
-    const bool failed = e.tcq_error != UTOFU_SUCCESS || e.mrq_error != UTOFU_SUCCESS;
-    const Done outcome = {false, watch_moment(), failed, position};
+    const Done outcome = {false, watch_moment(), failure_of(e.tcq_error, e.mrq_error), position};
     finish(e, cbdata, position, &watch);
     watch_posted(vcq, descriptor, watch, outcome);
     return UTOFU_SUCCESS;

@@ -662,6 +662,7 @@ int post_exact(Vcq& vcq, const Descriptor& d, Remote* remote, void* cbdata, Watc
         release(f);
         return UTOFU_ERR_BUSY;
     }
+    watch.unsent = f->tcq_error != UTOFU_SUCCESS;
     // Entries of a TCQ come in the order of posting.
     f->times.sent = vcq.watch->last_sent = std::max(vcq.watch->last_sent, f->times.sent);
     f->position = vcq.toq_tail++;

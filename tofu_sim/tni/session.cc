@@ -134,8 +134,8 @@ void run_one(Session& s, uint64_t number) noexcept
     }
     const bool sent = outcome.tcq_error == UTOFU_SUCCESS;
     if (instruments != 0) {
-        const bool good = sent && outcome.mrq_error == UTOFU_SUCCESS && found;
-        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, !good}, d);
+        const Failure failure = failure_of(outcome.tcq_error, found ? outcome.mrq_error : int{UTOFU_ERR_MRQ_PEER});
+        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, failure}, d);
     }
     const bool arrived = sent && outcome.mrq_error == UTOFU_SUCCESS && phase != failed;
     if (arrived && phase < told_remote && found) {
@@ -179,7 +179,8 @@ void begin_one(Session& s, uint64_t number) noexcept
     s.control.sent_at.store_relaxed(times.sent);
     slot.done.time = times.sent;
     if (d.op == Op::put) {
-        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, !found}, d);
+        const Failure failure = found ? Failure::none : Failure::later;
+        watch_relay({segment_header(s.target.peer->base).node, s.target.index, times.arrived, failure}, d);
     }
     if (!relay_exact({s.poster, s.target, d, times, slot.done.origin, number, error})) {
         slot.result = UTOFU_ERR_TCQ_OTHER; // no memory

@@ -38,14 +38,16 @@ namespace {
     return (instruments & instrument_trace) != 0;
 }
 
-// Payload, or how many atomic operations; and what the trace wants to know besides.
-[[nodiscard]] uint32_t traced_bytes(const Descriptor& d, bool failed) noexcept
+// Payload, or how many atomic operations; and what the trace wants to know besides: what its poster finds of it.
+[[nodiscard]] uint32_t traced_bytes(const Descriptor& d, Failure failure) noexcept
 {
     const bool atomic = d.op >= Op::armw4 && d.op <= Op::cswap8;
-    return (atomic ? 1 : d.length) | (failed ? trace::flag_failed : 0) |
+    const bool tcq = (d.flags & notice_tcq) != 0 || failure == Failure::unsent;
+    const bool mine = failure == Failure::none ? (d.flags & notice_local) != 0 : failure == Failure::later;
+    return (atomic ? 1 : d.length) | (failure != Failure::none ? trace::flag_failed : 0) |
            ((d.flags & notice_remote) != 0 ? trace::flag_told : 0) |
-           ((d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? trace::flag_strong : 0) |
-           ((d.flags & notice_tcq) != 0 ? trace::flag_tcq : 0) | ((d.flags & notice_local) != 0 ? trace::flag_mine : 0);
+           ((d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? trace::flag_strong : 0) | (tcq ? trace::flag_tcq : 0) |
+           (mine ? trace::flag_mine : 0);
 }
 
 [[nodiscard]] trace::Record record_of(trace::Type type, uint64_t peer, unsigned vcq, uint8_t what) noexcept
@@ -197,7 +199,7 @@ void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const
     record.peer = d.path != 0 ? vcq_key(d.rmt_vcq_id) | uint64_t{d.path} << 28 : d.rmt_vcq_id;
     record.duration = call;
     record.arrival = outcome.late ? outcome.position : arrival;
-    record.bytes = traced_bytes(d, outcome.failed) | (outcome.late ? trace::flag_late : 0);
+    record.bytes = traced_bytes(d, outcome.failure) | (outcome.late ? trace::flag_late : 0);
     record.vcq = static_cast<uint16_t>(vcq.index);
     record.type = trace::Type::post;
     record.what = static_cast<uint8_t>(d.op);
@@ -211,7 +213,7 @@ void watch_arrival(const Vcq& vcq, const Descriptor& d, const Done& outcome) noe
     }
     trace::Record record = record_of(trace::Type::arrival, d.rmt_vcq_id, vcq.index, static_cast<uint8_t>(d.op));
     record.arrival = outcome.position;
-    record.bytes = traced_bytes(d, outcome.failed);
+    record.bytes = traced_bytes(d, outcome.failure);
     trace::add(record);
 }
 
@@ -223,7 +225,7 @@ void watch_relay(const Relayed& relayed, const Descriptor& d) noexcept
     trace::Record record = record_of(trace::Type::relay, d.rmt_vcq_id, relayed.index, static_cast<uint8_t>(d.op));
     record.time = has_clock() ? relayed.arrived / 1000 : record.time;
     record.duration = relayed.node;
-    record.bytes = traced_bytes(d, relayed.failed);
+    record.bytes = traced_bytes(d, relayed.failure);
     trace::add(record);
 }
 

@@ -20,14 +20,23 @@ struct Watch {
     Picoseconds started = 0; // the TNI hears of it
     Times times;
     uint64_t origin = 0;
-    uint64_t began = 0; // by the trace's clock: the call
+    uint64_t began = 0;  // by the trace's clock: the call
+    bool unsent = false; // exact mode: it has failed when it was to be sent
 };
+
+// Where an instruction has failed. Unsent: its error is an entry of the TCQ. Later: a notice to its poster. Either comes
+// without its flag, too (guide 3.7), and is all that comes.
+enum class Failure : uint8_t { none, unsent, later };
+[[nodiscard]] inline Failure failure_of(int tcq_error, int mrq_error) noexcept
+{
+    return tcq_error != 0 ? Failure::unsent : mrq_error != 0 ? Failure::later : Failure::none;
+}
 
 // What became of an instruction, for the trace.
 struct Done {
     bool late;        // it will be reported by watch_arrival or watch_relay
     uint64_t arrived; // by the trace's clock
-    bool failed;
+    Failure failure;
     uint32_t position; // in the TOQ
 };
 
@@ -72,7 +81,7 @@ struct Relayed {
     uint32_t node; // of that VCQ
     unsigned index;
     Picoseconds arrived; // by the virtual clock
-    bool failed;
+    Failure failure;
 };
 void watch_relay(const Relayed& relayed, const Descriptor& descriptor) noexcept;
 

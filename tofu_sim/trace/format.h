@@ -72,8 +72,9 @@ inline constexpr uint32_t flag_late = 1u << 24;   // a record `arrival` or `rela
 inline constexpr uint32_t flag_failed = 1u << 25; // nothing arrived
 inline constexpr uint32_t flag_told = 1u << 26;   // with a notice to the target
 inline constexpr uint32_t flag_strong = 1u << 27; // strong order
-inline constexpr uint32_t flag_tcq = 1u << 28;    // with an entry of the TCQ
-inline constexpr uint32_t flag_mine = 1u << 29;   // with a notice to the poster
+// What the poster finds. Of an instruction that failed: an entry if it was not sent, a notice if it was.
+inline constexpr uint32_t flag_tcq = 1u << 28;  // an entry of the TCQ
+inline constexpr uint32_t flag_mine = 1u << 29; // a notice
 
 struct Record {
     uint64_t time;

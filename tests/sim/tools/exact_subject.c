@@ -5,9 +5,10 @@
  * now and then. It prints a sum over all that it saw: the notices, their order, when they came, and its memory at the end.
  * It fails if a notice is missing, or if the additions of all are not those of the counter.
  * idle: one VCQ without traffic is polled, and the time of day asked for nothing. leave: puts around a ring, from which process 1 goes early and none frees its
- * VCQ; each process prints how many of its puts found their target.
+ * VCQ; each process prints how many of its puts found their target. queues (for tests/sim/tools/replay.sh): one process
+ * with three VCQs, a put that fails before it is sent, and notices that are read in another order than they were posted.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit]
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues
  */
 #include "group.h"
 
@@ -171,8 +172,54 @@ static int leave(const char* how)
     return 0;
 }
 
+static int queues(void)
+{
+    enum { length = 1 << 20, gets = 50 };
+    static unsigned char from[length], to[length];
+    utofu_vcq_hdl_t vcqs[3];
+    utofu_vcq_id_t ids[3];
+    utofu_stadd_t source, stadds[3];
+    void* cbdata;
+    int rc;
+    for (int i = 0; i < 3; i++) {
+        must(utofu_create_vcq((utofu_tni_id_t)i, 0, &vcqs[i]), "utofu_create_vcq");
+        must(utofu_query_vcq_id(vcqs[i], &ids[i]), "utofu_query_vcq_id");
+        must(utofu_reg_mem(vcqs[i], to, length, 0, &stadds[i]), "utofu_reg_mem");
+    }
+    must(utofu_reg_mem(vcqs[0], from, length, 0, &source), "utofu_reg_mem");
+    must_post(vcqs[0],
+              utofu_put(vcqs[0], ids[1], source + length, stadds[1], 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+              "utofu_put");
+    while ((rc = utofu_poll_tcq(vcqs[0], 0, &cbdata)) == UTOFU_ERR_NOT_FOUND) {
+    }
+    require(rc != UTOFU_SUCCESS, "a put from memory that is not registered was sent");
+    must_post(vcqs[0],
+              utofu_put(vcqs[0], ids[1], source, stadds[1], 8, 0,
+                        UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+              "utofu_put");
+    (void)wait_tcq(vcqs[0]);
+    (void)wait_mrq(vcqs[0]);
+    must_post(vcqs[0],
+              utofu_put(vcqs[0], ids[1], source, stadds[1], length, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+              "utofu_put");
+    must_post(vcqs[0], utofu_put(vcqs[0], ids[2], source, stadds[2], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+              "utofu_put");
+    (void)wait_mrq(vcqs[2]); /* long before the first one */
+    for (int i = 0; i < gets; i++) {
+        must_post(vcqs[0],
+                  utofu_get(vcqs[0], ids[2], source, stadds[2], 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                  "utofu_get");
+        (void)wait_mrq(vcqs[0]);
+    }
+    (void)wait_mrq(vcqs[1]);
+    return 0;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc > 1 && strcmp(argv[1], "queues") == 0) {
+        return queues();
+    }
     if (argc > 1 && strcmp(argv[1], "idle") == 0) {
         return idle();
     }

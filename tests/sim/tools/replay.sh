@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # tofu-sim replay: what the virtual clock says of a run it says too, and patterns take what the model says, up to the
-# whole machine. Called by: make check. Calls: tofu-sim, the examples, tests/clock_subject.
+# whole machine. Called by: make check. Calls: tofu-sim, the examples, tests/clock_subject,
+# tests/exact_subject.
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/sim/tools/start"
 replay()
 {
@@ -66,6 +67,12 @@ cp "$tofu_sim" alone
 expect "without SimGrid a line says what to install" "1 1" "$? $(grep -c 'install libsimgrid-dev.*--share 0' err)"
 ./alone replay --share 0 pair >out 2>err
 expect "messages take turns without it" "0 1" "$? $(grep -c 'as recorded' out)"
+
+# A process with several VCQs: each has an order of its own, and a put that was not sent has an entry of the TCQ only.
+record queues 1 "$build/tests/exact_subject" queues
+replay --share 0 queues
+expect "several VCQs: it comes to its end" "0 1" "$? $(grep -c 'as recorded' out)"
+expect "several VCQs: clock and replay agree" yes "$(within 10 "$(time_of recorded:)" "$(time_of recorded\ with)")"
 
 # Patterns: bench/time's rows of 8 and 16,640 bytes, and the two flows that share a link.
 replay --pattern pingpong -n 2
