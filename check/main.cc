@@ -445,5 +445,12 @@ int run(int argc, char** argv)
 
 int main(int argc, char** argv)
 {
-    return tofu::check::run(argc, argv);
+    const int status = tofu::check::run(argc, argv);
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)
+        return status;
+    // An error of an earlier write has left its mark, but not its number.
+    std::fprintf(stderr, "tofu-check: cannot write to standard output: %s\n",
+                 errno != 0 ? std::strerror(errno) : "the report is not complete");
+    return status != 0 ? status : 1;
 }

@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -94,6 +95,19 @@ bool asks_for_help(const char* word)
     return std::strcmp(word, "--help") == 0 || std::strcmp(word, "-h") == 0;
 }
 
+// What was printed has arrived, or the command has failed.
+int finish(int status)
+{
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+        return status;
+    }
+    // An error of an earlier write has left its mark, but not its number.
+    std::fprintf(stderr, "tofu-sim: cannot write to standard output: %s\n",
+                 errno != 0 ? std::strerror(errno) : "its output is not complete");
+    return status != 0 ? status : tofu::sim::tools::exit_failure;
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -110,10 +124,10 @@ int main(int argc, char** argv)
     const bool known = command != std::end(commands);
     if (asks_for_help(name) || std::strcmp(name, "help") == 0 || (known && !words.empty() && asks_for_help(words[0]))) {
         std::fputs(help_text, stdout);
-        return 0;
+        return finish(0);
     }
     if (known) {
-        return command->run(words);
+        return finish(command->run(words));
     }
     std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, node, clean or --help\n", name);
     return exit_usage;

@@ -18,10 +18,7 @@ int node_command(std::span<char* const> words)
     if (text.empty()) {
         return exit_failure;
     }
-    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
-        std::perror("tofu-sim: standard output");
-        return exit_failure;
-    }
+    std::fputs(text.c_str(), stdout); // whether it arrives: main
     return 0;
 }
 

@@ -37,8 +37,8 @@ template <typename Write>
 [[nodiscard]] std::string write_file(const std::string& name, Write&& write)
 {
     if (name == "-") {
-        write(stdout);
-        return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? std::string() : "cannot write to standard output";
+        write(stdout); // whether it arrives: main
+        return {};
     }
     const bool in_place = is_written_in_place(name);
     const std::string place = in_place ? name : name + "." + std::to_string(::getpid()) + ".part";
