@@ -7,9 +7,26 @@
 #include <cstring>
 #include <dirent.h>
 #include <memory>
+#include <string_view>
 #include <sys/stat.h>
 
 namespace tofu::sim::tools {
+namespace {
+
+// job.3.trace, and what the recorder adds: run.trace.3, or a number that keeps two files apart.
+bool is_trace_name(std::string_view name)
+{
+    for (;;) {
+        const size_t dot = name.rfind('.');
+        const size_t digits = name.find_last_not_of("0123456789");
+        if (dot == name.npos || digits != dot || dot + 1 == name.size()) {
+            return name.ends_with(".trace");
+        }
+        name.remove_suffix(name.size() - dot);
+    }
+}
+
+} // namespace
 
 std::string add_trace_files(const char* word, std::vector<std::string>& paths)
 {
@@ -25,7 +42,7 @@ std::string add_trace_files(const char* word, std::vector<std::string>& paths)
     const size_t before = paths.size();
     while (const dirent* const entry = ::readdir(directory.get())) {
         const std::string name = entry->d_name;
-        if (name.find(".trace") != std::string::npos) {
+        if (is_trace_name(name)) {
             paths.push_back(std::string(word) + "/" + name);
         }
     }

@@ -324,13 +324,27 @@ int run_once(const RunOptions& options, const Surroundings& surroundings)
     return status;
 }
 
+// As a shell reads it back.
+std::string quoted(const char* word)
+{
+    constexpr char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    if (*word != '\0' && word[std::strspn(word, plain)] == '\0') {
+        return word;
+    }
+    std::string text = "'";
+    for (const char* c = word; *c != '\0'; c++) {
+        text += *c == '\'' ? std::string("'\\''") : std::string(1, *c);
+    }
+    return text + "'";
+}
+
 // What the user has to type to have this run again.
 void print_command(const RunOptions& options, const std::string& chaos)
 {
     std::fprintf(stderr, "tofu-sim run --exact --chaos %s -n %u", chaos.c_str(), options.processes);
     const auto add = [](const char* name, const char* value) {
         if (value != nullptr) {
-            std::fprintf(stderr, " %s %s", name, value);
+            std::fprintf(stderr, " %s %s", name, quoted(value).c_str());
         }
     };
     add("--shape", options.shape);
@@ -345,15 +359,7 @@ void print_command(const RunOptions& options, const std::string& chaos)
     }
     std::fputs(" --", stderr);
     for (const char* const word : options.program) {
-        std::fputc(' ', stderr);
-        const bool plain =
-            *word != '\0' && word[std::strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                    "0123456789_-+=./,:@%")] == '\0';
-        std::string quoted = plain ? word : "'";
-        for (const char* c = word; !plain && *c != '\0'; c++) {
-            quoted += *c == '\'' ? std::string("'\\''") : std::string(1, *c);
-        }
-        std::fputs((quoted + (plain ? "" : "'")).c_str(), stderr);
+        std::fprintf(stderr, " %s", quoted(word).c_str());
     }
     std::fputc('\n', stderr);
 }

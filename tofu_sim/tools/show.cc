@@ -271,8 +271,9 @@ int show_command(std::span<char* const> words)
     }
     const File base = open_base();
     const bool all = names.empty();
+    const auto existing = list_jobs(base);
     if (all) {
-        names = list_jobs(base);
+        names = existing;
         if (names.empty()) {
             std::printf("no jobs in %s\n", base_path().c_str());
         }
@@ -283,7 +284,8 @@ int show_command(std::span<char* const> words)
     }
     int status = 0;
     for (const std::string& name : names) {
-        const auto job = base.is_open() ? open_job(base, name) : std::nullopt;
+        const bool exists = std::find(existing.begin(), existing.end(), name) != existing.end();
+        const auto job = exists ? open_job(base, name) : std::nullopt;
         if (job && (counters || svg != nullptr)) {
             status = std::max(status, show_network(*job, counters, svg));
         } else if (job) {

@@ -91,6 +91,8 @@ for ((i = 0; i < 20; i++)); do
     eval "\"\$tofu_sim\" run $command" >out 2>again </dev/null || failed=$((failed + 1))
 done
 expect "the command fails 20 times of 20" 20 "$failed"
+"$tofu_sim" run -n 1 --timeout 60 --seeds 1 --library-path "/a b" false >out 2>err </dev/null
+expect "the printed command quotes a directory" "1 1" "$? $(grep -c "^tofu-sim run .* --library-path '/a b' " err)"
 "$tofu_sim" run -n 2 --timeout 60 --seeds 1-20 "$subject" strong >out 2>err </dev/null
 expect "with strong order no seed does" "0 1" "$? $(grep -c 'no failure' err)"
 

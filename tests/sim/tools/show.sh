@@ -18,6 +18,21 @@ shown()
     cat shown
 }
 
+# Output that cannot be written is a failure, with a line.
+for words in --help show "node a64fx" "replay --pattern gates" "replay --pattern pingpong"; do
+    # shellcheck disable=SC2086
+    "$tofu_sim" $words >/dev/full 2>err
+    expect "$words to a full device" "1 1" "$? $(grep -c '^tofu-sim: cannot write to standard output: ' err)"
+    # shellcheck disable=SC2086
+    "$tofu_sim" $words >&- 2>err
+    expect "$words without an output" "1 1" "$? $(grep -c '^tofu-sim: cannot write to standard output: ' err)"
+done
+
+for name in .. / . a/b; do
+    "$tofu_sim" show "$name" >out 2>err
+    expect "show $name: no job" "1 0 1" "$? $(wc -c <out) $(grep -c "^tofu-sim: no job '$name'" err)"
+done
+
 mkfifo input output
 UTOFU_NUM_MRQ_ENTRIES_SESSION=2048 "$tofu_sim" run -n 1 --timeout 60 --job "$job" --shape 1x2x1 --torus y "$subject" \
     <input >output &

@@ -214,6 +214,14 @@ expect "trace without files" "2 1" "$? $(grep -c 'trace needs the files' said)"
 mkdir empty
 "$tofu_sim" trace empty >/dev/null 2>said
 expect "a directory without traces" "1 1" "$? $(grep -c 'has no file \*.trace' said)"
+cp -r put mixed
+touch mixed/readme.trace.txt mixed/run.trace.bak mixed/my.traces
+"$tofu_sim" trace mixed >/dev/null 2>said
+expect "a directory with other files, too" "0 0" "$? $(wc -c <said)"
+"$tofu_sim" trace put >/dev/full 2>said
+expect "a summary that cannot be written" "1 1" "$? $(grep -c 'cannot write to standard output' said)"
+"$tofu_sim" trace --json - put >/dev/full 2>said
+expect "nor a file that goes there" "1 1" "$? $(grep -c 'cannot write to standard output' said)"
 "$tofu_sim" trace put/* killed.1 >/dev/null 2>said
 expect "traces of two jobs" "1 1" "$? $(grep -c 'is of job .*use the files of one run' said)"
 
