@@ -247,7 +247,7 @@ TEST(InfoBackendDeathTest, ABadBackendIsNamedInOneLine)
 {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     const auto refused_with_0 = testing::ExitedWithCode(0);
-    EXPECT_EXIT(getinfo_with_backend("nonsense"), refused_with_0, "FI_TOFU_BACKEND=nonsense is no backend");
+    EXPECT_EXIT(getinfo_with_backend("nonsense"), refused_with_0, "FI_TOFU_BACKEND=nonsense is invalid");
     EXPECT_EXIT(getinfo_with_backend("/no/such/library.so"), refused_with_0, "FI_TOFU_BACKEND: /no/such");
     EXPECT_EXIT(getinfo_with_backend("/lib/x86_64-linux-gnu/libm.so.6"), refused_with_0,
                 "lacks utofu_|cannot open");

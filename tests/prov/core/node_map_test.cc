@@ -386,7 +386,7 @@ TEST(NodeMemory, IsUsedAllTheSameWhereTheKernelRefuses)
         memory[0] = 1;
         char said[512];
         tofu::describe_placement(said, sizeof said);
-        return std::string(said).starts_with("memory: where it is first touched; ") ? 0 : 1;
+        return std::string(said).starts_with("memory: placed at first use; ") ? 0 : 1;
     });
     if (result == 77)
         GTEST_SKIP() << "processor 0 is not ours, or no filter of system calls here";

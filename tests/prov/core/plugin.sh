@@ -20,11 +20,11 @@ show() { timeout 30 "$@" fi_info -v -p tofu >"$scratch/out" 2>"$scratch/err" </d
 expect "nothing of hwloc is linked" "" "$(ldd "$build/prov/tofu/.libs/libtofu-fi.so" | grep hwloc)"
 show env
 expect "fi_info -v has a line on placement" "0 yes" \
-    "$? $(grep -q '^ *memory: where it is first touched; thread: no one NUMA node, processors [0-9]' "$scratch/out" && echo yes)"
+    "$? $(grep -q '^ *memory: placed at first use; thread: no single NUMA node, processors [0-9]' "$scratch/out" && echo yes)"
 HWLOC_SYNTHETIC=$two_nodes HWLOC_THISSYSTEM=1 show taskset -c "$own"
 expect "and the NUMA node of a thread that is bound" "0 yes" "$? $(grep -q 'thread: NUMA node 0, processors '"$own"'$' "$scratch/out" && echo yes)"
 HWLOC_SYNTHETIC=$two_nodes HWLOC_THISSYSTEM=1 FI_TOFU_NUMA=off show taskset -c "$own"
-expect "FI_TOFU_NUMA=off" "0 yes" "$? $(grep -q 'thread: no one NUMA node, processors '"$own"'$' "$scratch/out" && echo yes)"
+expect "FI_TOFU_NUMA=off" "0 yes" "$? $(grep -q 'thread: no single NUMA node, processors '"$own"'$' "$scratch/out" && echo yes)"
 
 echo "<topology version='2.0'></topology>" >"$scratch/broken.xml"
 HWLOC_XMLFILE=$scratch/broken.xml show env
@@ -36,11 +36,11 @@ expect "a file that is none" "0 1" "$? $(grep -c 'hwloc cannot read' "$scratch/e
 export HWLOC_THISSYSTEM=1
 HWLOC_SYNTHETIC='numanode:2 core:1 pu:1(indexes=1000,1001)' show env
 expect "a topology without one of our processors" "0 1 yes" \
-    "$? $(grep -c 'none of the processors of this thread.*HWLOC_XMLFILE' "$scratch/err") $(grep -q 'no one NUMA node' "$scratch/out" && echo yes)"
+    "$? $(grep -c 'none of the processors of this thread.*HWLOC_XMLFILE' "$scratch/err") $(grep -q 'no single NUMA node' "$scratch/out" && echo yes)"
 "${TOFU_SIM_COMMAND:?set by make check}" node a64fx | sed 's/allowed_cpuset="[^"]*"/allowed_cpuset="0x0"/' >"$scratch/none.xml"
 HWLOC_XMLFILE=$scratch/none.xml show env
 expect "a topology that allows no processor" "0 1 yes" \
-    "$? $(grep -c 'hwloc cannot read the topology.*HWLOC_XMLFILE' "$scratch/err") $(grep -q 'no one NUMA node' "$scratch/out" && echo yes)"
+    "$? $(grep -c 'hwloc cannot read the topology.*HWLOC_XMLFILE' "$scratch/err") $(grep -q 'no single NUMA node' "$scratch/out" && echo yes)"
 
 # The lines that two endpoints of a process cause; and messages, also between processes.
 endpoints() { timeout 30 "$@" "$build/tests/tni_subject" 2 >"$scratch/out" 2>"$scratch/err" </dev/null; }
@@ -66,7 +66,7 @@ HWLOC_SYNTHETIC=$two_nodes endpoints taskset -c "$own" "$build/tests/no_membind"
 status=$?
 if [ $status != 77 ]; then
     expect "endpoints where binding is refused: one line" "0 1" \
-        "$status $(grep -c 'memory is not bound to NUMA node .*FI_TOFU_NUMA=off' "$scratch/err")"
+        "$status $(grep -c 'memory cannot be bound to NUMA node .*FI_TOFU_NUMA=off' "$scratch/err")"
     HWLOC_SYNTHETIC=$two_nodes messages taskset -c "$own" "$build/tests/no_membind"
     expect "and messages" "0 1" "$? $(grep -c 'PASSED.* 2 tests' "$scratch/out")"
 fi
@@ -75,7 +75,7 @@ unset HWLOC_THISSYSTEM
 other=$build/tests/prov/core/.libs/libother_hwloc.so
 if [ -e "$other" ]; then
     HWLOC_SYNTHETIC=$two_nodes LD_PRELOAD=$other show env
-    expect "beside another hwloc: a line, and no call" "0 1" "$? $(grep -c 'the program brings another hwloc' "$scratch/err")"
+    expect "beside another hwloc: a line, and no call" "0 1" "$? $(grep -c 'the program contains another hwloc' "$scratch/err")"
 fi
 
 # Where there is no libhwloc.so.15: an empty file hides each that the loader would find.
@@ -89,7 +89,7 @@ if [ -n "$libraries" ] && unshare --mount true 2>/dev/null; then
         exec "$@"' hide "$libraries"
     status=$?
     [ $status = 99 ] || expect "without libhwloc.so.15" "0 yes" \
-        "$status $(grep -q '^ *memory: where it is first touched' "$scratch/out" && echo yes)"
+        "$status $(grep -q '^ *memory: placed at first use' "$scratch/out" && echo yes)"
 fi
 [ "$failures" = 0 ] || cat "$scratch/err"
 exit $((failures != 0))

@@ -91,7 +91,7 @@ for TOFU_SIM_CQS in refuse meet; do
     expect "$TOFU_SIM_CQS: three processes have a TNI for each VCQ" "1 1 1 1 1 1 " "$(spread)"
     case $TOFU_SIM_CQS in
     refuse) refused 'cannot go on: -' ;;
-    meet) refused "control queue [0-9]* of TNI [0-9] is another process's already.*set FI_TOFU_PPN" ;;
+    meet) refused "control queue [0-9]* of TNI [0-9] belongs to another process.*set FI_TOFU_PPN" ;;
     esac
     expect "$TOFU_SIM_CQS: the three have what they had" "1 1 1 1 1 1 " "$(spread)"
     for name in a b c; do
@@ -102,7 +102,7 @@ for TOFU_SIM_CQS in refuse meet; do
         start $name 2
     done
     expect "$TOFU_SIM_CQS: six processes have a TNI each" "3 3 3 3 3 3 " "$(spread)"
-    refused 'FI_TOFU_PPN=6: other processes of the node have all 6 TNIs'
+    refused 'FI_TOFU_PPN=6: all 6 TNIs are in use by other processes'
     finish c
     start g 2
     expect "$TOFU_SIM_CQS: the TNI of one that ended is taken" "3 3 3 3 3 3 " "$(spread)"

@@ -306,7 +306,7 @@ TEST(Knob, IsLookedAtAgainWhenAnEndpointIsEnabled)
         EXPECT_EQ(fi_enable(s.ep), 0);
     });
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
-    EXPECT_EQ(exits[0].errors, "libfabric:tofu: FI_TOFU_UNEXPECTED_BYTES=many: give a number from 0 to "
+    EXPECT_EQ(exits[0].errors, "libfabric:tofu: FI_TOFU_UNEXPECTED_BYTES=many: invalid: use a number from 0 to "
                                "281474976710656\n");
 }
 
