@@ -269,7 +269,7 @@ class UnsignaledPeers {
     [[nodiscard]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
     [[nodiscard]] bool grow() noexcept;
 
-    utofu_vcq_id_t last_ = none;              ///< the peer noted last, while it has unsignaled posts
+    utofu_vcq_id_t last_ = none;     ///< the peer noted last, while it has unsignaled posts
     std::unique_ptr<Entry[]> table_; ///< every peer that was ever noted; its size is a power of two, half of it free
     std::size_t size_ = 0;
     std::size_t used_ = 0;
@@ -312,11 +312,11 @@ inline constexpr unsigned long whole_line = into_cache | UTOFU_ONESIDED_FLAG_PAD
 /// How to post: the notices, and the order.
 struct How {
     When when = When::never;
-    bool strong_order = false;  ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
-    bool remote_notice = false; ///< an MRQ notice at the target as well
-    CompletionHandler* handler = nullptr;   ///< required unless `when` is never
+    bool strong_order = false;             ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
+    bool remote_notice = false;            ///< an MRQ notice at the target as well
+    CompletionHandler* handler = nullptr;  ///< required unless `when` is never
     Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
-    unsigned long cache = 0;    ///< into_cache, whole_line
+    unsigned long cache = 0;               ///< into_cache, whole_line
 };
 
 /// A How for a signaled post (When::delivered) with flags that the caller has prepared (delivered_flags).
@@ -338,7 +338,7 @@ struct Words {
     utofu_vcq_id_t peer;
     utofu_stadd_t remote;
     std::size_t n;
-    utofu_armw_op op;          ///< unless they are CSWAPs, with ...
+    utofu_armw_op op; ///< unless they are CSWAPs, with ...
     const std::byte* operands;
     const std::byte* compares; ///< ... these
 };
@@ -459,13 +459,14 @@ class Posts : public Handle {
     {
         // Copies: the compiler cannot know that a post changes none of these.
         const utofu_vcq_hdl_t handle = handle_;
-        const auto [peer, first, n, op, operands, compares] = words;
-        const auto [armw, cswap] = word_functions<Word>();
+        const Words w = words;
+        const auto functions = word_functions<Word>();
         const std::uintptr_t place = batch;
         // The three rows have one count, the address of an operand: so far it is to the word and to the compare.
-        const std::byte* at = operands;
-        const auto to_remote = first - reinterpret_cast<std::uintptr_t>(operands);
-        const auto to_compare = reinterpret_cast<std::uintptr_t>(compares) - reinterpret_cast<std::uintptr_t>(operands);
+        const std::byte* at = w.operands;
+        const auto to_remote = w.remote - reinterpret_cast<std::uintptr_t>(w.operands);
+        const auto to_compare =
+            reinterpret_cast<std::uintptr_t>(w.compares) - reinterpret_cast<std::uintptr_t>(w.operands);
         const auto word = [](const std::byte* from) {
             Word value;
             std::memcpy(&value, from, sizeof(Word));
@@ -478,19 +479,20 @@ class Posts : public Handle {
                 const utofu_stadd_t remote = count + to_remote;
                 const auto* const compare = reinterpret_cast<const std::byte*>(count + to_compare);
                 if constexpr (swaps)
-                    code = cswap(handle, peer, word(compare), word(at), remote, place, all, Mark::cbdata_of(place));
+                    code = functions.second(handle, w.peer, word(compare), word(at), remote, place, all,
+                                            Mark::cbdata_of(place));
                 else
-                    code = armw(handle, peer, op, word(at), remote, place, all, Mark::cbdata_of(place));
+                    code = functions.first(handle, w.peer, w.op, word(at), remote, place, all, Mark::cbdata_of(place));
                 if (code != UTOFU_SUCCESS) [[unlikely]]
                     return false;
             }
             return true;
         };
-        const std::byte* const end = operands + n * sizeof(Word);
+        const std::byte* const end = w.operands + w.n * sizeof(Word);
         const std::byte* const held_end = more ? end : end - sizeof(Word); // the last one starts those held back
         const bool done = post_up_to(held_end, flags | UTOFU_ONESIDED_FLAG_DELAY_START) && post_up_to(end, flags);
         posted = done ? Post::done : refuse(code, When::never, 0);
-        return static_cast<std::size_t>(at - operands) / sizeof(Word);
+        return static_cast<std::size_t>(at - w.operands) / sizeof(Word);
     }
     /// Starts what was posted with `more` and has not been followed by another post.
     void start_batch() noexcept
@@ -516,7 +518,7 @@ class Posts : public Handle {
 
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     bool closing_ = false;
-    bool pausing_ = false;           ///< closing_ is temporary (quiesce)
+    bool pausing_ = false; ///< closing_ is temporary (quiesce)
     /// Tells the next poll to look into the TCQ (lowest bit) or at further VCQs (times beside_step), by one test for
     /// all.
     std::uint32_t wanted_ = 0;
@@ -604,11 +606,11 @@ inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) no
 
 /// A notice that a peer's communication has written, for the owner of the VCQ. Nothing in it is trusted.
 struct RemoteNotice {
-    std::uint8_t type;    ///< UTOFU_MRQ_TYPE_RMT_*
-    utofu_vcq_id_t peer;  ///< the peer's VCQ that posted
-    utofu_stadd_t stadd;  ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
-    bool unsignaled;      ///< the peer posted it unsignaled (EDATA 0)
-    bool further;         ///< it is the event for one more region of an operation (Unsignaled::event)
+    std::uint8_t type;   ///< UTOFU_MRQ_TYPE_RMT_*
+    utofu_vcq_id_t peer; ///< the peer's VCQ that posted
+    utofu_stadd_t stadd; ///< RMT_PUT, RMT_GET: end of the bytes; RMT_ARMW: their start
+    bool unsignaled;     ///< the peer posted it unsignaled (EDATA 0)
+    bool further;        ///< it is the event for one more region of an operation (Unsignaled::event)
 };
 
 /// Where a poll reports what has no completion handler.
@@ -617,8 +619,8 @@ struct Sink {
     /// Takes the notices of peers. Null: they are dropped.
     void (*remote)(void* owner, const RemoteNotice& notice) noexcept = nullptr;
     /// An unsignaled communication to the VCQ `peer` (0: not known) has failed.
-    void (*unsignaled_error)(void* owner, int code, Unsignaled kind, utofu_vcq_id_t peer) noexcept =
-        [](void*, int, Unsignaled, utofu_vcq_id_t) noexcept {};
+    void (*unsignaled_error)(void* owner, int code, Unsignaled kind,
+                             utofu_vcq_id_t peer) noexcept = [](void*, int, Unsignaled, utofu_vcq_id_t) noexcept {};
     StatisticsBook* book = nullptr; ///< adds up the VCQ's statistics; null: they are not read
 };
 
@@ -712,16 +714,13 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
     // does so. On x86-64 this is no instruction.
     std::atomic_thread_fence(std::memory_order_acquire);
     const std::uint8_t type = notice.notice_type;
-    if (type != UTOFU_MRQ_TYPE_LCL_ARMW && type != UTOFU_MRQ_TYPE_LCL_PUT &&
-        type != UTOFU_MRQ_TYPE_LCL_GET) {
+    if (type != UTOFU_MRQ_TYPE_LCL_ARMW && type != UTOFU_MRQ_TYPE_LCL_PUT && type != UTOFU_MRQ_TYPE_LCL_GET) {
         on_remote_mrq(code, notice);
         return;
     }
     if (notice.edata == 0 || notice.edata >= CompletionTable::size) [[unlikely]] {
         if (code != UTOFU_SUCCESS)
-            sink_.unsignaled_error(sink_.owner, code,
-                                   Mark::kind_of(type, notice.edata),
-                                   notice.vcq_id);
+            sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(type, notice.edata), notice.vcq_id);
         return;
     }
     if (CompletionHandler* const handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));
