@@ -91,12 +91,12 @@ void trace(Input input)
     }
     for (const Transfer& transfer : run.transfers) {
         require(transfer.from < run.processes.size(), "who posts is a process");
-        require(transfer.to == nobody || transfer.to < run.processes.size(), "and so is its target");
+        require(transfer.to == no_index || transfer.to < run.processes.size(), "and so is its target");
         require(transfer.arrived == 0 || transfer.arrived >= transfer.posted, "nothing arrives before it was posted");
         require(transfer.returned <= run.length && transfer.arrived <= run.length, "the run lasts until all is over");
     }
     for (const Wait& wait : run.waits) {
-        require(wait.transfer == nobody || wait.transfer < run.transfers.size(), "a wait ends by a transfer");
+        require(wait.transfer == no_index || wait.transfer < run.transfers.size(), "a wait ends by a transfer");
         require(wait.ended >= wait.began && wait.ended <= run.length, "and not before it began");
     }
     write_chrome(run, files.nowhere);

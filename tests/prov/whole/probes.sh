@@ -13,7 +13,7 @@ if ! echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1; then
     exit 77
 fi
 there=$(readelf -nW "$build/prov/tofu/.libs/libtofu-fi.so" | awk '/Provider: / {tofu = $NF == "tofu"} $1 == "Name:" && tofu {print $2}' | sort -u)
-told=$(awk '/^\.SH/ {probes = $2 == "PROBES"} probes && /^\.BR [a-z]+ "/ {print $2}' "$source/man/fi_tofu.7" | sort -u)
+told=$(awk '/^\.SH/ {probes = $2 == "PROBES"} probes && /^\.BR [a-z_]+ "/ {print $2}' "$source/man/fi_tofu.7" | sort -u)
 expect "the page names some" yes "$([ -n "$told" ] && echo yes)"
 expect "those of the page are in the module" "$told" "$there"
 exit $((failures != 0))

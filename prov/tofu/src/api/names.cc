@@ -137,6 +137,13 @@ bool find(std::uint64_t key, EndpointAddress& address) noexcept
     return found;
 }
 
+Announcement::~Announcement()
+{
+    if (is_open()) // also for a child of fork that has not closed its copy yet
+        (void)shutdown(socket_.get(), SHUT_RDWR);
+    socket_.close();
+}
+
 void Announcement::clear() noexcept
 {
     for (unsigned i = 0; i < most_at_once; i++) {

@@ -58,7 +58,7 @@ class Announcement {
     Announcement() = default;
     Announcement(const Announcement&) = delete;
     Announcement& operator=(const Announcement&) = delete;
-    ~Announcement() { socket_.close(); }
+    ~Announcement();
     /// 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept;
     [[nodiscard]] bool is_open() const noexcept { return socket_.get() >= 0; }
