@@ -43,6 +43,7 @@ shown()
 "$check" --list | sed 's/ .*//' | sort >"$scratch/names"
 "$check" --list >/dev/full 2>"$scratch/full"
 expect "a report that cannot be written is a failure" "1 1" "$? $(grep -c '^tofu-check: cannot write to standard output' "$scratch/full")"
+rm -f "$scratch/full"
 expect "docs/fugaku.md names checks that there are" "" "$(grep -oE '`(error|reg|vcq|armw)-[a-z-]+`|`fence`|`acquire`|`largest`' \
     "$TOFU_TOP_SRCDIR/docs/fugaku.md" | tr -d '`' | sort -u | comm -23 - "$scratch/names" | tr '\n' ' ')"
 rm "$scratch/names"

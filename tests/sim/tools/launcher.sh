@@ -62,9 +62,9 @@ kill -0 "$(cat out)" 2>/dev/null
 expect "orphans are killed" 1 $?
 
 # Signals: USR1 is passed on and ends nobody; TERM ends all.
-mkfifo ready
+mkfifo ready idle # nothing is written to idle: a wait without a process that a signal could meet
 "$tofu_sim" run -n 1 --timeout 20 bash -c \
-    "trap 'echo usr1; exit 0' USR1; echo >$scratch/ready; while :; do read -t 1 < <(:); done" \
+    "trap 'echo usr1; exit 0' USR1; exec 3<>$scratch/idle; echo >$scratch/ready; while :; do read -t 1 -u 3; done" \
     >out 2>&1 &
 launcher=$!
 read -r <ready
@@ -72,7 +72,8 @@ kill -USR1 $launcher
 wait $launcher
 expect "USR1 is passed on" "0 usr1" "$? $(cat out)"
 "$tofu_sim" run -n 2 --timeout 20 bash -c \
-    "trap 'exit 0' TERM; test \$TOFU_SIM_RANK = 1 || echo >$scratch/ready; while :; do read -t 1 < <(:); done" &
+    "trap 'exit 0' TERM; exec 3<>$scratch/idle; test \$TOFU_SIM_RANK = 1 || echo >$scratch/ready
+    while :; do read -t 1 -u 3; done" &
 launcher=$!
 read -r <ready
 kill -TERM $launcher
