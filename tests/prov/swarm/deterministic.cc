@@ -2,10 +2,15 @@
 // The deterministic network as a platform: the provider is linked in, and all its time and chance come from the
 // network. See platform.h and net.h.
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 
 #include <rdma/providers/fi_prov.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "api/names.h"
 #include "av/peer_table.h"
 #include "core/system.h"
 #include "model.h"
@@ -23,6 +28,16 @@ constexpr unsigned most_rounds = 60000;
 
 class Deterministic final : public Platform {
   public:
+    Deterministic()
+    {
+        void* const page = mmap(nullptr, job_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        job_ = page != MAP_FAILED ? static_cast<char*>(page) : nullptr;
+    }
+    ~Deterministic() override
+    {
+        if (job_ != nullptr)
+            (void)munmap(job_, job_size);
+    }
     /// A descriptor would need a thread of the provider.
     [[nodiscard]] Program fit(Program program) const override
     {
@@ -45,6 +60,16 @@ class Deterministic final : public Platform {
         tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };
         tofu::Random::of_test = []() noexcept { return random_.next(); };
         random_ = Dice(42);
+        if (job_ != nullptr)
+            std::snprintf(job_, job_size, "%s", library_.functions().job());
+    }
+    /// The shared vector of the process's job, which it has not closed.
+    void clear_after(int) override
+    {
+        char path[64];
+        std::snprintf(path, sizeof path, "/dev/shm/tofu-fi-av-%u-%016" PRIx64, geteuid(),
+                      tofu::names::key_of(shared_vector) ^ tofu::names::key_of(job_ != nullptr ? job_ : ""));
+        (void)unlink(path);
     }
     void check_empty() override
     {
@@ -109,6 +134,8 @@ class Deterministic final : public Platform {
         return linked;
     }
 
+    static constexpr std::size_t job_size = 64;
+    char* job_ = nullptr; ///< the name of the job of the process that carries out a program; shared with its parent
     Net net_;
     tofu::vcq::Backend library_;
     std::uint64_t killed_at_ = 0;

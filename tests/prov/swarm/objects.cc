@@ -67,7 +67,7 @@ void World::start_here(unsigned p)
     fi_av_attr av{};
     av.type = FI_AV_TABLE;
     if (program_.setup.sharedav != 0) {
-        av.name = "swarm";
+        av.name = shared_vector;
         o.peers = &shared_peers_;
         sharers_++;
     }

@@ -15,6 +15,9 @@
 
 namespace swarm {
 
+/// The name of the address vector that all processes share (Setup::sharedav).
+inline constexpr const char* shared_vector = "swarm";
+
 class Platform {
   public:
     Platform() = default;

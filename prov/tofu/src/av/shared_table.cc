@@ -29,6 +29,7 @@ PeerStore::~PeerStore()
     if (mapped_ == nullptr) {
         for (unsigned chunk = 0; chunk < chunks; chunk++)
             std::free(at((first_chunk << chunk) - first_chunk));
+        file_.close(); // where it could not be mapped
         return;
     }
     (void)munmap(mapped_, file_size);
