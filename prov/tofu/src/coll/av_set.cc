@@ -14,7 +14,7 @@ namespace tofu::coll {
 
 namespace {
 
-/// All collectives are offered, so that a choice among them saves nothing.
+/// All collectives are supported, so a choice among them saves nothing.
 constexpr std::uint64_t choices = FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
                                   FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET |
                                   FI_GATHER_SET;
@@ -38,7 +38,7 @@ AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)
     ops = &set_ops;
 }
 
-/// The initial members: all, those of a range that are there, or none.
+/// The initial members: all addresses of the vector, the valid ones of a range, or none.
 int AvSet::set_up(const fi_av_set_attr* wish) noexcept
 {
     if (wish == nullptr)
@@ -85,7 +85,7 @@ void AvSet::mark(fi_addr_t address, bool present) noexcept
     present_[address / 64] = present ? present_[address / 64] | bit : present_[address / 64] & ~bit;
 }
 
-/// At the end. False: no memory.
+/// Appends a member. False: no memory.
 bool AvSet::add(fi_addr_t address) noexcept
 {
     while (present_.size() <= address / 64)
@@ -121,7 +121,7 @@ int AvSet::unite(const fid_av_set* other) noexcept
     return 0;
 }
 
-/// Keeps what the other has, too (`common`), or what it has not.
+/// Keeps the members that the other set also has (`common`), or those that it has not.
 int AvSet::keep(const fid_av_set* other, bool common) noexcept
 {
     const AvSet* const with = mate(other);
@@ -131,7 +131,7 @@ int AvSet::keep(const fid_av_set* other, bool common) noexcept
     for (std::size_t i = 0; i < members_.size(); i++)
         if (with->has(members_[i]) == common)
             members_[kept++] = members_[i]; // their order stays
-    // Behind the loop, for the other may be this one.
+    // After the loop, because `other` may be this set.
     for (auto& word : present_)
         word = 0;
     while (members_.size() > kept)

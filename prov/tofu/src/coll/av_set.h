@@ -15,7 +15,8 @@
 
 namespace tofu::coll {
 
-/// Local, as the page says; not thread-safe against its own changes. A group that was joined has its own copy.
+/// fi_av_set(3). A set is local to its process, and its calls are not thread-safe against each other. A group has its
+/// own copy of the members.
 class AvSet final : public Object<AvSet, fid_av_set, Peers> {
   public:
     explicit AvSet(Peers& peers) noexcept;
@@ -24,11 +25,11 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
 
     [[nodiscard]] const Array<fi_addr_t>& members() const noexcept { return members_; }
     [[nodiscard]] Peers& peers() const noexcept { return owner(); }
-    /// The address that fi_av_set_addr gives. It names this set and no group: groups have the top bit set
-    /// (Collectives::enter), addresses of memory do not.
+    /// The result of fi_av_set_addr. It names this set and no group: the address of a group has the top bit set
+    /// (Collectives::enter), and an address of memory has not.
     [[nodiscard]] fi_addr_t address() const noexcept { return std::bit_cast<std::uintptr_t>(this); }
 
-    // --- the calls of its operation table: 0, -FI_EINVAL, -FI_ENOMEM
+    // --- The calls of its operation table. Each returns 0, -FI_EINVAL or -FI_ENOMEM.
     int unite(const fid_av_set* other) noexcept;
     int intersect(const fid_av_set* other) noexcept { return keep(other, true); }
     int subtract(const fid_av_set* other) noexcept { return keep(other, false); }
@@ -37,7 +38,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     int tell(fi_addr_t* to) const noexcept;
 
   private:
-    /// The set behind a fid; null: it is no set of the same vector.
+    /// The set of a fid. Null: it is not a set of the same address vector.
     [[nodiscard]] const AvSet* mate(const fid_av_set* other) const noexcept;
     [[nodiscard]] int keep(const fid_av_set* other, bool common) noexcept;
     [[nodiscard]] bool has(fi_addr_t address) const noexcept;
@@ -45,7 +46,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     void mark(fi_addr_t address, bool present) noexcept;
 
     Array<fi_addr_t> members_;
-    Array<std::uint64_t> present_; ///< a bit for each place of the vector: set if it is a member
+    Array<std::uint64_t> present_; ///< one bit for each AV index: set if it is a member
 };
 
 } // namespace tofu::coll

@@ -11,16 +11,16 @@
 
 namespace tofu::coll {
 
-// Gates for each process cost log2 n relay gates each, of the 192 of a node; a tree within the node costs two for
-// each process but the first, which alone takes part in the butterfly: at 27,648 nodes of four processes 24 relay
-// gates of a node instead of 64, for two more relays on the way (0.3 us of 12).
+// A butterfly of all processes would need log2 n relay gates for each process, of the 192 of a node. A tree within the
+// node needs two for each process except the first, which alone is in the butterfly. At 27,648 nodes of four processes
+// this is 24 relay gates of a node instead of 64. The path has two more relays, 0.3 us of 12.
 
 namespace {
 
 /// Lowest first: A, C, X, Y, Z, B.
 constexpr unsigned axis_of[] = {3, 5, 0, 1, 2, 4};
 
-/// The order of nodes: what differs little in its place is near.
+/// The key by which nodes are sorted. Nodes at similar coordinates have similar keys.
 std::uint64_t key_of(const vcq::Coords& c) noexcept
 {
     std::uint64_t key = 0;
@@ -59,7 +59,8 @@ bool Circuit::lay() noexcept
     return true;
 }
 
-/// Nodes that fill a box, whatever lies between its planes, are numbered along its axes; others by one number.
+/// If the nodes are all combinations of some coordinates on each axis (a box, perhaps with gaps between its planes),
+/// they are numbered along its axes. Otherwise they have one number.
 void Circuit::measure_box() noexcept
 {
     std::uint64_t box = 1;
@@ -76,9 +77,9 @@ void Circuit::measure_box() noexcept
     digits_[0] = nodes();
 }
 
-/// A butterfly along each axis, among as many as a power of two has; each beyond that is a guest (guide, figure 2.17): it
-/// gives what it has to one of these, before, and gets the result from it, behind. A node is a guest along one axis, and
-/// takes in those of its own along the axes before.
+/// A butterfly along each axis, among the largest power of two of nodes. Each node beyond that is a guest (guide,
+/// figure 2.17): it sends its value to one of these nodes first, and receives the result from it at the end. A node can
+/// be a guest along one axis, and has guests of its own along the axes before.
 void Circuit::between_nodes(std::uint32_t node, Program& program) const noexcept
 {
     std::uint32_t guests[axes];
@@ -110,7 +111,7 @@ void Circuit::between_nodes(std::uint32_t node, Program& program) const noexcept
         program.add(Does::send, guests[--has]);
 }
 
-/// Up the tree of the node, from node to node, down the tree.
+/// The steps of one member: up the tree of its node, then between the nodes, then down the tree.
 void Circuit::program_of(unsigned rank, Program& program) const noexcept
 {
     const Seat& seat = seats_[place_[rank]];
@@ -133,9 +134,9 @@ void Circuit::program_of(unsigned rank, Program& program) const noexcept
     }
 }
 
-/// The gates that carry out a program: visit(action, gate that it is done by, new gate). What a gate waits for comes before
-/// what it sends; the last thing waited for is the end half of gate 0, unless its signal would come from gate 0 itself:
-/// signals come from another gate (guide 3.4.2.1). Returns the number of gates.
+/// Assigns a program to gates: visit(action, gate before, gate of the action). A gate waits before it sends. The end
+/// half of gate 0 has the last wait of the program, unless its signal would come from gate 0 itself: a signal must come
+/// from another gate (guide 3.4.2.1). Returns the number of gates.
 template <class Visit>
 unsigned Circuit::walk(const Program& program, Visit&& visit) noexcept
 {
@@ -215,7 +216,7 @@ constexpr std::uint64_t top = std::uint64_t{1} << 63;
 bool integer(const Datatype& d) noexcept { return d.kind == Class::sign || d.kind == Class::nosign; }
 bool is_float(fi_datatype type) noexcept { return type == FI_FLOAT || type == FI_FLOAT_COMPLEX; }
 
-/// An integer of up to 8 bytes, its sign extended.
+/// Loads an integer of up to 8 bytes with its sign extended.
 std::uint64_t load(const Datatype& d, const std::byte* at) noexcept
 {
     std::uint64_t value = 0;
@@ -243,7 +244,8 @@ void store_real(bool single, std::byte* at, double value) noexcept
         std::memcpy(at, &value, sizeof(value));
 }
 
-/// The greater number has the greater word, or with `least` the smaller one. 0 is NaN, below all others: ignored.
+/// A greater number has a greater word, or with `least` a smaller one. 0 stands for NaN; it is below all other words,
+/// so a maximum ignores it.
 std::uint64_t key_of(fi_datatype type, bool least, const std::byte* at) noexcept
 {
     const Datatype& d = datatypes[type];
@@ -287,20 +289,20 @@ void store_truth(fi_datatype type, std::byte* at, bool value) noexcept
         store_real(is_float(type), at, value);
 }
 
-/// Puts behind `used` words what is there of the signature when so many members that agree are combined, if there is room:
-/// where one does not agree, every member finds something else than that. Returns the words with it. An exclusive or can't
-/// tell: of two signatures that occur an even number of times each nothing remains.
+/// Appends to `used` words the words that the signature yields when `members` equal ones are combined, if there is
+/// room. If the signature of one member differs, all members find other words. Returns the new number of words. An
+/// exclusive or has no such words: two signatures that occur an even number of times each cancel out.
 unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned members, vcq::GateData& data) noexcept
 {
     const std::uint64_t own = signature;
-    constexpr std::uint64_t part = 0xfffff; // its sum is exact as a double, however many members there are
+    constexpr std::uint64_t part = 0xfffff; // its sum over any number of members is exact as a double
     if (n.op == UTOFU_REDUCE_OP_SUM && used < words) {
         data.word[used++] = own * members;
     } else if ((n.op == UTOFU_REDUCE_OP_BAND || n.op == UTOFU_REDUCE_OP_BOR) && used < words) {
-        data.word[used++] = own | ~own << 32; // a bit that is not everybody's ends like its complement
+        data.word[used++] = own | ~own << 32; // a bit that differs becomes equal to its complement
     } else if (n.op == UTOFU_REDUCE_OP_MAX && used + 1 < words) {
         data.word[used++] = own;
-        data.word[used++] = ~own; // the greatest and the least
+        data.word[used++] = ~own; // greatest and least signature
     } else if (n.op == UTOFU_REDUCE_OP_BFPSUM && used < vcq::GateData::reals) {
         data.real[used++] = static_cast<double>((own & part) * members);
     }
@@ -320,14 +322,14 @@ unsigned words_of(const Native& n, std::size_t size) noexcept
 
 bool by_bytes(const Native& n) noexcept { return n.form == Form::bytes || n.form == Form::bits; }
 
-/// Bytes of what the rounds count: elements, parts of complex ones, or bytes.
+/// Size in bytes of the unit of Native::each: an element, a part of a complex one, or a byte.
 std::size_t unit_of(const Native& n, fi_datatype type) noexcept
 {
     const Datatype& d = datatypes[type];
     return by_bytes(n) ? 1 : d.size / (d.kind == Class::complex ? 2 : 1);
 }
 
-/// Unit number `i` of a round, from memory into its words, if it has words of its own; and back.
+/// Copies unit `i` of a round from memory into its words, unless the form copies bytes; take() copies it back.
 void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
 {
     switch (n.form) {
@@ -374,8 +376,8 @@ Native reduction(const Shape& s) noexcept
     }
 }
 
-/// Rounds on gates that are faster than software (bench/collective). An allreduce takes log2 n trips of Puts; a reduction
-/// or a broadcast twice as many, for nobody may end before all have called.
+/// The largest number of rounds for which gates are faster than software (bench/collective). An allreduce takes log2 n
+/// trips of Puts. A reduction or a broadcast takes twice as many, since no member may end before all have called.
 unsigned most_rounds(fi_collective_op coll, unsigned members) noexcept
 {
     const auto half = static_cast<unsigned>(std::bit_width(members)) / 2;

@@ -14,15 +14,15 @@ namespace tofu::coll {
 
 // How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, and a
 // butterfly along each axis between the first members of all nodes. Pure: each member computes the same circuit from
-// the members' places.
+// the coordinates of all members.
 
-/// One end of a connection. `gate` of a member counts its own, the start/end gate is 0.
+/// One end of a connection. `gate` is an index among the gates of the member; the start/end gate is 0.
 struct GateAt {
     static constexpr unsigned none = ~0u;
     unsigned member = none;
     unsigned gate = 0;
 };
-/// The four ends of a gate; signals stay with the member.
+/// The four ends of a gate. Signals connect gates of one member, packets those of two.
 struct GatePlan {
     unsigned signal_from = GateAt::none;
     unsigned signal_to = GateAt::none;
@@ -37,31 +37,31 @@ class Circuit {
         unsigned count = 0;
         GatePlan gate[64];
     };
-    /// Makes room for so many members. False: no memory.
+    /// Reserves memory for `members` members. False: no memory.
     [[nodiscard]] bool reserve(std::size_t members) noexcept;
-    /// Adds the next member, by rank.
+    /// Adds the next member. Members are added in the order of their ranks.
     void add(const vcq::Coords& coords) noexcept;
-    /// Sorts the members, when all have been added. False: no memory.
+    /// Sorts the members after the last add(). False: no memory.
     [[nodiscard]] bool lay() noexcept;
 
-    /// The number of gates of a member. More than Gates::most are not to be had.
+    /// Computes the gates of a member. Their number may exceed Gates::most; allocating them then fails.
     void wires_of(unsigned rank, Wires& wires) const noexcept;
-    /// The gates of the member that has most.
+    /// The largest number of gates of any member.
     [[nodiscard]] unsigned most_gates() const noexcept;
-    /// The number of the member among the members of its node.
+    /// The index of the member among the members of its node.
     [[nodiscard]] unsigned index_in_node(unsigned rank) const noexcept { return seats_[place_[rank]].index; }
     [[nodiscard]] unsigned nodes() const noexcept { return static_cast<unsigned>(first_.size()) - 1; }
 
   private:
     struct Seat {
-        std::uint64_t key; ///< of the node: the order of nodes
+        std::uint64_t key; ///< of the node; nodes are sorted by it
         std::uint32_t rank;
-        std::uint32_t node;  ///< by that order
-        std::uint32_t index; ///< in the node, by rank
+        std::uint32_t node;  ///< index of the node in that order
+        std::uint32_t index; ///< of the member in the node, by rank
     };
     enum class Does : std::uint8_t { send, join, replace };
-    /// What a member does in a round, step by step: sends its value, combines it with one that arrives, or replaces it
-    /// by one that arrives.
+    /// The steps of a member in a round: it sends its value, combines it with an arriving value, or replaces it by an
+    /// arriving value.
     struct Action {
         Does does;
         std::uint32_t peer;
@@ -80,33 +80,33 @@ class Circuit {
     static unsigned walk(const Program& program, Visit&& visit) noexcept;
 
     Array<Seat> seats_;          ///< sorted
-    Array<std::uint32_t> place_; ///< in seats_, by rank
-    Array<std::uint32_t> first_; ///< first seat of each node, and the number of seats
-    /// Nodes are numbered by these digits, the lowest first: one for each axis of a box, or one for all.
+    Array<std::uint32_t> place_; ///< index in seats_, by rank
+    Array<std::uint32_t> first_; ///< index of the first seat of each node; then the number of seats
+    /// The mixed radix in which nodes are numbered, lowest digit first: six digits for a box, otherwise one.
     static constexpr unsigned axes = 6;
     std::uint32_t digits_[axes] = {1, 1, 1, 1, 1, 1};
 };
 
-// Which collectives barrier gates carry out, in how many rounds, and how elements become the words of a round and
-// come back. Pure.
+// Which collectives barrier gates execute, in how many rounds, and the conversion between elements and the words of a
+// round. Pure.
 
-/// How a collective goes over gates.
+/// How barrier gates execute a collective.
 struct Native {
     enum class Form : std::uint8_t {
-        none,    ///< not over gates
+        none,    ///< gates do not execute it
         barrier, ///< no data
-        bytes,   ///< the sum of one member's bytes and the others' zeros
-        bits,    ///< integers, by their bits
-        truth,   ///< logical values, a bit each
-        whole,   ///< integers, a word each
-        order,   ///< numbers as words of the same order
-        real     ///< as doubles; complex ones as two
+        bytes,   ///< the sum of one member's bytes and zeros of the other members
+        bits,    ///< bits of integers
+        truth,   ///< logical values, one bit each
+        whole,   ///< integers, one word each
+        order,   ///< numbers, as words that have the same order
+        real     ///< doubles; two for a complex number
     };
     Form form = Form::none;
     utofu_reduce_op op = UTOFU_REDUCE_OP_BARRIER;
-    std::uint16_t each = 0;   ///< bytes or elements of a round; parts of complex elements
-    std::uint16_t rounds = 0; ///< 0: not over gates
-    std::size_t total = 0;    ///< in the same unit
+    std::uint16_t each = 0;   ///< bytes, elements or parts of complex elements in a round
+    std::uint16_t rounds = 0; ///< 0: gates do not execute it
+    std::size_t total = 0;    ///< of all rounds, in the unit of `each`
 
     [[nodiscard]] std::size_t at(unsigned round) const noexcept { return std::size_t{round} * each; }
     [[nodiscard]] std::size_t size(unsigned round) const noexcept
@@ -115,14 +115,15 @@ struct Native {
     }
 };
 
-/// The form of a collective; Form::none where gates can't do it, or software is faster among so many members.
+/// The form of a collective. Form::none: gates cannot execute it, or software is faster for this number of members.
 [[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
 
-/// Fills in the operand of a round from `in` (null: this member contributes nothing), and returns the number of words
-/// or doubles. Where the operation can compare it, and leaves room, the signature goes along.
+/// Fills in the operand of a round from `in` (null: this member contributes nothing). Returns the number of words or
+/// doubles. Includes the signature if the operation can compare it and the data leave room.
 [[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
                             std::uint32_t signature, vcq::GateData& data) noexcept;
-/// Writes the result of a round to `out`, unless that is null. False, at all members: their signatures differ.
+/// Writes the result of a round to `out`, unless that is null. False: the signatures of members differ. All members
+/// get the same answer.
 [[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out,
                           std::uint32_t signature, unsigned members, const vcq::GateData& data) noexcept;
 

@@ -26,11 +26,11 @@ namespace {
 
 constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
                                       FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COLLECTIVE;
-// The address of a group: the top bit, which no set's has, a serial number, its place in by_number_.
+// The address of a group: the top bit, which the address of a set never has; a serial number; the index in by_number_.
 constexpr std::uint64_t group_bit = std::uint64_t{1} << 63;
 constexpr unsigned place_bits = 20;
 constexpr std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
-/// Of all endpoints: the address of a group at one of them names no group at another.
+/// Shared by all endpoints, so the address of a group of one endpoint is no address of a group of another.
 constinit std::atomic<std::uint64_t> serials{0};
 constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (62 - place_bits)) - 1;
 
@@ -39,7 +39,7 @@ std::uint64_t identity_of(const Peer& peer) noexcept
     return directory::mix(directory::mix(peer.home ^ peer.nonce) + peer.index);
 }
 
-/// Does the operation need this buffer of the member?
+/// True if the operation needs this buffer of the member.
 bool needs_in(const Shape& shape, bool root) noexcept
 {
     return shape.coll != FI_BROADCAST && (shape.coll != FI_SCATTER || root);
@@ -91,7 +91,7 @@ Group* Collectives::find(fi_addr_t address) const noexcept
     return group != nullptr && group->fi_addr == address ? group : nullptr;
 }
 
-/// The members of the set by rank, what is common to all joins of the same list, and who we are.
+/// Collects the members of the set by rank, the hash of the list, which all its joins have in common, and our rank.
 int Collectives::collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept
 {
     if (address.set == nullptr || !is_ours(&address.set->fid, FI_CLASS_AV_SET))
@@ -99,13 +99,13 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     const AvSet& set = static_cast<const AvSet&>(*address.set);
     if (&set.peers() != &tx_.peers() || set.members().empty() || set.members().size() > max_members)
         return -FI_EINVAL;
-    const Group* parent = nullptr; // a new group of its own, or of members of this one
+    const Group* parent = nullptr; // the group whose members are joined; null: a group of the whole set
     if (address.coll_addr != FI_ADDR_NOTAVAIL && address.coll_addr != set.address()) {
         parent = find(address.coll_addr);
         if (parent == nullptr || !parent->joined())
             return -FI_EINVAL;
     }
-    Array<std::uint64_t> names; // sorted, to find duplicates and those that are not in the parent
+    Array<std::uint64_t> names; // sorted, to find duplicates and members that are not in the parent
     Array<std::uint64_t> allowed;
     const unsigned parents = parent != nullptr ? parent->roster().size() : 0;
     if (!roster.members.reserve(set.members().size()) || !names.reserve(set.members().size()) || !allowed.reserve(parents))
@@ -119,7 +119,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     for (const fi_addr_t at : set.members()) {
         const Peer* const peer = tx_.peers().find(at);
         if (peer == nullptr)
-            return -FI_EINVAL; // it was removed from the vector
+            return -FI_EINVAL; // the address was removed from the vector
         const std::uint64_t name = identity_of(*peer);
         if (parent != nullptr && !std::binary_search(allowed.begin(), allowed.end(), name))
             return -FI_EINVAL;
@@ -154,7 +154,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
             return ret;
     }
-    std::uint64_t joins = 0; // two threads that join the same members are the application's to order
+    std::uint64_t joins = 0; // if two threads join the same members, the application orders them
     if (!tx_.domain().doors().begin_join(list, tx_.config().known.index, joins))
         return -FI_ENOMEM;
     const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
@@ -174,7 +174,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     return static_cast<int>(tx_.call_locked([] { return ssize_t{0}; }));
 }
 
-/// Into the lists, and on its way.
+/// Adds the group to the lists and begins its join.
 int Collectives::enter(Group& group) noexcept
 {
     std::lock_guard guard(tx_.lock());
@@ -214,7 +214,7 @@ int Collectives::close(Group& group) noexcept
     return 0;
 }
 
-/// What was closed goes when no peer writes there any more.
+/// Releases the closed groups into which no peer writes any more.
 void Collectives::bury_gone() noexcept
 {
     for (;;) {
@@ -256,7 +256,7 @@ void Collectives::work() noexcept
     for (Group** at = &busy_; *at != nullptr;) {
         Group& group = **at;
         group.progress();
-        // A group that wakes meanwhile goes in before the first; `at` stays where this one is.
+        // A group that is woken by progress() is inserted at the front; `at` then moves on to this group again.
         while (*at != &group)
             at = &(*at)->next_busy;
         if (group.busy()) {
@@ -327,7 +327,7 @@ void Collectives::end(CollectiveOp& op) noexcept
     ops_.release(&op);
 }
 
-// fi_collective(3): the calls of the application, thin entries over Collectives::submit.
+// fi_collective(3): the calls of the application, each a thin entry over Collectives::submit.
 
 namespace {
 
@@ -337,7 +337,7 @@ ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
     return tx.call_locked([&] { return Collectives::of(tx).submit(call); });
 }
 
-/// The root is a rank in the group. One that can't be is refused.
+/// The root is a rank in the group. An impossible rank is rejected.
 constexpr unsigned root_of(fi_addr_t address) noexcept { return address < ~0u ? static_cast<unsigned>(address) : ~0u; }
 
 ssize_t barrier2(fid_ep* ep, fi_addr_t group, uint64_t flags, void* context) noexcept
@@ -353,7 +353,7 @@ ssize_t broadcast(fid_ep* ep, void* buf, size_t count, void*, fi_addr_t group, f
 {
     return submit(ep, {{FI_BROADCAST, type, FI_NOOP, count, root_of(root)}, nullptr, buf, group, flags, context});
 }
-/// What comes of all members' blocks.
+/// Calls with a block of each member.
 template <fi_collective_op coll>
 ssize_t exchange(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
                  fi_datatype type, uint64_t flags, void* context) noexcept
@@ -361,7 +361,7 @@ ssize_t exchange(fid_ep* ep, const void* buf, size_t count, void*, void* result,
     return submit(ep, {{coll, type, FI_NOOP, count, 0}, buf, result, group, flags, context});
 }
 
-/// The same, reduced.
+/// Reductions.
 template <fi_collective_op coll>
 ssize_t combine(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
                 fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
@@ -375,7 +375,7 @@ ssize_t reduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, v
     return submit(ep, {{FI_REDUCE, type, op, count, root_of(root)}, buf, result, group, flags, context});
 }
 
-/// Blocks of all, from or to the root.
+/// Blocks of all members, from the root or to the root.
 template <fi_collective_op coll>
 ssize_t move(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group, fi_addr_t root,
              fi_datatype type, uint64_t flags, void* context) noexcept
@@ -396,7 +396,7 @@ fi_ops_collective collective_ops = {
     .reduce = reduce,
     .scatter = move<FI_SCATTER>,
     .gather = move<FI_GATHER>,
-    .msg = refuses<-FI_ENOSYS>, // no manual page tells of it, and no call of libfabric leads here
+    .msg = refuses<-FI_ENOSYS>, // no manual page describes it, and no call of libfabric reaches it
     .barrier2 = barrier2,
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_collective(3): the groups of a context, and the calls on them. Called by the application through collective_ops
-// and fi_join, and by the endpoint's progress; calls group, plan, set.
+// fi_collective(3): the groups of a context, and the calls on them. The application calls them through collective_ops
+// and fi_join; the endpoint's progress drives them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class EventQueue;
 
 namespace tofu::coll {
 
-/// The table of endpoints that may use collectives.
+/// The operation table of endpoints that support collectives.
 extern fi_ops_collective collective_ops;
 
 class Collectives final : public tofu::Engine {
@@ -28,17 +28,17 @@ class Collectives final : public tofu::Engine {
     explicit Collectives(TxContext& tx) noexcept;
     ~Collectives();
 
-    // --- without the context's lock, since these take the home lock
-    /// fi_join_collective(3). 0, -FI_EINVAL (no set, or a set in which this endpoint or another member does not stand
-    /// exactly once), -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
+    // --- Called without the context's lock, since they acquire the home lock.
+    /// fi_join_collective(3). 0, -FI_EINVAL (no set, a set without this endpoint, or with an endpoint twice),
+    /// -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
     int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     int close(Group& group) noexcept;
-    /// Frees what closed groups have left. Called when the VCQ has been freed.
+    /// Releases the memory and gates of all groups. Called after the VCQ has been freed.
     void bury_all() noexcept;
-    /// True if a group is open; then the endpoint can't be closed.
+    /// True if a group is open; the endpoint cannot be closed then.
     [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
 
-    // --- under the lock
+    // --- Called under the context's lock.
     struct Call {
         Shape shape;
         const void* in = nullptr;
@@ -47,23 +47,23 @@ class Collectives final : public tofu::Engine {
         std::uint64_t flags = 0;
         void* context = nullptr;
     };
-    /// Accepts a collective. 0, or a refusal without any effect.
+    /// Accepts a collective. 0, or an error code without any effect.
     [[nodiscard]] ssize_t submit(const Call& call) noexcept;
     void progress() noexcept
     {
         if (busy_ != nullptr) [[unlikely]]
             work();
     }
-    /// Notes that the group has something to do.
+    /// Adds the group to those that progress() runs.
     void wake(Group& group) noexcept;
-    /// Reports the end of an operation of a group.
+    /// Reports the completion or the failure of an operation of a group.
     void end(CollectiveOp& op) noexcept;
 
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return all_has_left(); }
     [[nodiscard]] bool all_has_left() const noexcept override;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
     void close() noexcept override {}
-    /// All its Puts have completion handlers.
+    /// Never called: all Puts of collectives have completion handlers.
     void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
 
   private:
@@ -75,8 +75,8 @@ class Collectives final : public tofu::Engine {
 
     TxContext& tx_;
     Pool<CollectiveOp> ops_;
-    Group* first_ = nullptr; ///< list of all groups, including closed ones that are not buried
-    Group* busy_ = nullptr;  ///< list of groups with something to do
+    Group* first_ = nullptr; ///< list of all groups, including closed ones that are not released yet
+    Group* busy_ = nullptr;  ///< list of the groups that progress() runs
     unsigned open_ = 0;
     Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
 };

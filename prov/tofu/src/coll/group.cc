@@ -23,10 +23,10 @@ namespace tofu::coll {
 
 namespace {
 using enum Outcome::Kind;
-constexpr unsigned rounds_per_look = 8;     // rounds in vain between two looks at everybody's words
-constexpr unsigned rounds_per_clock = 1024; // and between two looks at the clock
+constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
+constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
 constexpr std::uint64_t probe_after_ms = 10;
-constexpr unsigned probes_overtaken = 100; // that a round of gates has to end which a neighbour is done with
+constexpr unsigned probes_overtaken = 100; // until a round of gates fails that a neighbour has left behind
 } // namespace
 
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
@@ -49,7 +49,7 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     return {waits};
 }
 
-/// What the neighbour sends or waits in contradicts what we have called.
+/// True if the neighbour's messages or its probe belong to another call than ours.
 bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
 {
     const std::uint64_t other = lanes_.area(lane).awaited();
@@ -59,7 +59,7 @@ bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
            (lanes_.head(lane, tail) == Lanes::Head::there && tail.op == now && tail.signature != op.signature);
 }
 
-/// A neighbour is done with the operation: it has ended for all, or has failed there without our hearing of it.
+/// True if a neighbour is beyond the operation: it has ended for all, or it has failed there and no word has arrived.
 bool Rounds::overtaken() const noexcept
 {
     return std::ranges::any_of(lanes_.all(), [&](const Lane& lane) {
@@ -68,7 +68,7 @@ bool Rounds::overtaken() const noexcept
     });
 }
 
-/// Looks at what all neighbours say and send.
+/// Checks the words and the messages of all neighbours.
 Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.now();
@@ -96,7 +96,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
     return {waits};
 }
 
-/// Posts as many chunks as there is room for. True: all of them.
+/// Posts the chunks that have room at the receiver. True: all have been posted.
 [[gnu::always_inline]] inline bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
 {
     Lane& lane = lanes_.all()[t.lane];
@@ -122,7 +122,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
     return true;
 }
 
-/// Takes as many chunks as are there. True: all of them.
+/// Consumes the chunks that have arrived. True: all have arrived.
 [[gnu::always_inline]] inline bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
 {
     Lane& lane = lanes_.all()[t.lane];
@@ -134,7 +134,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
         Tail tail;
         const Lanes::Head found = lanes_.head(lane, tail);
         if (found != Lanes::Head::there) {
-            // The word first, then the lane once more: its last message was put before the word.
+            // Reads the word first, then the lane again: the peer's last message was put before the word.
             if (found == Lanes::Head::none && in_vain_ != 0 && lanes_.passed_by(lane) &&
                 lanes_.head(lane, tail) == Lanes::Head::none)
                 out = mismatch;
@@ -171,7 +171,7 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     Outcome out{waits};
     bool all = true;
     const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
-    // Sends first: a receive may wait for what it overwrites to have left.
+    // Sends first: a receive may wait until a send has read the memory that it overwrites.
     for (unsigned t = 0; t < round_.sends && going(); t++)
         all &= round_.send[t].over || send_some(op, round_.send[t], out);
     for (unsigned t = 0; t < round_.receives && going(); t++)
@@ -190,7 +190,7 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
 
 namespace {
 using enum Outcome::Kind;
-constexpr unsigned polls_per_look = 64; // of gates between two looks at everybody's words
+constexpr unsigned polls_per_look = 64; // of gates between two checks of all neighbours' words
 } // namespace
 
 Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept
@@ -241,8 +241,8 @@ bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
     return true;
 }
 
-/// Packets come to our gates until all members have left: none starts anything then. Who has left says of how many it has
-/// heard likewise, from itself down: twice as many if the last of them has heard of as many.
+/// Packets may arrive at our gates until all members have left. The word of a member that has left says of how many
+/// members it knows this, from itself down. That number doubles when the last of these knows of as many.
 void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
 {
     const unsigned all = bits_of(n);
@@ -283,7 +283,7 @@ int Joining::open(const Roster& roster) noexcept
     Circuit::Wires wires;
     circuit_->wires_of(roster.rank, wires);
     width_ = circuit_->most_gates();
-    // Groups of the same members begin at different TNIs, and so do the processes of a node.
+    // Groups of the same members start at different TNIs, and so do the processes of a node.
     const auto spread = static_cast<unsigned>(join_.key % 0x10000) + circuit_->index_in_node(roster.rank);
     if (!gates_.gates().alloc(backend_, wires.count, spread))
         return 0;
@@ -296,7 +296,7 @@ int Joining::open(const Roster& roster) noexcept
     return 0;
 }
 
-/// All members' gates are known. What a member says of its gates is believed if they are on its node.
+/// Wires the circuit; the gates of all members are known. A member's gates are accepted only if they are on its node.
 bool Joining::wire(const Roster& roster) noexcept
 {
     Circuit::Wires wires;
@@ -325,7 +325,7 @@ void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
 {
     const bool rows = stage_ == Stage::tells;
     question_.shape = rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
-    // Neither of them needs memory.
+    // Neither of these plans allocates memory.
     (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
                               rows ? rows_.get() : &agreed_);
     ops.append(question_);
@@ -348,7 +348,7 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
     if (stage_ != Stage::over)
         return false;
     if (err == 0 && !gates_.used())
-        gates_.gates().free(); // nobody sends anything to them
+        gates_.gates().free(); // no member sends to them
     circuit_.reset();
     row_.reset();
     rows_.reset();
@@ -367,7 +367,7 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
 
 namespace {
 
-constexpr unsigned rounds_at_once = 32; // of an operation, in one round of progress
+constexpr unsigned rounds_at_once = 32; // of operations, in one call of progress()
 
 int close_group(struct fid* fid) noexcept
 {
@@ -493,14 +493,14 @@ void Group::fail(int err, int prov_errno) noexcept
     const std::uint32_t now = lanes_.now();
     tell(Word::failed, err);
     if (now != lanes_.now())
-        return; // a peer was found dead
+        return; // a post has found a dead peer, and lost() has ended the operation
     if (gates_.retire(ops_, roster_))
         end_first(err, prov_errno);
     else
         lost(FI_ENOMEM, 0);
 }
 
-/// The group breaks up.
+/// A member is lost: all operations fail, now and later.
 void Group::lost(int err, int prov_errno) noexcept
 {
     if (state_ == State::left || state_ == State::broken)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A collective group of a member, from its join to its end: the join, in which members agree on it, and its
-// operations, over lanes or over barrier gates. A step of an operation returns an outcome; the group alone decides
-// what fails or ends. Driven by collectives; calls lanes, plan, barrier_circuit, utofu/barrier_gate.
+// operations, over lanes or over barrier gates. A step of an operation returns an outcome; only the group decides
+// what fails or ends.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,21 @@
 
 namespace tofu::coll {
 
-// The operation under way of a group, over lanes or over barrier gates.
-
-// Carries out the operation under way, round by round of its plan; while nothing moves, asks whether the neighbours
-// give a reason.
+// --- Rounds: executes the operation under way over lanes, round by round of its plan. While it makes no progress, it
+// checks whether the state of a neighbour is the reason.
 
 class Rounds {
   public:
     explicit Rounds(Lanes& lanes) noexcept : lanes_(lanes) {}
-    /// Another operation comes.
+    /// Called before the next operation begins.
     void restart() noexcept
     {
         begun_ = false;
         in_vain_ = overtaken_ = 0;
     }
-    /// Does as much of the operation's round as can be done.
+    /// Executes as much of the operation's round as possible now.
     [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
-    /// Nothing has moved: looks for a reason at the neighbours, once in `per_look` calls.
+    /// Called when the operation has made no progress. Checks the state of the neighbours once in `per_look` calls.
     [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
     void moved() noexcept { in_vain_ = 0; }
 
@@ -48,43 +46,44 @@ class Rounds {
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
-    bool begun_ = false;        ///< round_ belongs to the operation under way
-    unsigned in_vain_ = 0;      ///< calls since something moved
-    unsigned overtaken_ = 0;    ///< probes since a neighbour was first seen behind the operation
+    bool begun_ = false;        ///< round_ is a round of the operation under way
+    unsigned in_vain_ = 0;      ///< calls of wait() since the last progress
+    unsigned overtaken_ = 0;    ///< probes since a neighbour was first found beyond the operation
     std::uint64_t probed_ = 0;  ///< time of the last probe
     Round round_;
 };
 
-// The barrier gates of a group after its join: operations over them, and when they may be given back.
+// --- OverGates: the barrier gates of a group after its join: operations over them, and their release.
 
 class OverGates {
   public:
-    /// True if operations that gates can do go over them.
+    /// True if gates execute the operations that they support.
     [[nodiscard]] bool used() const noexcept { return used_; }
     void use(bool all_have_wired) noexcept { used_ = all_have_wired; }
     [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
     [[nodiscard]] bool held() const noexcept { return gates_.count() != 0; }
-    /// Another operation comes.
+    /// Called before the next operation begins.
     void restart() noexcept { begun_ = false; }
-    /// Starts a round of the operation, or looks whether it has ended.
+    /// Starts a round of the operation, or polls it.
     [[nodiscard]] Outcome step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept;
-    /// The first operation has failed for all members: some member may have begun a round that never ends. Later
-    /// operations go by Puts. False: no memory for their plans.
+    /// Called when the first operation has failed for all members: a member may have begun a round that never ends.
+    /// Later operations use Puts. False: no memory for their plans.
     [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
-    /// We have left the group: frees the gates once all members have left, and tells others of how many that is known.
+    /// Called when this member has left the group. Frees the gates when all members have left. Reports to the
+    /// neighbours how many members are known to have left.
     void hear_leaves(Lanes& lanes, unsigned n) noexcept;
 
   private:
     vcq::Gates gates_;
     bool used_ = false;
-    bool begun_ = false; ///< a round of the first operation has begun
+    bool begun_ = false; ///< a round of the operation under way has begun
     unsigned heard_ = 0; ///< 2^heard_ members from this one down are known to have left
 };
 
 } // namespace tofu::coll
 
-// A join: finds the neighbours, waits until all members have called, and lets them agree on the way that operations
-// take. Lays out and wires the group's barrier circuit.
+// --- Joining: finds the neighbours, waits until all members have called, and lets them agree whether operations use
+// gates. Lays out and wires the group's barrier circuit.
 
 namespace tofu {
 class EventQueue;
@@ -95,30 +94,31 @@ namespace tofu::coll {
 class Joining {
   public:
     struct Join {
-        EventQueue* events; ///< the end is reported there
+        EventQueue* events; ///< gets the event of the end
         std::uint64_t key;  ///< of the group; the keys of members follow from it
     };
     Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
-    /// Takes gates of one TNI for the circuit, if there are any. 0 or -FI_ENOMEM. Called without the context's lock.
+    /// Allocates gates of one TNI for the circuit, if enough are free. 0 or -FI_ENOMEM. Called without the context's
+    /// lock.
     [[nodiscard]] int open(const Roster& roster) noexcept;
-    /// True if neighbours are still looked for. A member that has left looks for them, too, since it has to tell them.
+    /// True while the search for neighbours continues. A member that has left also searches, to notify them.
     [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
-    /// Looks for neighbours.
+    /// Continues the search for neighbours.
     void search() noexcept { search_.progress(); }
-    /// Asks the next question of all members; it is carried out as an operation.
+    /// Begins the next vote among all members, as an operation of the group.
     void ask(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
-    /// The operation of the question has ended. Goes on by ask(), or ends the join and tells the application. True:
-    /// joined.
+    /// Called when the operation of the vote has ended. The next step is ask(), or the join ends with an event.
+    /// True: joined.
     bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
 
   private:
-    /// The question that is being agreed on.
+    /// The vote under way.
     enum class Stage : std::uint8_t {
-        asks,     ///< has every member gates? -> tells: yes; -> over: no
-        tells,    ///< collects the gates of all members. -> confirms
-        confirms, ///< are all gates wired? -> over: the circuit is there, or it can't be used
+        asks,     ///< has each member gates? yes -> tells; no -> over
+        tells,    ///< the gates of all members are exchanged. -> confirms
+        confirms, ///< are all gates wired? -> over: the circuit can be used, or not
         over
     };
     [[nodiscard]] bool wire(const Roster& roster) noexcept;
@@ -129,8 +129,8 @@ class Joining {
     OverGates& gates_;
     Stage stage_ = Stage::asks;
     CollectiveOp question_;
-    std::uint64_t agreed_ = 0; ///< the common answer, in the stages that ask
-    unsigned width_ = 0;       ///< gates of the member that has most
+    std::uint64_t agreed_ = 0; ///< the result of a vote
+    unsigned width_ = 0;       ///< the largest number of gates of any member
     std::unique_ptr<Circuit> circuit_;       ///< until the join ends
     std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_` of them; until the join ends
     std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< the gates of all members; until the join ends
@@ -138,8 +138,8 @@ class Joining {
 
 } // namespace tofu::coll
 
-// The membership of one endpoint in a collective group: its life, its end and its errors. collectives.cc makes and drives
-// it, under the context's lock. It is composed of joining, lanes, rounds, over_gates, which do not know the group.
+// --- Group: the membership of one endpoint in a collective group: its life, its end and its errors. collectives.cc
+// creates and drives it, under the context's lock. Its parts (joining, lanes, rounds, gates) do not know the group.
 
 namespace tofu {
 class TxContext;
@@ -151,7 +151,7 @@ class Collectives;
 
 class Group;
 
-/// The engine's links of a group.
+/// The links of a group in the lists of Collectives.
 struct ListedGroup {
     Group* next = nullptr;      ///< in the list of all
     Group* next_busy = nullptr; ///< in the list of groups that are polled
@@ -160,9 +160,9 @@ struct ListedGroup {
 
 class Group final : public fid_mc, public ListedGroup, private Losses {
     enum class State : std::uint8_t {
-        joining, ///< -> joined: all members have called; -> broken: a member is lost or has given up; -> left
+        joining, ///< -> joined: all members have called; -> broken: a member is lost or has left; -> left
         joined,  ///< -> broken; -> left
-        broken,  ///< every operation fails. -> left
+        broken,  ///< all operations fail. -> left
         left     ///< closed; waits for gone()
     };
 
@@ -170,14 +170,14 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept;
     static Group& of(fid_mc* mc) noexcept { return *static_cast<Group*>(mc); }
 
-    // --- before and after its life, without the context's lock (these take the home lock)
+    // --- Called before and after its life, without the context's lock, since they acquire the home lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
     void bury(bool quiet) noexcept { memory_.bury(gates_.gates(), quiet); }
     [[nodiscard]] LaneMemory& memory() noexcept { return memory_; }
 
-    // --- under the lock
+    // --- Called under the context's lock.
     /// Makes one round of progress of the group.
     void progress() noexcept;
     /// True if progress() has something to do.
@@ -185,13 +185,13 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     {
         return !ops_.empty() || lanes_.owe() || joining_.searches() || state_ == State::joining || waits_for_leaves();
     }
-    /// Takes an operation. 0, or -FI_ENOMEM and it has not.
+    /// Accepts an operation. 0, or -FI_ENOMEM without any effect.
     [[nodiscard]] int submit(CollectiveOp& op) noexcept;
-    /// fi_close: cancels what is under way, and tells the other members.
+    /// fi_close: cancels the operations under way and notifies the other members.
     void leave() noexcept;
-    /// True if operations can be called, even if they can only fail.
+    /// True if operations can be called, even if they all fail.
     [[nodiscard]] bool joined() const noexcept { return state_ == State::joined || state_ == State::broken; }
-    /// True if the group was closed, nothing of ours is under way, and no peer writes here any more.
+    /// True if the group was closed, no operation of ours is under way, and no peer writes here any more.
     [[nodiscard]] bool gone() const noexcept;
     [[nodiscard]] bool idle() const noexcept { return lanes_.idle(); }
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
@@ -211,7 +211,7 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
 
     Collectives& engine_;
     State state_ = State::joining;
-    Outcome broken_{Outcome::Kind::breaks}; ///< why it is broken
+    Outcome broken_{Outcome::Kind::breaks}; ///< the reason, in state broken
     Roster roster_;
     LaneMemory memory_;
     Lanes lanes_;

@@ -21,7 +21,7 @@
 
 namespace tofu::coll {
 
-/// The table, at first use; the directory says where it is.
+/// Allocates the table at its first use, and publishes it in the directory.
 int Doors::make() noexcept
 {
     OwnMemory made(door_rows * sizeof(DoorRow));
@@ -35,7 +35,7 @@ int Doors::make() noexcept
     return 0;
 }
 
-/// The line of the key, or one that is free.
+/// The line of the key, or with `free` an unused line. Null: there is none.
 DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
 {
     for (unsigned i = 0; table_ && i < door_choices; i++)
@@ -45,7 +45,7 @@ DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
     return nullptr;
 }
 
-/// The check goes first and comes last. Partner: Get of Search::look.
+/// The check is cleared first and written last. Partner: Get of Search::look.
 void Doors::write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept
 {
     std::atomic_ref(line.check).store(0, std::memory_order_seq_cst);
@@ -94,7 +94,7 @@ void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bo
     left.stadd = stadd;
     left.gates = gates;
     if (!left_.reserve(left_.size() + 1))
-        (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // without memory to note it in it is never given back
+        (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // no memory to remember it: it is leaked on purpose
     else
         left_.push_reserved(std::move(left));
 }
@@ -215,7 +215,7 @@ vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 
 vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept
 {
-    // Nothing is sent yet: what is read lands in the first slot.
+    // No message is sent yet, so the bytes can be read into the first slot.
     return posted(lane, tx_.vcq().get(lane.peer.home, memory_.staged_stadd(lane.number, 0), from, size,
                                       {.when = vcq::When::delivered, .handler = &handler}));
 }
@@ -231,10 +231,10 @@ void Lanes::on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) n
     Lane& lane = *static_cast<Lane*>(handler);
     Lanes& lanes = *lane.lanes;
     lanes.in_flight_--;
-    // Of a group that is closed the slab may have gone before the last notice (Endpoint::bury).
+    // The slab of a closed group may have been released before the last notice (Endpoint::bury).
     if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || lanes.memory_.buried()) [[likely]]
         return;
-    // A member that has left behind what is under way has given its memory back.
+    // A member that has left and is beyond the operation under way has released its memory.
     if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane))
         lane.step = Lane::Step::lost;
     else
@@ -257,11 +257,11 @@ void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept
 
 // --- words and counts
 
-/// Tells the peer what it is to be told, as far as there is room. False: later.
+/// Puts the pending count and word to the peer. False: the VCQ is busy; call again.
 bool Lanes::pay(Lane& lane) noexcept
 {
     if (lane.step != Lane::Step::known) {
-        lane.owes_word = lane.owes_taken = false; // nobody there to be told, or not yet (found())
+        lane.owes_word = lane.owes_taken = false; // the peer is lost, or found() will set them again
         return true;
     }
     if (lane.owes_taken) {
@@ -292,8 +292,8 @@ void Lanes::tell(std::uint64_t word) noexcept
     pay_all();
 }
 
-/// A member that is dead says so by the error of a put. One that waits in another operation may wait for us as we for
-/// it, without a message that would tell.
+/// The put fails if the member is dead. If the member waits in another operation, the put tells it of ours: otherwise
+/// both might wait for each other without a message between them.
 void Lanes::probe(std::uint32_t signature) noexcept
 {
     const std::uint64_t mine = std::uint64_t{now_} << 32 | signature;
@@ -310,7 +310,7 @@ bool Lanes::passed_by(const Lane& lane) const noexcept
 
 // --- messages
 
-/// None where the peer's count is one that can't be.
+/// False also if the peer's count is impossible.
 bool Lanes::has_room(const Lane& lane) const noexcept
 {
     return lane.sent - area(lane).returned() < slots;
@@ -344,14 +344,14 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
     return post;
 }
 
-/// The next message of the lane, without those of operations that have ended here: at most as many as there are slots
-/// are dropped in a call, for a peer that goes on sending them is not to hold us.
+/// The next message of the lane, without those of operations that have ended here. A call drops at most as many
+/// messages as there are slots, so that a peer that sends more of them does not block this process.
 Lanes::Head Lanes::head(Lane& lane, Tail& tail) noexcept
 {
     for (unsigned dropped = 0; dropped < slots; dropped++) {
         const std::uint32_t message = lane.taken + 1;
         Tail& at = area(lane).slot[message % slots].tail;
-        // Acquire: the rest was put before. Partner: the sender's put in strong order.
+        // Acquire: the rest of the slot was put before. Partner: the sender's put in strong order.
         if (std::atomic_ref(at.number).load(std::memory_order_acquire) != message)
             return Head::none;
         std::memcpy(&tail, &at, sizeof(tail));
@@ -376,7 +376,7 @@ bool Lanes::take(Lane& lane) noexcept
 }
 
 namespace {
-constexpr std::uint64_t pause_ms = 1; // between two looks for a member that is late
+constexpr std::uint64_t pause_ms = 1; // between two reads for a member that has not called yet
 } // namespace
 
 bool Search::open(const Roster& roster) noexcept
@@ -440,7 +440,7 @@ void Search::on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice)
         look.search->lose(look, fi_error_of(notice.code), notice.code);
 }
 
-/// No byte of it is believed without its check.
+/// Evaluates the bytes of a read. A line counts only with a matching check.
 void Search::looked(Look& look, const std::byte* at) noexcept
 {
     Lane& lane = *look.lane;
@@ -449,7 +449,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
         directory::DoorsLine line;
         std::memcpy(&line, at, sizeof(line));
         if (line.nonce != lane.peer.nonce)
-            lose(look, FI_EHOSTDOWN, 0); // another process has that VCQ by now
+            lose(look, FI_EHOSTDOWN, 0); // another process has the VCQ now
         else if (line.stadd != 0 && line.check == directory::check_of_doors(line.stadd, line.nonce))
             look.table = line.stadd;
         else
@@ -462,7 +462,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
         if (line.key != look.key || line.check != check_of(line, lane.peer.nonce))
             continue;
         if (line.stadd == DoorLine::gone) {
-            lose(look, FI_ESHUTDOWN, 0); // it has given up
+            lose(look, FI_ESHUTDOWN, 0); // the member has left
             return;
         }
         unknown_--;

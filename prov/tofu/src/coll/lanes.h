@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Messages and words between neighbours in a collective group (lanes), the announcement of a member's memory, by
-// which its neighbours find it, and the search for theirs. Used by groups; calls vcq. Knows operations only by number
-// and signature.
+// which its neighbours find it, and the search for their memory. An operation is only a number and a signature here.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +23,8 @@
 #include "utofu/barrier_gate.h"
 #include "utofu/vcq.h"
 
-// The table by which the members of a group find each other's memory: it lists the groups that a domain's endpoints
-// have joined, and peers read it by Get (docs/wire-protocol.md, "Collective groups").
+// --- Doors: the table by which the members of a group find each other's memory. It lists the groups that a domain's
+// endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
 
 namespace tofu {
 class DomainBase;
@@ -33,10 +32,10 @@ class DomainBase;
 
 namespace tofu::coll {
 
-/// A line: one group of one endpoint. Only the owner writes it; `check` shows that a reader has got a whole line.
+/// A line: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete line.
 struct DoorLine {
     std::uint64_t key;   ///< of the group and of the member (key_of)
-    std::uint64_t stadd; ///< of the member's slab, with the home VCQ; `gone`: the member has given up
+    std::uint64_t stadd; ///< of the member's slab, at the home VCQ; `gone`: the member has left before the join ended
     std::uint64_t check; ///< over the two and the domain's nonce; 0 in a free line
     std::uint64_t reserved;
     static constexpr std::uint64_t gone = 0;
@@ -47,7 +46,7 @@ struct DoorRow {
 };
 static_assert(sizeof(DoorRow) == 256 && std::is_trivially_copyable_v<DoorRow>);
 inline constexpr unsigned door_rows = 256;
-/// A line lies in one of these rows, counted from that of its key.
+/// Number of rows in which a line may lie, from the row of its key on.
 inline constexpr unsigned door_choices = 8;
 constexpr std::uint64_t door_offset(std::uint64_t key, unsigned choice) noexcept
 {
@@ -58,26 +57,25 @@ constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noex
     return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
 }
 
-/// All calls take the home lock, except those that count joins, which take a lock of their own.
+/// All calls acquire the home lock, except those that count joins, which have a lock of their own.
 class Doors {
   public:
     explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
     /// Registers a member's memory for its peers, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
     [[nodiscard]] int open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept;
-    /// Removes the line of a member; with `given_up` keeps it and says so in it, since peers may still look for it.
+    /// Removes the line of a member. With `given_up` it marks the line instead, since peers may still search for it.
     void shut(std::uint64_t key, bool given_up) noexcept;
-    /// Gives the memory back. `quiet`: no peer writes there any more. Else the memory stays until the domain is closed,
-    /// or peers would hit whatever is registered under its tag later; so do the gates, since packets may still come to
-    /// them.
+    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise both stay until the domain
+    /// is closed: a late Put would reach the next region with the same STag, and a late packet the next group's gates.
     void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
-    /// Counts the joins of a list of members by one endpoint, so that each of the list's groups has a number: how many
-    /// joins there were before. The count belongs to the endpoint's address, as peers know it: an endpoint that is
-    /// closed and opened again under the same number continues it. False: no memory.
+    /// Counts the joins of a list of members by one endpoint. `before`, the number of earlier joins, distinguishes the
+    /// groups of the list. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed
+    /// and opened again under the same number continues it. False: no memory.
     [[nodiscard]] bool begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept;
-    /// As if the last begin_join() had not been.
+    /// Undoes the last begin_join().
     void take_back_join(std::uint64_t list, unsigned endpoint) noexcept;
-    /// Deregisters all memory and frees the gates. Called before the home VCQ is closed; the destructor, after that,
-    /// frees the memory.
+    /// Deregisters all memory and frees the gates. Called before the home VCQ is closed. The destructor, which runs
+    /// after that, frees the memory.
     void close() noexcept;
 
   private:
@@ -106,8 +104,8 @@ class Doors {
 
 } // namespace tofu::coll
 
-// Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours tell
-// each other of their state. Knows operations only by number and signature.
+// --- Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours
+// report their state.
 
 namespace tofu {
 class TxContext;
@@ -118,12 +116,12 @@ namespace tofu::coll {
 /// Slow path.
 [[nodiscard]] std::uint64_t clock_ms() noexcept;
 
-// --- the slab of a member, which its peers write: a head and slots for each lane
+// --- The slab of a member, which its peers write: a head and slots for each lane.
 
-/// The end of a slot. Its last 8 bytes are written last (guide 6.1.3.1), and polled.
+/// The end of a slot. Its last 8 bytes are written last (guide 6.1.3.1); the receiver polls them.
 struct Tail {
     static constexpr std::size_t inline_size = schedule::payload_in_tail;
-    std::byte payload[inline_size]; ///< of a message that fits in here
+    std::byte payload[inline_size]; ///< of a message that fits here
     std::uint32_t signature;        ///< of the operation (signature_of)
     std::uint32_t length;           ///< bytes; if more than inline_size, the payload is at the slot's start
     std::uint32_t op;               ///< number of the operation in the group
@@ -135,10 +133,10 @@ struct Slot {
     Tail tail;
 };
 static_assert(sizeof(Slot) == schedule::slot_bytes);
-/// The word by which a member tells of its state. A later word replaces an earlier one.
+/// The word by which a member reports its state. A later word replaces an earlier one.
 enum class Word : std::uint8_t {
     none = 0,
-    failed = 1, ///< the operation `op` has ended here by the error
+    failed = 1, ///< operation `op` has failed here with the error
     left = 2,   ///< the member has closed the group: it takes no part in `op` and later operations
     broken = 3  ///< a member is lost: `op` and all later operations fail
 };
@@ -152,7 +150,7 @@ constexpr Word kind_of(std::uint64_t word) noexcept
     return kind > static_cast<unsigned>(Word::broken) ? Word::broken : static_cast<Word>(kind);
 }
 constexpr std::uint32_t op_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
-/// The error in a word; positive, whatever the peer has written.
+/// The error in a word; always positive, since a peer may write any value.
 constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
@@ -160,13 +158,13 @@ constexpr int error_of(std::uint64_t word) noexcept
 /// In a Word::left: 2^this members from the peer down have left.
 constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<unsigned>(word & 0xff); }
 struct LaneArea {
-    std::uint64_t taken; ///< number of our messages that the peer has taken
+    std::uint64_t taken; ///< number of our messages that the peer has consumed
     std::uint64_t word;  ///< the peer's word_of
-    std::uint64_t probe; ///< the peer waits in this operation: number << 32 | signature. Its Put shows if we live
+    std::uint64_t probe; ///< what the peer waits for: number of the operation << 32 | signature
     std::byte unused[256 - 24];
     Slot slot[slots];
 
-    // Acquire: sees what the peer has Put before. Partner: its Lanes::pay() and probe().
+    // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::pay() and probe().
     [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
     [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
     [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
@@ -183,26 +181,26 @@ struct LaneArea {
 };
 static_assert(sizeof(LaneArea) == 256 + slots * 4096);
 
-/// The memory of a member's lanes: the part that its peers write, and the part that it posts from. It exists from
-/// before the join until after the close.
+/// The memory of a member's lanes: the slab, which its peers write, and the staging memory, from which it posts. It
+/// exists from before the join until after the close.
 class LaneMemory {
   public:
     /// `key`: of the member (key_of).
     LaneMemory(TxContext& tx, std::uint64_t key) noexcept : tx_(tx), key_(key) {}
 
-    // --- without the context's lock (these take the home lock)
+    // --- Called without the context's lock, since they acquire the home lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open(unsigned lanes) noexcept;
-    /// Gives back the memory that peers write. `quiet`: no peer writes any more; else the VCQ has been freed.
+    /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
     void bury(vcq::Gates& gates, bool quiet) noexcept;
     void shut_door(bool given_up) noexcept;
 
-    // --- under the lock
+    // --- Called under the context's lock.
     [[nodiscard]] int register_local() noexcept;
     void deregister_local() noexcept;
     [[nodiscard]] bool buried() const noexcept { return !slab_; }
     [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.get())[lane]; }
-    /// Our copy of the slot of a message that we send; the TNI reads it.
+    /// Our copy of the slot of a message that we send. The TNI reads it.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
         return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];
@@ -229,13 +227,13 @@ struct Lane : vcq::CompletionHandler {
     enum class Step : std::uint8_t {
         unknown, ///< -> known: the peer's slab was found; -> lost
         known,
-        lost ///< nothing can be written to the peer any more
+        lost ///< the peer can be written to no more
     };
     Lanes* lanes = nullptr;
     Peer peer{};
     Step step = Step::unknown;
-    bool half = false;      ///< the payload of message `sent + 1` is posted, the end of its slot is not
-    bool owes_word = false; ///< the peer has to be told `own_word`
+    bool half = false;      ///< the payload of message `sent + 1` is posted, but not the end of its slot
+    bool owes_word = false; ///< `own_word` has to be put to the peer
     bool owes_taken = false;
     std::uint8_t number = 0;
     utofu_stadd_t remote = 0; ///< our LaneArea in the peer's slab
@@ -244,7 +242,7 @@ struct Lane : vcq::CompletionHandler {
     std::uint64_t own_word = 0;
 };
 
-/// Is told of neighbours that can't be reached any more.
+/// The observer of neighbours that have become unreachable.
 class Losses {
   public:
     virtual void lost(int err, int prov_errno) noexcept = 0;
@@ -262,16 +260,16 @@ class Lanes {
     [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
     /// The memory of the lane that the peer writes.
     [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
-    /// True if some peer has to be told a word.
+    /// True if words or counts wait to be put to peers.
     [[nodiscard]] bool owe() const noexcept { return owes_; }
     [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
-    /// The number of the operation under way, or of the next one; 0 is the barrier of the join.
+    /// The number of the operation under way, or of the next one. Number 0 is the first vote of the join.
     [[nodiscard]] std::uint32_t now() const noexcept { return now_; }
     void to_next() noexcept { now_++; }
 
-    // --- finding the peer
+    // --- For the search of the peer.
     [[nodiscard]] vcq::Post get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept;
-    /// A get() has ended: where its bytes are, unless it has failed.
+    /// Called when a get() has ended. Returns the address of its bytes, which are valid unless it has failed.
     [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
     {
         in_flight_--;
@@ -280,26 +278,26 @@ class Lanes {
     void found(Lane& lane, utofu_stadd_t remote) noexcept;
     void lose(Lane& lane, int err, int prov_errno) noexcept;
 
-    // --- words
-    /// Tells all neighbours a word.
+    // --- Words.
+    /// Puts a word to all neighbours.
     void tell(std::uint64_t word) noexcept;
     void pay_all() noexcept;
     void probe(std::uint32_t signature) noexcept;
-    /// True if the peer takes no part in the operation any more.
+    /// True if the peer does not take part in the operation any more.
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
 
-    // --- messages
+    // --- Messages.
     [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
-    /// Sends `size` bytes of `view` from `at` on, where has_room(). Busy: call again with the same arguments.
+    /// Sends `size` bytes of `view` from `at` on; requires has_room(). Busy: call again with the same arguments.
     [[nodiscard]] vcq::Post send(Lane& lane, const View& view, std::size_t at, std::size_t size,
                                  std::uint32_t signature) noexcept;
     enum class Head : std::uint8_t {
         none,
         there,
-        later ///< many messages were dropped, and the rest comes in another call; or the peer was lost
+        later ///< many messages were dropped, and another call continues; or the peer was lost
     };
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
-    /// Takes the message at the head. False: the peer was found dead, and the observer of losses has been told.
+    /// Consumes the message at the head. False: the peer was found dead, and losses_ has been notified.
     [[nodiscard]] bool take(Lane& lane) noexcept;
 
   private:
@@ -321,7 +319,7 @@ class Lanes {
 } // namespace tofu::coll
 namespace tofu::coll {
 
-// Finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups").
+// --- Search: finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups").
 
 /// The key of a member of the group with this key.
 inline std::uint64_t key_of(std::uint64_t group, unsigned member) noexcept { return directory::mix(group + member); }
@@ -333,10 +331,10 @@ class Search {
     Search(TxContext& tx, Lanes& lanes, std::uint64_t group) noexcept : tx_(tx), lanes_(lanes), group_(group) {}
     /// False: no memory.
     [[nodiscard]] bool open(const Roster& roster) noexcept;
-    /// True if no peer is looked for any more. A member that has left goes on looking, because it has to tell the
-    /// others.
+    /// True if the search for all peers has ended. A member that has left continues to search, since it has to notify
+    /// them.
     [[nodiscard]] bool over() const noexcept { return unknown_ == 0; }
-    /// Looks once for each peer that is still unknown.
+    /// Polls once for each peer that is still unknown.
     void progress() noexcept;
 
   private:
@@ -345,9 +343,9 @@ class Search {
         Search* search = nullptr;
         Lane* lane = nullptr;
         bool reading = false;
-        unsigned choice = 0;     ///< row of the peer's table to look at next
+        unsigned choice = 0;     ///< row of the peer's table to read next
         std::uint64_t key = 0;   ///< of the peer's line there
-        std::uint64_t due = 0;   ///< of the next look (clock_ms)
+        std::uint64_t due = 0;   ///< time of the next read (clock_ms)
         utofu_stadd_t table = 0; ///< the peer's table; 0: not known yet
     };
     void look(Look& look) noexcept;
@@ -359,7 +357,7 @@ class Search {
     Lanes& lanes_;
     std::uint64_t group_;
     std::unique_ptr<Look[]> looks_;
-    unsigned unknown_ = 0; ///< lanes whose peer is still looked for
+    unsigned unknown_ = 0; ///< lanes whose peer has not been found yet
 };
 
 } // namespace tofu::coll

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A collective that was called, the queue of those of a group, and the outcome of a step of the first. Used by group,
-// rounds, over_gates, joining.
+// A collective operation, the queue of a group's operations, and the outcome of a step of the first one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace tofu::coll {
 
-/// The members of a group by rank, and our own rank.
+/// The members of a group by rank, and the rank of this member.
 struct Roster {
     Array<Peer> members;
     unsigned rank = 0;
@@ -29,14 +28,14 @@ struct CollectiveOp : Request {
     CollectiveOp* next = nullptr;
     Plan plan;
     Shape shape;
-    Native native; ///< how it goes over gates; no rounds: by the plan
+    Native native; ///< how gates execute it; no rounds: the plan is executed
     const void* in = nullptr;
     void* out = nullptr;
-    unsigned round = 0; ///< of the gates
+    unsigned round = 0; ///< on gates
     std::uint32_t signature = 0;
 };
 
-/// The operations of a group, first come, first served.
+/// The operations of a group, in the order of their calls.
 class OpQueue {
   public:
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
@@ -45,7 +44,7 @@ class OpQueue {
     {
         op.next = nullptr;
         op.round = 0;
-        // The signature differs if members disagree about the way, so that they find out.
+        // The top bit reveals members that disagree whether gates are used.
         op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
         *end_ = &op;
         end_ = &op.next;
@@ -66,8 +65,8 @@ class OpQueue {
 
 struct Outcome {
     enum class Kind : std::uint8_t {
-        waits,   ///< nothing can be done now
-        goes_on, ///< something was done, or a peer was found dead, which has ended the operation
+        waits,   ///< no progress is possible now
+        goes_on, ///< there was progress, or a peer was found dead, which has ended the operation
         over,
         fails, ///< the operation fails
         breaks ///< the group is broken

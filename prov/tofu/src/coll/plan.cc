@@ -15,12 +15,12 @@ namespace tofu::coll {
 int check_support(fi_collective_op coll, fi_datatype type, fi_op op) noexcept
 {
     if (coll == FI_BARRIER)
-        return 0; // which has neither
+        return 0; // it has neither datatype nor operation
     if (static_cast<unsigned>(coll) > FI_GATHER || static_cast<unsigned>(type) >= datatype_count)
         return -FI_EOPNOTSUPP;
     if (!reduces(coll))
         return 0;
-    // Of reading and writing, which the page lists too, no result could be the same for everybody.
+    // Reads and writes, which the page also lists, have no result that would be the same for all members.
     return static_cast<unsigned>(op) <= FI_BXOR && kernel_of(op, type) != nullptr ? 0 : -FI_EOPNOTSUPP;
 }
 
@@ -28,7 +28,7 @@ int query(fid_domain*, fi_collective_op coll, fi_collective_attr* attr, std::uin
 {
     if (attr == nullptr)
         return -FI_EINVAL;
-    // The page's one flag: attributes of the reduce-scatter.
+    // The only flag of the page: attributes of the reduce-scatter.
     if (flags != 0 && (flags != FI_SCATTER || (coll != FI_REDUCE && coll != FI_REDUCE_SCATTER)))
         return -FI_EBADFLAGS;
     if (flags != 0)
@@ -58,7 +58,7 @@ schedule::Kind kind_of(fi_collective_op coll) noexcept
     case FI_GATHER: return gather;
     case FI_SCATTER: return scatter;
     case FI_ALLTOALL: return alltoall;
-    default: return barrier; // another one has not passed check_support()
+    default: return barrier; // check_support() has rejected all others
     }
 }
 } // namespace
@@ -109,7 +109,7 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     kernel_ = !empty && reduces(shape.coll) ? kernel_of(shape.op, shape.type) : nullptr;
     schedule_ = schedule::Schedule({.kind = kind_of(shape.coll), .count = shape.count, .element = size_,
                                     .root = shape.root}, rank, members);
-    in_ = static_cast<std::byte*>(const_cast<void*>(in)); // views write to what is received only
+    in_ = static_cast<std::byte*>(const_cast<void*>(in)); // only receives write through a view
     out_ = static_cast<std::byte*>(out);
     own_.reset();
     if (const std::size_t bytes = schedule_.own_bytes(); bytes != 0)
@@ -121,7 +121,7 @@ struct Plan::Filler {
     Plan& plan;
     Round& round;
 
-    /// Buffers overlap only where both are the same memory: a call in place.
+    /// Buffers overlap only if both are the same memory (a call in place).
     void copy(const schedule::Blocks& from, const schedule::Blocks& to) const noexcept
     {
         const View source = plan.view_of(from), target = plan.view_of(to);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What one member does in a collective: the rounds of schedule/schedule.h with the member's memory, and the copies
-// between the rounds. Pure: it knows ranks and memory, not the network. Used by group.cc; calls the kernels of
-// atomics.
+// The part of one member in a collective: the rounds of schedule/schedule.h applied to the member's memory, and the
+// copies between the rounds. Pure: it knows ranks and memory, not the network. Reductions use the kernels of atomics.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@
 
 namespace tofu::coll {
 
-// The parameters of a collective that all members have to agree on.
+// The parameters of a collective, which must be the same for all members.
 
 struct Shape {
     fi_collective_op coll = FI_BARRIER;
@@ -25,12 +24,12 @@ struct Shape {
     unsigned root = 0;
 };
 
-// Which collective works on which datatype with which operation (fi_query_collective), as the kernels of atomics say.
+// Which collectives support which datatypes and operations (fi_query_collective): those with a kernel of atomics.
 
 inline constexpr std::size_t max_members = std::size_t{1} << 20;
-inline constexpr std::size_t max_bytes = std::size_t{1} << 40; ///< of the largest buffer of one member
+inline constexpr std::size_t max_bytes = std::size_t{1} << 40; ///< size of the largest buffer of one member
 
-/// True if the collective reduces, and so has an operation.
+/// True if the collective is a reduction, and so has an operation.
 constexpr bool reduces(fi_collective_op coll) noexcept
 {
     return coll == FI_ALLREDUCE || coll == FI_REDUCE || coll == FI_REDUCE_SCATTER;
@@ -53,7 +52,7 @@ using schedule::up;
 
 /// Pieces of an array of blocks in memory, read as one stream of bytes.
 struct View {
-    std::byte* base = nullptr; ///< where `blocks.offset` is
+    std::byte* base = nullptr; ///< address of `blocks.offset`
     schedule::Blocks blocks;
 
     [[nodiscard]] std::size_t bytes() const noexcept { return blocks.bytes(); }
@@ -67,14 +66,14 @@ struct Transfer {
     bool over = false;    ///< it has ended; even an empty transfer is one message
     std::uint8_t lane = 0;
     Take take = Take::copy;
-    /// For a receive: the number of the send of this round that reads the same memory, and goes before it chunk by
-    /// chunk; or none.
+    /// For a receive: the index of the send in this round that reads the same memory, or none. Each chunk is sent
+    /// before it is overwritten.
     static constexpr std::uint8_t none = schedule::no_send;
     std::uint8_t behind = none;
 };
 
-/// The transfers of a round, which go on side by side. The next round begins when all are over: sends have been copied
-/// out, receives have been taken.
+/// The transfers of a round, which are independent of each other. The next round begins when all have ended: sends have
+/// been copied, receives have been consumed.
 struct Round {
     unsigned sends = 0;
     unsigned receives = 0;
@@ -82,22 +81,23 @@ struct Round {
     Transfer receive[max_bits + 1];
 };
 
-/// The signature of a collective, never 0. Bit 31 is left to the caller, which marks the way by it.
+/// The signature of a collective, never 0. Bit 31 is 0; the caller sets it if gates are used.
 [[nodiscard]] std::uint32_t signature_of(const Shape& shape) noexcept;
 
 /// One collective of one member.
 class Plan {
   public:
-    /// Begins a collective. `in` and `out` are the call's buf and result; a broadcast has only `out`. 0 or -FI_ENOMEM.
+    /// Begins a collective. `in` and `out` are `buf` and `result` of the call; a broadcast has only `out`. 0 or
+    /// -FI_ENOMEM.
     [[nodiscard]] int open(const Shape& shape, unsigned rank, unsigned members, const void* in, void* out) noexcept;
     void close() noexcept { own_.reset(); }
-    /// Fills in the next round that is not empty. False: the collective is over.
+    /// Fills in the next round that is not empty. False: the collective has ended.
     [[nodiscard]] bool next(Round& round) noexcept;
     /// Applies the operation to `bytes` at `mine`, by Take::left or right; `theirs` is overwritten.
     void combine(std::byte* mine, std::byte* theirs, std::size_t bytes, Take take) const noexcept;
 
   private:
-    /// Fills in a round, as schedule::Schedule hands it over.
+    /// Fills in a round from the calls of schedule::Schedule.
     struct Filler;
     [[nodiscard]] View view_of(const schedule::Blocks& blocks) const noexcept;
 
