@@ -80,7 +80,7 @@ bool Channel::meet() noexcept
     int size = 0;
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
     std::unique_ptr<Name[]> names(new (std::nothrow) Name[static_cast<std::size_t>(size)]);
-    // Nobody is alone in the exchange: who has no room for the answer ends the job.
+    // The exchange is collective, so a process without memory for the answer has to end the job.
     if (names == nullptr)
         PMPI_Abort(MPI_COMM_WORLD, 1);
     Name own{};
@@ -123,7 +123,7 @@ bool Channel::members(MPI_Comm comm, int* ranks, int size) const noexcept
 {
     std::unique_ptr<int[]> own(new (std::nothrow) int[static_cast<std::size_t>(size)]);
     if (own == nullptr)
-        PMPI_Abort(MPI_COMM_WORLD, 1); // the others would wait for our answer
+        PMPI_Abort(MPI_COMM_WORLD, 1); // otherwise the other members would wait for this one
     std::iota(own.get(), own.get() + size, 0);
     MPI_Group group = MPI_GROUP_NULL;
     PMPI_Comm_group(comm, &group);
@@ -146,7 +146,7 @@ int Channel::join(const int* ranks, int size, fid_mc*& mc) noexcept
         rc = fi_av_set_addr(set, &address);
     if (rc == 0)
         rc = fi_join_collective(ep_, address, set, 0, &mc, nullptr);
-    shut(set); // a group has its own list
+    shut(set); // a group has its own copy of the list
     return rc;
 }
 
@@ -161,7 +161,7 @@ bool Channel::joined(const fid_mc& mc) noexcept
         fi_eq_err_entry error{};
         if (n == -FI_EAVAIL && fi_eq_readerr(eq_, &error, 0) > 0 && error.fid == &mc.fid)
             return false;
-        progress_of_mpi(); // events of groups that were given up are passed over
+        progress_of_mpi(); // events of other groups are ignored: they were abandoned
     }
 }
 
@@ -182,7 +182,7 @@ void Channel::progress_of_mpi() noexcept
 {
     if (++polls_ % polls_per_test != 0)
         return;
-    // Not MPI_Iprobe: MPICH's over UCX looks, and makes none.
+    // Not MPI_Iprobe, which makes no progress in MPICH over UCX.
     int done = 0;
     (void)PMPI_Test(&never_, &done, MPI_STATUS_IGNORE);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: this process's endpoint of the provider and the addresses of all processes of the job. Calls MPI by
-// its profiling names.
+// Role: this process's endpoint of the provider and the addresses of all processes of the job. MPI is called by its
+// profiling names.
 #pragma once
 
 #include <sys/types.h>
@@ -14,28 +14,29 @@
 
 namespace tofu_mpi {
 
-/// One thread at a time uses it, as MPI_THREAD_SERIALIZED promises.
+/// Used by one thread at a time, as MPI_THREAD_SERIALIZED promises.
 class Channel {
   public:
     Channel() noexcept = default;
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    /// False: no provider, or no queue of it is left.
+    /// Opens the endpoint. False: a step has failed; the provider logs the reason.
     [[nodiscard]] bool open() noexcept;
-    /// Collective over MPI_COMM_WORLD. False: this process knows not all.
+    /// Exchanges the addresses; collective over MPI_COMM_WORLD. False: this process has not got all addresses.
     [[nodiscard]] bool meet() noexcept;
     void close() noexcept;
 
-    /// Rank in MPI_COMM_WORLD by rank in the communicator. False: a member is of another job, as all members find.
+    /// Fills in ranks[r], the rank in MPI_COMM_WORLD of the member with rank r. False: a member belongs to another job.
+    /// All members get the same answer.
     [[nodiscard]] bool members(MPI_Comm comm, int* ranks, int size) const noexcept;
-    /// Begins a join of these. 0 or libfabric's error.
+    /// Begins to join a group of these ranks. 0 or -FI_E*.
     [[nodiscard]] int join(const int* ranks, int size, fid_mc*& mc) noexcept;
-    /// Waits for the end of a join. False: it has failed.
+    /// Waits until the join has ended. False: it has failed.
     [[nodiscard]] bool joined(const fid_mc& mc) noexcept;
 
-    /// Posts, and waits for the end: 0 or libfabric's error, positive. MPI makes progress meanwhile, since others may
-    /// need a message of ours before they call.
+    /// Posts an operation and waits for its end. 0 or FI_E*, positive. Meanwhile MPI makes progress, since other
+    /// members may need a message of this process before they call.
     template <class Post>
     [[nodiscard]] int run(Post&& post) noexcept
     {
@@ -51,11 +52,11 @@ class Channel {
     }
 
   private:
-    /// 0: the operation has ended, -1: not yet; or its error.
+    /// 0: the operation has ended. -1: not yet. Otherwise FI_E*.
     [[nodiscard]] int poll() noexcept;
     void progress_of_mpi() noexcept;
 
-    static constexpr unsigned polls_per_test = 32; ///< MPI's progress costs several of our polls
+    static constexpr unsigned polls_per_test = 32; ///< MPI's progress takes as long as several polls
 
     fi_info* info_ = nullptr;
     fid_fabric* fabric_ = nullptr;
@@ -64,9 +65,9 @@ class Channel {
     fid_eq* eq_ = nullptr;
     fid_cq* cq_ = nullptr;
     fid_ep* ep_ = nullptr;
-    unsigned polls_ = 0;                   ///< across operations, so that MPI gets its turn behind many short ones too
-    MPI_Comm own_ = MPI_COMM_NULL;         ///< of this process alone
-    MPI_Request never_ = MPI_REQUEST_NULL; ///< a receive there, until close(): testing it only makes progress
+    unsigned polls_ = 0;                   ///< not reset by an operation: many short ones also let MPI make progress
+    MPI_Comm own_ = MPI_COMM_NULL;         ///< a copy of MPI_COMM_SELF
+    MPI_Request never_ = MPI_REQUEST_NULL; ///< a receive on own_, matched in close(); testing it makes progress
     MPI_Group world_ = MPI_GROUP_NULL;
 };
 

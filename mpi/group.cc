@@ -14,7 +14,7 @@ namespace tofu_mpi {
 
 namespace {
 
-/// Do all members say so? MPI's own reduction, since the communicator has no other yet.
+/// True if all members pass true. Uses MPI's own reduction, since the communicator has no group yet.
 bool all(MPI_Comm comm, bool mine) noexcept
 {
     int good = mine ? 1 : 0;
@@ -37,8 +37,8 @@ void Groups::close() noexcept
         PMPI_Comm_free_keyval(&key_);
 }
 
-/// Makes the communicator the last one asked for. False: there is no such communicator, as MPI's own call will report. Its
-/// handle is not kept, since nothing would say when MPI gives it to a new communicator.
+/// Sets last_ and last_comm_ to the communicator. False: the handle is invalid, which MPI's own call will report. Such
+/// a handle is not kept: no callback would say when MPI gives it to a new communicator.
 bool Groups::look_up(MPI_Comm comm) noexcept
 {
     void* value = nullptr;
@@ -50,7 +50,8 @@ bool Groups::look_up(MPI_Comm comm) noexcept
     return true;
 }
 
-/// Of a communicator that was not seen before. Members find the same: they see the same members, and vote on the rest.
+/// Creates the entry of a new communicator. All members get the same result: they compare the same ranks, and vote on
+/// everything else.
 Group* Groups::found(MPI_Comm comm) noexcept
 {
     int inter = 0;
@@ -63,19 +64,20 @@ Group* Groups::found(MPI_Comm comm) noexcept
         group = new (std::nothrow) Group(seen);
         std::unique_ptr<int[]> ranks(new (std::nothrow) int[static_cast<std::size_t>(seen.size)]);
         if (group == nullptr || ranks == nullptr)
-            PMPI_Abort(MPI_COMM_WORLD, 1); // the others would wait for our vote
+            PMPI_Abort(MPI_COMM_WORLD, 1); // otherwise the other members would wait for this one's vote
         group->next = first_;
         first_ = group;
         if (channel_.members(comm, ranks.get(), seen.size))
             join(comm, ranks.get(), *group);
     }
-    // Without the attribute the next call would be a first one here alone.
+    // Without the attribute the next call would be the first one of this member only.
     if (PMPI_Comm_set_attr(comm, key_, group) != MPI_SUCCESS)
         PMPI_Abort(MPI_COMM_WORLD, 1);
     return group;
 }
 
-/// A join ends only when all members have called; so all must have been able to, and all must have come to its end.
+/// Joins a group. A join ends only when all members have called. So the members vote twice: whether all could call, and
+/// whether the join of all has succeeded.
 void Groups::join(MPI_Comm comm, const int* ranks, Group& group) noexcept
 {
     fid_mc* mc = nullptr;
@@ -100,8 +102,8 @@ void Groups::leave(Group& group) noexcept
     group.mc = nullptr;
 }
 
-/// The communicator goes: MPI_Comm_free, MPI_Comm_disconnect, or the end of MPI behind close(). A communicator without a
-/// group has the attribute, too: its handle may name another communicator next, on this process alone.
+/// Called when the communicator is freed: by MPI_Comm_free, MPI_Comm_disconnect, or MPI_Finalize after close(). A
+/// communicator without a group also has the attribute, since MPI may reuse its handle in this process only.
 int Groups::drop(MPI_Comm, int, void* value, void* groups) noexcept
 {
     auto& self = *static_cast<Groups*>(groups);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the provider's group of a communicator, for the communicator's life: all its members have one, or none has.
-// Calls MPI by its profiling names.
+// Role: the provider's group of a communicator, for the communicator's life. Either all its members have one, or none.
+// MPI is called by its profiling names.
 #pragma once
 
 #include <mpi.h>
@@ -11,16 +11,16 @@ namespace tofu_mpi {
 
 class Channel;
 
-/// What is known of a communicator.
+/// The group and the properties of a communicator.
 struct Group {
-    fid_mc* mc = nullptr; ///< null: its collectives are MPI's
+    fid_mc* mc = nullptr; ///< null: MPI executes its collectives
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     int rank = 0;
     int size = 0;
     Group* next = nullptr;
 };
 
-/// All of this process, as attributes of their communicators.
+/// All groups of this process, each an attribute of its communicator. Used by one thread at a time.
 class Groups {
   public:
     explicit Groups(Channel& channel) noexcept : channel_(channel) {}
@@ -28,7 +28,7 @@ class Groups {
     Groups& operator=(const Groups&) = delete;
 
     void open() noexcept;
-    /// Of a communicator that is none of MPI_COMM_NULL; null where its collectives are MPI's. The first call of a
+    /// The group of a communicator other than MPI_COMM_NULL. Null: MPI executes its collectives. The first call for a
     /// communicator is collective.
     [[nodiscard]] const Group* of(MPI_Comm comm) noexcept
     {
@@ -36,7 +36,7 @@ class Groups {
             return nullptr;
         return last_->mc != nullptr ? last_ : nullptr;
     }
-    /// All; what is called from now on goes to MPI.
+    /// Closes all groups. MPI executes later collectives.
     void close() noexcept;
 
   private:
@@ -48,11 +48,11 @@ class Groups {
 
     Channel& channel_;
     int key_ = MPI_KEYVAL_INVALID;
-    bool able_ = true; ///< until a join has failed: the next one of the same members might meet another of theirs
-    Group none_;       ///< of communicators without
+    bool able_ = true; ///< false after a failed join: a later join of the same members might meet that one
+    Group none_;       ///< the entry of communicators without a group
     Group* first_ = nullptr;
-    Group* last_ = &none_; ///< the last one asked for
-    /// Its communicator, which has our attribute: drop() clears this before MPI gives the handle to another one.
+    Group* last_ = &none_; ///< the result of the last look_up()
+    /// The communicator of last_. It has our attribute, so drop() clears this before MPI reuses the handle.
     MPI_Comm last_comm_ = MPI_COMM_NULL;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-mpi(7): a program's MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce by collective groups of the
-// provider, where that fits, and by MPI else. MPI programs are started with this library preloaded. It
+// Role: tofu-mpi(7): collective groups of the provider execute a program's MPI_Barrier, MPI_Bcast, MPI_Reduce and
+// MPI_Allreduce if they support them; MPI executes all others. MPI programs are started with this library preloaded. It
 // calls MPI by its profiling names (MPI-3.1, 14.2).
 #include <cerrno>
 #include <chrono>
@@ -22,15 +22,15 @@ namespace tofu_mpi {
 namespace {
 
 constexpr int default_bytes = 1024;
-constexpr int most_bytes = 1 << 20; // beyond, MPI's pipelines are as good
+constexpr int most_bytes = 1 << 20; // above this, MPI's pipelines are as fast
 constexpr int default_wait = 60;    // seconds
 
-/// Why this process takes no part. The lowest of all processes' counts.
+/// The reason why this process does not take part, or `able`. The minimum over all processes decides.
 enum State : int { threads = 0, no_provider = 1, no_addresses = 2, able = 3 };
 constexpr const char* reasons[] = {
     "the program has asked for MPI_THREAD_MULTIPLE",
-    "a process can't open an endpoint of the provider tofu (FI_LOG_LEVEL=warn says why)",
-    "a process can't tell its address",
+    "a process cannot open an endpoint of the provider tofu (set FI_LOG_LEVEL=warn to see the reason)",
+    "a process has not got the addresses of all others",
 };
 
 Channel channel;
@@ -40,7 +40,7 @@ std::size_t limit = 0; ///< bytes
 std::unique_ptr<char[]> packed;
 long by_provider = 0, by_mpi = 0;
 
-/// An environment variable; `otherwise` where it is none of 0 to `most`.
+/// The value of an environment variable; `otherwise` if it is not set or not a number from 0 to `most`.
 int number(const char* name, int otherwise, int most) noexcept
 {
     const char* const text = std::getenv(name);
@@ -51,12 +51,12 @@ int number(const char* name, int otherwise, int most) noexcept
     const long value = std::strtol(text, &end, 10);
     if (*end == '\0' && errno == 0 && value >= 0 && value <= most)
         return static_cast<int>(value);
-    std::fprintf(stderr, "tofu-mpi: %s=%s: say a number from 0 to %d\n", name, text, most);
+    std::fprintf(stderr, "tofu-mpi: %s=%s: use a number from 0 to %d\n", name, text, most);
     return otherwise;
 }
 
-/// The lowest of all processes' answers. A process without this library gives none, so the wait has a bound; and since
-/// nobody knows what the others have seen of it, the job ends there.
+/// Replaces the answers by the minimum over all processes. A process without this library does not call, so the wait
+/// has a bound. After that the job ends, since the processes may disagree whether the reduction has completed.
 void agree(int (&answers)[2], int seconds) noexcept
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -74,7 +74,7 @@ void agree(int (&answers)[2], int seconds) noexcept
     }
 }
 
-/// What MPI_Pack makes is taken as what travels, which holds where it adds nothing.
+/// True if MPI_Pack adds nothing to the data, so that its output can be sent.
 bool packs_plainly() noexcept
 {
     int value = 1, position = 0;
@@ -94,7 +94,7 @@ void begin() noexcept
     int answers[2] = {able, number("TOFU_MPI_BYTES", default_bytes, most_bytes)};
     packed.reset(new (std::nothrow) char[most_bytes]);
     if (level == MPI_THREAD_MULTIPLE)
-        answers[0] = threads; // groups of the same members would be joined in any order
+        answers[0] = threads; // threads could join groups of the same members in any order
     else if (packed == nullptr || !packs_plainly() || !channel.open())
         answers[0] = no_provider;
     agree(answers, number("TOFU_MPI_WAIT", default_wait, INT_MAX));
@@ -117,7 +117,7 @@ void end() noexcept
 {
     int rank = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    PMPI_Barrier(MPI_COMM_WORLD); // nobody is in a collective any more
+    PMPI_Barrier(MPI_COMM_WORLD); // no process is in a collective after this
     ready = false;
     groups.close();
     channel.close();
@@ -125,7 +125,7 @@ void end() noexcept
         std::fprintf(stderr, "tofu-mpi: rank 0: %ld collectives by the provider, %ld by MPI\n", by_provider, by_mpi);
 }
 
-/// The group that carries it out, if `fits`; all members come to the same answer.
+/// The group that executes a collective, if `fits`. All members get the same answer.
 const Group* group_for(MPI_Comm comm, bool fits) noexcept
 {
     const Group* const group = ready && fits && comm != MPI_COMM_NULL ? groups.of(comm) : nullptr;
@@ -133,7 +133,7 @@ const Group* group_for(MPI_Comm comm, bool fits) noexcept
     return group;
 }
 
-/// To its end. What fails goes the way of MPI's errors.
+/// Executes a collective to its end. A failure calls the error handler of the communicator.
 template <class Post>
 int run(const char* name, MPI_Comm comm, Post&& post) noexcept
 {
@@ -200,8 +200,8 @@ int reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, i
     });
 }
 
-/// Members may describe the same bytes by different datatypes (MPI-3.1, 5.4): only how many they are decides, and
-/// what does not lie one after the other is packed.
+/// Members may describe the same bytes by different datatypes (MPI-3.1, 5.4), so only the number of bytes decides. Data
+/// that are not contiguous are packed.
 int bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) noexcept
 {
     int size = 0;

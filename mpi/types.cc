@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See types.h. Groups of types and what may be done with them: MPI-3.1, 5.9.2.
+// See types.h. MPI-3.1, 5.9.2 has the groups of types and the operations that are permitted for them.
 #include "types.h"
 
 #include <cstdint>
@@ -28,7 +28,7 @@ Type integer_as(MPI_Datatype mpi) noexcept
     return {mpi, fi, sizeof(T), integer};
 }
 
-// Handles are addresses in some MPIs, so these are made when the library is loaded. Frequent ones first.
+// Built when the library is loaded, since handles are addresses in some MPIs. Frequent types come first.
 const Type types[] = {
     {MPI_DOUBLE, FI_DOUBLE, sizeof(double), floating},
     integer_as<int>(MPI_INT),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: MPI's datatypes and operations as libfabric's.
+// Role: translates MPI's datatypes and operations into libfabric's.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace tofu_mpi {
 
-/// What an MPI datatype is on the wire.
+/// The libfabric datatype of an MPI datatype.
 struct Type {
     MPI_Datatype mpi;
     fi_datatype fi;
     std::size_t size;
-    unsigned kind; ///< one of Kind: which operations MPI permits
+    unsigned kind; ///< one of Kind, which says which operations MPI permits
 };
 
-/// Null: none of those that lie in memory as libfabric's do.
+/// The type with the same layout in memory. Null: there is none.
 [[nodiscard]] const Type* type_of(MPI_Datatype type) noexcept;
-/// False: not among MPI's predefined ones, or MPI does not permit it for the type.
+/// Finds the libfabric operation. False: it is not predefined, or MPI does not permit it for the type.
 [[nodiscard]] bool operation_of(MPI_Op op, const Type& type, fi_op& found) noexcept;
-/// Does the domain carry out whatever these two find?
+/// True if the domain supports all results of these two functions.
 [[nodiscard]] bool offers_all(fid_domain* domain) noexcept;
 
 } // namespace tofu_mpi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the part of the job's file that the processes of a job share to take turns.
+// Role: exact mode: the shared memory by which the processes of a job take turns, a part of the job's file.
 //
 // Each process has a slot there, its actor. `state` is the state of the thread that calls uTofu:
 //
@@ -8,12 +8,12 @@
 //      |                  | (a look that returns   | (its clock is at   | (blocked, or polls memory:
 //      +------------------+ without a turn)        v  the bound) ready  v  excused) out
 //
-// out      in the program, without the turn: before the first call, after a look that returned without a turn, or
-//          excused. Holds up everything later than its clock, unless it is excused.
+// out      in the program, without the turn: before the first call, after a poll that returned without a turn, or
+//          excused. Unless it is excused, no other process gets a turn later than its clock.
 // running  in the program, with the turn.
 // inside   in the library, with the turn.
 // ready    waits for its turn at its clock.
-// idle     has found nothing: waits until `wake`, which others move forward.
+// idle     has found nothing: waits until `wake`, which other processes move to an earlier time.
 // Only the actor's own thread changes its state, except for running -> out (patrol), by compare-and-swap.
 #pragma once
 
@@ -27,45 +27,45 @@ namespace tofu::sim {
 inline constexpr Picoseconds never = UINT64_MAX;
 
 enum class ActorState : uint32_t { absent = 0, out = 1, running = 2, inside = 3, ready = 4, idle = 5 };
-enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 }; // naps: a loop of looks and sleep
+enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 }; // naps: a loop of polls and sleep
 enum class Settling : uint32_t { no = 0, quieting = 1, visiting = 2 };
 enum class Grant : uint32_t { none = 0, turn = 1, events = 2, help = 3 }; // help: events, for the helper thread
 
 struct alignas(apart) Actor {
-    // One line: all that the choice of the next turn reads.
+    // One cache line: all members that the choice of the next turn reads.
     SharedWord<uint32_t> state; // ActorState
-    SharedWord<uint32_t> turn;  // a futex: changes with each grant
+    SharedWord<uint32_t> turn;  // a futex: incremented with each grant
     uint32_t grant;
     uint32_t excuse;
     uint32_t rank;
-    uint32_t hit; // polls memory, and bytes have arrived there since
+    uint32_t hit; // 1: it polls memory, and bytes have arrived there; 2: it has the turn for that
     SharedWord<uint64_t> clock;
-    SharedWord<uint64_t> next; // when the first event that it has to carry out itself is due
-    SharedWord<uint64_t> due;  // when the first entry of its inbox is due
-    uint64_t wake;             // idle: when it continues at the latest,
-    uint64_t looks;            // or if anything else happens later
+    SharedWord<uint64_t> next; // time of the first event that only this process can execute
+    SharedWord<uint64_t> due;  // time of the first entry of its inbox
+    uint64_t wake;             // idle: it continues at this time at the latest
+    uint64_t looks;            // idle: likewise, if another event of the job follows
 
-    SharedWord<uint32_t> helped; // as `turn`, for the helper thread
-    SharedWord<uint32_t> calls;  // that have returned
+    SharedWord<uint32_t> helped; // like `turn`, for the helper thread
+    SharedWord<uint32_t> calls;  // calls that have returned
     uint32_t incarnation;
     int32_t pid;
     SharedWord<uint32_t> tid; // of the thread that calls uTofu
-    int32_t parent;           // the process that has started it
-    SharedWord<uint32_t> helper;  // thread, of the simulator's own
-    SharedWord<uint32_t> entries; // into the queue, so far
-    uint64_t early;   // something has arrived since it was idle last: it must not be idle beyond that
-    uint64_t granted; // the time of the grant
-    uint64_t bound;   // until when it may keep the turn
+    int32_t parent;           // process ID of its parent
+    SharedWord<uint32_t> helper;  // thread ID of the helper thread
+    SharedWord<uint32_t> entries; // number of times it has entered the queue
+    uint64_t early;   // time of the first arrival since it was idle last; it is not idle beyond that time
+    uint64_t granted; // virtual time of the grant
+    uint64_t bound;   // it may keep the turn until this time
     uint64_t start_time;
 
-    SharedWord<uint32_t> outside; // has sent something outside since its last call
-    SharedWord<uint32_t> sends;   // so far
-    SharedWord<uint32_t> sending; // waits until what that starts has come to rest
-    SharedWord<uint32_t> looking; // what waits is a look
-    SharedWord<uint32_t> visits;  // the look is to return without a turn
-    SharedWord<uint32_t> nudged;  // tofu_sim_wake
-    uint32_t confirmed;           // a hit, and it has called since
-    // What patrols have seen.
+    SharedWord<uint32_t> outside; // 1: it has sent outside uTofu since its last call
+    SharedWord<uint32_t> sends;   // number of sends outside uTofu
+    SharedWord<uint32_t> sending; // 1: it waits until everything that its send has started is quiet
+    SharedWord<uint32_t> looking; // 1: the waiting call is a poll
+    SharedWord<uint32_t> visits;  // 1: the waiting poll has to return without a turn
+    SharedWord<uint32_t> nudged;  // 1: tofu_sim_wake was called
+    uint32_t confirmed;           // 1: it has called after a hit
+    // Written by patrols.
     uint32_t seen_calls;
     uint64_t seen_cpu;
     uint64_t seen_faults;
@@ -73,7 +73,7 @@ struct alignas(apart) Actor {
     uint64_t last_cpu;
 
     uint64_t blocked_since;
-    // What looks outside have seen.
+    // Written by look_outside().
     uint64_t nap_key;
     uint64_t nap_sleeps;
 };
@@ -81,30 +81,30 @@ static_assert(sizeof(Actor) <= schedule_actor_bytes);
 static_assert(offsetof(Actor, helped) == apart);
 
 struct ScheduleHead {
-    SharedWord<uint32_t> lock;    // slot + 1 of its holder
+    SharedWord<uint32_t> lock;    // slot + 1 of the holder
     SharedWord<uint32_t> running; // slot + 1 of the process that has the turn
-    SharedWord<uint32_t> used;    // slots that have ever been taken
-    uint32_t expected;            // processes that the job begins with
+    SharedWord<uint32_t> used;    // number of slots that have ever been used
+    uint32_t expected;            // number of processes at the start of the job
     uint32_t joined;
-    uint32_t open;                // all have joined, or are not waited for any more
-    SharedWord<uint64_t> grants;  // so far
-    uint64_t frontier;            // the latest time that was granted
-    SharedWord<uint64_t> settle_until; // by this machine's clock
-    SharedWord<uint64_t> patrolled;    // likewise: the last time
-    SharedWord<uint32_t> stalled; // looks returned without a turn: what comes next may come from outside
-    SharedWord<uint32_t> warned;  // lines on stderr that one process of the job writes for all (Warning)
+    uint32_t open;                // 1: all processes have joined, or the wait for them has ended
+    SharedWord<uint64_t> grants;  // number of grants
+    uint64_t frontier;            // the latest granted time
+    SharedWord<uint64_t> settle_until; // real time until which no process gets the turn; 0: none
+    SharedWord<uint64_t> patrolled;    // real time of the last patrol
+    SharedWord<uint32_t> stalled; // 1: polls returned without a turn, so the next call may have a cause outside uTofu
+    SharedWord<uint32_t> warned;  // bits of Warning: lines that one process of the job has written for all
     SharedWord<uint32_t> settling;    // Settling
-    SharedWord<uint32_t> looker;      // slot + 1 of the process that looks outside
-    SharedWord<uint32_t> sending;     // an actor does
-    SharedWord<uint32_t> releases;    // a futex: how often those that have sent something continued
-    SharedWord<uint32_t> quiet;       // nothing was under way outside, and no process has moved since
+    SharedWord<uint32_t> looker;      // slot + 1 of the process in look_outside()
+    SharedWord<uint32_t> sending;     // 1: an actor waits in sent_outside()
+    SharedWord<uint32_t> releases;    // a futex: how often the actors in sent_outside() have been released
+    SharedWord<uint32_t> quiet;       // 1: nothing was under way outside, and no process has changed since
     SharedWord<uint32_t> watchman;    // slot + 1 of the process whose helper thread patrols
-    SharedWord<uint32_t> dozes;       // the watchman sleeps for more than a millisecond
-    SharedWord<uint64_t> watched;     // by this machine's clock: its last tick
-    uint32_t restless;       // never quiet, or nothing can be found out: pauses are all there is
-    uint64_t settling_since; // by this machine's clock
-    uint64_t look_ns;        // what the last look outside took
-    // What the last look outside has seen.
+    SharedWord<uint32_t> dozes;       // 1: the watchman sleeps for more than a millisecond
+    SharedWord<uint64_t> watched;     // real time of the watchman's last tick
+    uint32_t restless;       // 1: never quiet, or /proc does not show it; fixed pauses are used instead
+    uint64_t settling_since; // real time
+    uint64_t look_ns;        // duration of the last look_outside()
+    // Results of the last look_outside().
     uint64_t quiet_sum;
     uint64_t quiet_since;
     uint64_t quiet_actors;

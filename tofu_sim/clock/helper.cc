@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: a thread of the simulator's own in each process. See helper.h.
+// Role: exact mode: the helper thread. See helper.h.
 #include "clock/helper.h"
 
 #include "clock/settle.h"
@@ -15,15 +15,15 @@ namespace {
 
 constexpr uint64_t shortest_tick_ns = millisecond / 4;
 constexpr uint64_t longest_tick_ns = 16 * millisecond;
-constexpr uint64_t other_tick_ns = 250 * millisecond; // of helpers that do not watch
+constexpr uint64_t other_tick_ns = 250 * millisecond; // of helpers that are not the watchman
 
-// What the watchman has seen at its last tick.
+// State of the watchman between two ticks.
 struct Seen {
     uint64_t grants = 0;
     uint64_t tick = shortest_tick_ns;
 };
 
-// The helper of the first process that lives; another one if that has not ticked for long.
+// True for the helper of the first living process, and for any helper if the watchman has not ticked for two periods.
 bool is_watchman(uint64_t now) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -36,7 +36,8 @@ bool is_watchman(uint64_t now) noexcept
     return false;
 }
 
-// A process that was killed between the choice and the wake-up has left the next one asleep.
+// Repeats the wake-up of the process that has the turn: the process that chose it may have been killed before the
+// wake-up.
 void wake_again() noexcept
 {
     const uint32_t running = own_state.head->running.load_acquire();
@@ -49,7 +50,7 @@ void wake_again() noexcept
     }
 }
 
-// Until the next tick: short where something has to be looked after, long where turns are taken.
+// The time until the next tick: short if a process has to be observed, long while turns are taken.
 uint64_t next_tick(Seen& seen) noexcept
 {
     const ScheduleHead& head = *own_state.head;
@@ -114,7 +115,7 @@ bool start_helper() noexcept
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
-    (void)::pthread_sigmask(SIG_SETMASK, &all, &before); // inherited: signals are the program's
+    (void)::pthread_sigmask(SIG_SETMASK, &all, &before); // inherited: signals go to threads of the program
     pthread_t thread;
     const bool started = ::pthread_create(&thread, nullptr, &help, nullptr) == 0;
     (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: what becomes of a process that has the turn and does not call uTofu. See patrol.h.
+// Role: exact mode: treats processes that have the turn and do not call uTofu. See patrol.h.
 // Uses: /proc, clocks of processor time.
 #include "clock/patrol.h"
 
@@ -21,20 +21,20 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t blocked_ns = 1'000'000'000;
-constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; // though something is under way outside all the time
-// Of processor time without a call, until a process counts as one that looks at its memory; shorter where it did so
-// last time, too.
+constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; // even if something is under way outside uTofu all the time
+// Processor time without a call after which a process counts as polling memory; `looks_again_ns` if it did so the last
+// time.
 constexpr uint64_t looks_ns = 100'000'000;
 constexpr uint64_t looks_again_ns = 300'000;
 constexpr uint64_t some_naps = 16;
-constexpr uint64_t nothing_ns = 50'000; // of processor time: that of its other threads
+constexpr uint64_t nothing_ns = 50'000; // processor time that other threads of a blocked process may use
 
 Actor& actor_at(std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
 }
 
-// All threads together. The kernel's number of that clock for another process (clock_getcpuclockid(3)).
+// Processor time of all threads of a process. `clock` is the kernel's number of that clock (clock_getcpuclockid(3)).
 uint64_t processor_time_ns(int pid) noexcept
 {
     timespec used{};
@@ -55,7 +55,7 @@ void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
     if (s == ActorState::running) {
         a.excuse = static_cast<uint32_t>(why);
         if (!change(a, ActorState::running, ActorState::out)) {
-            a.excuse = 0; // it has just called
+            a.excuse = 0; // it has called in the meantime
             return;
         }
         if (head.running.load_relaxed() == process + 1) {
@@ -78,14 +78,14 @@ void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     }
 }
 
-// Of its processor time without a call.
+// Starts to measure its processor time without a call.
 void start_sample(Actor& a, uint64_t used) noexcept
 {
     a.seen_cpu = std::max<uint64_t>(used, 1);
     a.seen_sleeps = count_sleeps(a.pid, a.tid.load_relaxed());
 }
 
-// In the program, and waited for.
+// Checks a process that is in the program and for which others wait.
 void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
 {
     const uint32_t tid = a.tid.load_relaxed();
@@ -99,7 +99,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         start_sample(a, used);
         return;
     }
-    if (head.quiet.load_relaxed() != 0) { // what it waits for is another process, or not of this machine
+    if (head.quiet.load_relaxed() != 0) { // it waits for another process or another machine
         excuse(head, a, process, letter == 'S' && !sleeps_until_a_time(a.pid, tid) ? Excuse::blocked : Excuse::naps);
         return;
     }
@@ -117,7 +117,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         return;
     }
     a.blocked_since = 0;
-    // A loop that looks at memory touches the same pages all the time.
+    // A loop that polls memory touches the same pages all the time.
     if (std::exchange(a.seen_faults, faults) != faults) {
         start_sample(a, used);
     }
@@ -127,7 +127,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         return;
     }
     if (head.restless == 0 && count_sleeps(a.pid, tid) - a.seen_sleeps > some_naps) {
-        start_sample(a, used); // it sleeps in between: it is excused when nobody else runs, either
+        start_sample(a, used); // it sleeps between polls: it is excused when no other thread runs, either
     } else {
         excuse(head, a, process, Excuse::looks);
     }
@@ -163,7 +163,7 @@ void patrol(ScheduleHead& head, std::byte* actors) noexcept
         } else if (waited_for && (s == ActorState::running || s == ActorState::out)) {
             look_at(head, a, process);
         } else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && is_gone(a)) {
-            free_place(head, a, process); // nobody waits for it, but its time would come
+            free_place(head, a, process); // no process waits for it yet, but later ones would
         }
     }
 }

@@ -22,7 +22,7 @@
 namespace tofu::sim {
 namespace {
 
-constexpr unsigned longest_visit = 64; // looks
+constexpr unsigned longest_visit = 64; // polls
 constexpr unsigned most_spins = 4000;  // some microseconds
 constexpr unsigned sleeps_between_spins = 64;
 
@@ -34,18 +34,18 @@ void take_granted_turn(Picoseconds& now) noexcept
     me.grant = static_cast<uint32_t>(Grant::none);
     now = std::max(now, me.granted);
     own_state.bound = me.bound;
-    own_state.own_due = 0; // others may have added to it
+    own_state.own_due = 0; // other processes may have added arrivals
     me.clock.store_relaxed(now);
     set_state(me, ActorState::inside);
 }
 
-// Does nothing continue, so that a look must return for what a timer or another machine has done? The process that has
-// the turn may be blocked until this one does something outside.
+// True if no process continues, so that a poll must return: a timer or another machine may have changed something. The
+// process that has the turn may also be blocked until this one does something outside uTofu.
 bool stands_still(uint64_t grants) noexcept
 {
     ScheduleHead& head = *own_state.head;
     if (head.restless == 0 || head.grants.load_acquire() != grants) {
-        return false; // else all looks return together: begin_round
+        return false; // without `restless`, all polls return together: begin_round
     }
     const uint32_t running = head.running.load_acquire();
     if (running == 0) {
@@ -57,7 +57,7 @@ bool stands_still(uint64_t grants) noexcept
 
 enum class ReturnFor : uint8_t { visit, standstill };
 
-// True: the look returns without a turn. Not if a process can continue.
+// True: the poll returns without a turn. False: a process can continue.
 bool may_return(Picoseconds now, ReturnFor why, SharedWord<uint32_t>*& wakes) noexcept
 {
     const Lock lock;
@@ -95,7 +95,7 @@ bool returns_without(Picoseconds now, ReturnFor why) noexcept
     return returns;
 }
 
-// Where each process has a processor: the next turn often comes sooner than this thread could fall asleep.
+// Spins for the next turn, if each process has a processor: it often comes before this thread would be asleep.
 bool comes_soon(const Actor& me, uint32_t turn) noexcept
 {
     if (own_state.spins == 0 && (own_state.sleeps++ % sleeps_between_spins != 0 || !own_state.may_spin)) {
@@ -145,7 +145,7 @@ Turn await(Picoseconds& now, bool looks) noexcept
     }
 }
 
-// Are there other processes that might come back from outside as well?
+// True if other processes might also act because of something outside uTofu.
 bool others_may_follow() noexcept
 {
     const uint32_t used = own_state.head->used.load_relaxed();
@@ -160,7 +160,7 @@ bool others_may_follow() noexcept
     return false;
 }
 
-// From the program without the turn, into the queue again.
+// Updates the state of a process that calls from the program without the turn.
 void come_back(Picoseconds& now, bool looks) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -180,7 +180,7 @@ void come_back(Picoseconds& now, bool looks) noexcept
     }
 }
 
-// The first call of a process that acts, or the first one after looks returned without a turn.
+// True for the first acting call of a process, and for the first one after polls returned without a turn.
 bool may_come_from_outside() noexcept
 {
     return !own_state.acted || own_state.head->stalled.load_relaxed() != 0;
@@ -188,13 +188,13 @@ bool may_come_from_outside() noexcept
 
 struct Wait {
     ActorState as = ActorState::ready;
-    Picoseconds wake = never;  // at the latest
-    Picoseconds looks = never; // at the latest, unless nothing else happens
+    Picoseconds wake = never;  // the latest time
+    Picoseconds looks = never; // the latest time, if another event of the job follows
 };
 
 enum class For : uint8_t { acts, looks, sets_up };
 
-// Under the lock.
+// Called under the lock.
 void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -207,7 +207,7 @@ void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) no
     const bool from_outside = acts && may_come_from_outside() && (others_may_follow() || settling() != Settling::no);
     own_state.acted = own_state.acted || acts;
     if (acts && !from_outside) {
-        head.stalled.store_relaxed(0); // there is no other process
+        head.stalled.store_relaxed(0); // no other process may follow
     }
     if (from_outside || (what != For::sets_up && me.outside.load_acquire() != 0)) {
         me.outside.store_relaxed(0);
@@ -231,7 +231,7 @@ void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) no
     }
 }
 
-// With the turn: what has arrived by now.
+// Executes the arrivals up to now. Called with the turn.
 void receive(Picoseconds now, bool waited) noexcept
 {
     if (now >= own_state.own_due && own_state.host.receive != nullptr) {
@@ -266,7 +266,7 @@ bool is_other_thread() noexcept
     if (own_state.owner == mine) [[likely]] {
         return false;
     }
-    // One that has ended hands over.
+    // After the end of the owner, the calling thread becomes the owner.
     if (own_state.owner == 0 || (::syscall(SYS_tgkill, ::getpid(), own_state.owner, 0) != 0 && errno == ESRCH)) {
         own_state.owner = mine;
         own_state.me->tid.store_release(mine);
@@ -280,7 +280,7 @@ bool is_other_thread() noexcept
     return true;
 }
 
-// With the turn: takes the hit of a process that polls memory.
+// Accounts for the hit of a process that polled memory. Called with the turn.
 void begin_inside(Picoseconds& now) noexcept
 {
     Actor& me = *own_state.me;
@@ -293,7 +293,7 @@ void begin_inside(Picoseconds& now) noexcept
     }
 }
 
-// Of others, or of events of its own.
+// True if `now` is beyond the bound, or beyond an event of this process.
 bool is_ahead(Picoseconds now) noexcept
 {
     return now >= own_state.bound || own_state.me->next.load_relaxed() <= now;
@@ -362,7 +362,7 @@ int join_schedule(Process& process, uint32_t expected) noexcept
     own_state.owner = 0;
     own_state.joined_ns = real_time_ns();
     own_state.may_spin = count_processors() >= expected;
-    ask_for_short_slices(); // each turn begins with a wake-up
+    ask_for_short_slices(); // since each turn begins with a wake-up
     take_slot(process, expected);
     if (!own_state.helps && !start_helper()) {
         report("cannot start the thread of exact mode: raise the limit (ulimit -u)");
@@ -456,7 +456,7 @@ void end_turn(Picoseconds now) noexcept
     me.calls.store_release(me.calls.load_relaxed() + 1);
     (void)change_state(me, ActorState::inside, ActorState::running);
     if (me.confirmed != 0) {
-        ring_watchman(); // it may poll its memory again
+        ring_watchman(); // since it may poll memory again
     }
 }
 
@@ -467,7 +467,7 @@ Turn set_up(Picoseconds& now) noexcept
     }
     Actor& me = *own_state.me;
     if (!change_state(me, ActorState::running, ActorState::inside)) {
-        return Turn::without; // it is not ahead of any other process, and needs no turn
+        return Turn::without; // it is not ahead of another process, so it needs no turn
     }
     begin_inside(now);
     if (is_ahead(now)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: settling with what is outside uTofu. See settle.h.
+// Role: exact mode: settling. See settle.h.
 #include "clock/settle.h"
 
 #include "clock/helper.h"
@@ -13,7 +13,7 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
-constexpr uint64_t settle_ns = 60 * millisecond; // where it cannot be known when all is quiet
+constexpr uint64_t settle_ns = 60 * millisecond; // used if /proc does not show when it is quiet
 
 void pause_instead() noexcept
 {
@@ -35,7 +35,7 @@ void end_settling() noexcept
     head.settling.store_release(static_cast<uint32_t>(Settling::no));
 }
 
-// Those that have sent something continue, all at once.
+// Releases all processes that wait in sent_outside().
 void release_senders() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -70,7 +70,7 @@ bool all_have_visited() noexcept
     return true;
 }
 
-// All waiting looks return. False: there is none.
+// Makes all waiting polls return. False: there is none.
 bool begin_round() noexcept
 {
     bool any = false;
@@ -90,7 +90,7 @@ bool begin_round() noexcept
     return any;
 }
 
-// It is quiet outside, or not. True: some looks have to return.
+// Acts on the result of look_outside(). True: some polls have to return.
 bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -112,7 +112,8 @@ bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
     return false;
 }
 
-// A process waits for what is outside, or the one that has the turn has been in the program for some time.
+// True if a process waits for something outside, or if the process that has the turn has been in the program for some
+// time.
 bool must_look_outside() noexcept
 {
     const ScheduleHead& head = *own_state.head;
@@ -141,7 +142,7 @@ Outside look_outside_alone() noexcept
     return found;
 }
 
-// Whether a patrol is due, which then belongs to the caller.
+// True if a patrol is due. The caller has to make it.
 bool takes_patrol() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -154,7 +155,7 @@ bool takes_patrol() noexcept
     return now - last >= pause && head.patrolled.compare_exchange(last, now);
 }
 
-// In the program, the thread that calls uTofu.
+// True for the thread that calls uTofu, while it is in the program.
 bool sends_outside() noexcept
 {
     if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id()) {
@@ -200,7 +201,7 @@ void patrol_in_turn() noexcept
     SharedWord<uint32_t>* chosen = nullptr;
     {
         const Lock lock;
-        // Not all have got a processor yet.
+        // Some polls that have to return have not got a processor yet.
         const bool leaves = settling() == Settling::visiting && !all_have_visited();
         if (outside == Outside::quiet && (leaves || !is_as_seen(head, own_state.actors))) {
             outside = Outside::busy;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: settling with what is outside uTofu: when virtual time stands, and who looks when.
+// Role: exact mode: settling: virtual time stands still while anything is under way outside uTofu.
 //
 // The job settles when a process may have started something outside uTofu: no process gets the turn until nothing is
-// under way there any more (clock/quiet). If nothing can continue then, all waiting looks return without a turn
-// (a visit), as one of them may find something outside.
+// under way there any more (clock/quiet). If no process can continue then, all waiting polls return without a turn
+// (a visit), since one of the programs may find something outside.
 #pragma once
 
 #include "clock/turn.h"
 
 namespace tofu::sim {
 
-// Under the lock: nothing continues until it is quiet outside.
+// Begins to settle: no process gets the turn until it is quiet outside. Called under the lock.
 void begin_settling() noexcept;
-// Looks at processes in the program and outside, if the last look was some time ago; and acts upon what it finds.
+// Makes a patrol and a sample of look_outside(), if one is due, and acts on the result.
 void patrol_in_turn() noexcept;
-// Wakes the threads that wait in a look, to see whether it has to return.
+// Wakes the threads that wait in a poll, so that they check whether it has to return.
 void wake_all_looks() noexcept;
 
-// The thread that calls uTofu sends something to another thread or process, outside uTofu; and has done so: it waits
-// until nothing that this may have started is under way.
+// Called before and after the thread that calls uTofu sends something to another thread or process outside uTofu.
+// sent_outside() returns when nothing that this may have started is under way any more.
 void send_outside() noexcept;
 void sent_outside() noexcept;
 

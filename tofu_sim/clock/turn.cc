@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the choice of the process that has the next turn. See turn.h.
+// Role: exact mode: the choice of the process that gets the next turn. See turn.h.
 #include "clock/turn.h"
 
 #include "clock/helper.h"
@@ -65,7 +65,7 @@ struct Candidate {
     uint32_t rank = 0;
     uint32_t process = 0;
 
-    // Events come before the looks for them.
+    // At equal times events come before the polls that may find them.
     [[nodiscard]] bool before(const Candidate& other) const noexcept
     {
         if (time != other.time) {
@@ -78,7 +78,7 @@ struct Candidate {
     }
 };
 
-// All that the choice depends on, by one pass over the actors.
+// The candidates and bounds of the choice, found by one pass over the actors.
 class Survey {
   public:
     Survey() noexcept
@@ -92,13 +92,13 @@ class Survey {
             }
         }
     }
-    // Looks that are due give way to time alone where something else will happen afterwards: a process that waits for
-    // something outside must not move the clock by waiting for long.
+    // The candidate with the earliest time. The `looks` time of an idle process counts only if something else happens
+    // later: a process that waits for something outside uTofu must not move the clock by a long wait.
     [[nodiscard]] const Candidate& best() const noexcept
     {
         return best_.what != Grant::none && look_.before(best_) ? look_ : best_;
     }
-    // A process in the program may still do something earlier.
+    // True if a process in the program may still act at an earlier time.
     [[nodiscard]] bool is_held_up() const noexcept
     {
         const Candidate& best = this->best();
@@ -106,7 +106,7 @@ class Survey {
                (held_.time < best.time ||
                 (held_.time == best.time && best.what == Grant::turn && held_.rank < best.rank));
     }
-    // Until when no other process can change what this one sees.
+    // The time until which no other process can change anything that this one sees.
     [[nodiscard]] Picoseconds bound_for(uint32_t process) const noexcept
     {
         return process == first_process_ ? second_limit_ : first_limit_;
@@ -184,10 +184,10 @@ class Survey {
     return true;
 }
 
-// The futex to wake, or null.
+// Writes the grant to the actor. Returns the futex to wake, or null.
 [[nodiscard]] SharedWord<uint32_t>* hand_over(Actor& a, const Candidate& best) noexcept
 {
-    // Last: a process that finds the grant finds the rest (partner: grant_of).
+    // Written last: a process that sees the grant sees the members that belong to it (partner: grant_of).
     const bool is_out = state_of(a) == ActorState::out;
     const Grant grant = is_out && best.what == Grant::events ? Grant::help : best.what;
     __atomic_store_n(&a.grant, static_cast<uint32_t>(grant), __ATOMIC_RELEASE);
@@ -199,7 +199,7 @@ class Survey {
         (void)a.helped.fetch_add(1);
         return &a.helped;
     }
-    // It polls memory, and may have seen what has arrived: it continues.
+    // It polls memory, and may already have seen the bytes that arrived, so it is running again.
     a.grant = static_cast<uint32_t>(Grant::none);
     a.hit = 2;
     a.excuse = 0;

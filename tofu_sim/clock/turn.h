@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the choice of the process that has the next turn, and the state of this process for it.
+// Role: exact mode: the choice of the process that gets the next turn, and this process's state for it.
 #pragma once
 
 #include "clock/schedule.h"
@@ -8,27 +8,27 @@ namespace tofu::sim {
 
 inline constexpr uint64_t millisecond = 1'000'000;
 
-// The soonest that what a process posts can change anything for another one.
+// The shortest time from a post of one process to an effect that another one can see.
 inline constexpr Picoseconds lookahead = figures::post_call + figures::fetch + figures::wire;
 
 struct ScheduleState {
     ScheduleHead* head = nullptr;
     std::byte* actors = nullptr;
     Actor* me = nullptr;
-    uint32_t self = 0; // our slot
+    uint32_t self = 0; // slot of this process
     Picoseconds bound = 0;
-    Picoseconds own_due = never; // when something is due here: nothing before that
+    Picoseconds own_due = never; // nothing is due here before this time
     ScheduleHost host;
-    uint32_t owner = 0;     // the thread that calls
-    bool refused = false;   // and another one was refused
-    bool may_spin = false;  // there is a processor for each process
-    unsigned spins = 0;     // before it sleeps while it waits for a turn; 0: they were of no use the last times
-    unsigned sleeps = 0;    // without spins, so far
+    uint32_t owner = 0;     // ID of the thread that calls uTofu
+    bool refused = false;   // a call of another thread was refused
+    bool may_spin = false;  // each process of the job has a processor
+    unsigned spins = 0;     // polls of the turn before the thread sleeps; 0: the last ones had no success
+    unsigned sleeps = 0;    // number of waits without spins
     uint64_t joined_ns = 0;
     bool helps = false; // the helper thread runs
     bool acted = false;
-    bool was_without = false; // its last look returned without a turn
-    unsigned visit_left = 0;  // looks that return so at once
+    bool was_without = false; // its last poll returned without a turn
+    unsigned visit_left = 0;  // number of further polls that return without a turn at once
     SharedWord<uint32_t> helper{0};
 };
 extern ScheduleState own_state;
@@ -50,7 +50,7 @@ inline void set_state(Actor& a, ActorState to) noexcept
     auto expected = static_cast<uint32_t>(from);
     return a.state.compare_exchange(expected, static_cast<uint32_t>(to));
 }
-// Acquire: what belongs to the grant (partner: choose).
+// Acquire: the members that belong to the grant (partner: choose).
 [[nodiscard]] inline Grant grant_of(const Actor& a) noexcept
 {
     return static_cast<Grant>(__atomic_load_n(&a.grant, __ATOMIC_ACQUIRE));
@@ -60,7 +60,8 @@ inline void set_state(Actor& a, ActorState to) noexcept
     return static_cast<Settling>(own_state.head->settling.load_acquire());
 }
 
-// Held for some hundred instructions. A holder that was killed is found by its slot: no other process takes it away.
+// The lock of the schedule, held for some hundred instructions. A waiter releases it if its holder was killed; the
+// holder's slot is not reused before.
 class Lock {
   public:
     Lock() noexcept;
@@ -69,25 +70,26 @@ class Lock {
     Lock& operator=(const Lock&) = delete;
 };
 
-// Of the calling thread, as the kernel numbers it.
+// The kernel's ID of the calling thread.
 [[nodiscard]] uint32_t thread_id() noexcept;
 void futex_wake(SharedWord<uint32_t>& word) noexcept;
-// ns: 0 means without a bound.
+// Waits for `ns` nanoseconds at most; 0: without a bound.
 void futex_wait(SharedWord<uint32_t>& word, uint32_t seen, uint64_t ns) noexcept;
 
-// ---- Under the lock ----
+// ---- Called under the lock ----
 
-// Something is to be done, now or later.
+// True if a turn or events can be granted, now or later.
 [[nodiscard]] bool has_candidate() noexcept;
-// Gives the turn to the next process, if none has it and one may have it. The futex to wake afterwards, or null.
+// Grants the turn to the next process, if no process has it and one may get it. Returns the futex to wake afterwards,
+// or null.
 [[nodiscard]] SharedWord<uint32_t>* choose() noexcept;
 
-// ---- Without it ----
+// ---- Called without the lock ----
 
-// What choose() has returned. If no process can have the turn, the watchman looks after that.
+// Wakes the result of choose(). If no process has got the turn, wakes the watchman, which then checks for the reason.
 void wake_chosen(SharedWord<uint32_t>* wakes) noexcept;
 void choose_and_wake() noexcept;
-// This process was granted events: carries them out, and gives the turn to the next.
+// Executes the events that were granted to this process, and grants the next turn.
 void carry_out_granted() noexcept;
 
 } // namespace tofu::sim

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: exact mode: puts on their way to a process, in its segment.
 //
-// The poster adds an entry with the time of its arrival. The target carries it out when its clock has got there. Another
-// process does so before that if it needs to know what has become of it, or is about to access the target's memory. In
-// either case this process has the turn, so there is one at a time, and entries are carried out in the order of their
-// keys. So a message takes no switch to its poster.
+// The poster adds an entry with the time of its arrival. The target executes the entry when its clock reaches that
+// time. Another process executes it earlier if it needs the result, or is about to access the target's memory. The
+// executing process has the turn, so there is one at a time, and entries are executed in the order of their keys. So a
+// message needs no switch to its poster.
 //
-// An entry is freed when it has succeeded. One that failed stays until its poster has seen that. The poster knows an
-// entry by its index and serial number.
+// An entry that succeeds is freed. One that fails stays until its poster has read the error. The poster finds an entry
+// by its index and serial number.
 #pragma once
 
 #include "clock/figures.h"
@@ -19,7 +19,7 @@
 
 namespace tofu::sim {
 
-// Equal times: by rank, then in the order of posting.
+// The order of entries: by time, then by rank, then by the order of posting.
 struct InboxKey {
     Picoseconds when;
     uint32_t rank;
@@ -37,10 +37,10 @@ struct InboxEntry {
     InboxKey key; // of the next stage
     InboxStage stage;
     uint32_t serial;
-    uint32_t poster;   // process
-    int32_t error;     // failed: UTOFU_ERR_MRQ_*
-    Picoseconds noted; // when the remote notice is there, if there is one
-    Picoseconds told;  // when the poster may know of an error
+    uint32_t poster;   // slot of the posting process
+    int32_t error;     // in stage failed: UTOFU_ERR_MRQ_*
+    Picoseconds noted; // time of the remote notice, if there is one
+    Picoseconds told;  // time at which the poster may see an error
     uint64_t vcq_id;   // of the poster
     uint64_t origin;   // for the trace
     Descriptor d;
@@ -52,16 +52,16 @@ struct InboxEntry {
 };
 static_assert(sizeof(InboxEntry) == InboxEntry::entry_bytes);
 
-// In zeroed memory. Indices are bounded wherever they are used: a process may have been killed in between.
+// Lies in zeroed memory. Each use of an index bounds it, since a process may have been killed during a change.
 class Inbox {
   public:
     [[nodiscard]] uint32_t count() const noexcept { return std::min(count_, entries); }
     [[nodiscard]] InboxEntry& entry(uint32_t index) noexcept { return entries_[index % entries]; }
-    // By position in the order of keys.
+    // The index of the entry at a position in the order of keys.
     [[nodiscard]] uint32_t index_at(uint32_t position) const noexcept { return order_[position % entries] % entries; }
     [[nodiscard]] Picoseconds due() noexcept { return count() != 0 ? entry(index_at(0)).key.when : UINT64_MAX; }
 
-    // A free entry, or null. It belongs to the caller, who adds it.
+    // A free entry, or null. It belongs to the caller until add().
     [[nodiscard]] InboxEntry* allocate(uint32_t& index) noexcept
     {
         if (free_count_ != 0) {
@@ -111,7 +111,8 @@ class Inbox {
 };
 static_assert(sizeof(Inbox) <= clock_area_bytes);
 
-// `base` is the start of a mapped segment. Exact mode needs no table of arrivals there (clock/arrivals).
+// The inbox in a mapped segment that starts at `base`. It takes the room of the table of arrivals (clock/arrivals),
+// which exact mode does not need.
 [[nodiscard]] inline Inbox& segment_inbox(std::byte* base) noexcept
 {
     return *reinterpret_cast<Inbox*>(base + segment_clock_offset);

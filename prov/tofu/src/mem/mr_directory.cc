@@ -20,7 +20,8 @@
 
 namespace tofu::directory {
 
-// --- directory: as a reader sees it: checks and search in one bucket that came by Get. Nothing in a bucket is trusted.
+// --- directory: the reader's side: checks, and the search in one bucket that was read by Get. A bucket may have any
+// content.
 
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept
 {
@@ -76,7 +77,7 @@ std::int64_t entries_of(const char* text) noexcept
     if (text == nullptr || std::isdigit(static_cast<unsigned char>(*text)) == 0)
         return usual;
     char* end = nullptr;
-    // More than the largest is the largest, whatever the unit.
+    // A value above the largest one counts as the largest one, with any unit.
     std::int64_t value =
         static_cast<std::int64_t>(std::min<unsigned long long>(std::strtoull(text, &end, 10), most_entries));
     const int unit = std::tolower(static_cast<unsigned char>(end[0]));
@@ -84,7 +85,7 @@ std::int64_t entries_of(const char* text) noexcept
         value *= unit == 'k' ? 1024 : 1024 * 1024;
     else if (unit != 0)
         return usual;
-    // The nearest; of two equally near the higher (guide 4.3.2.3).
+    // The nearest permitted value; the higher of two equally near ones (guide 4.3.2.3).
     return *std::min_element(std::begin(allowed), std::end(allowed), [&](std::int64_t a, std::int64_t b) {
         const std::int64_t to_a = std::abs(a - value), to_b = std::abs(b - value);
         return to_a != to_b ? to_a < to_b : a > b;
@@ -98,18 +99,18 @@ std::int64_t capacity() noexcept
 
 } // namespace event_pool
 
-// --- OwnDirectory. Readers are peers' TNIs, at any time.
+// --- OwnDirectory. TNIs of peers may read its memory at any time.
 
 using directory::Bucket;
 using directory::Entry;
 
 namespace {
 
-/// Writes a word that peers may read by Get at the same time; the word itself is never torn.
+/// Writes a word that peers may read by Get at the same time. A word is never torn.
 template <class T>
 void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
 {
-    std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::ask, by its check
+    std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::ask, through the check
 }
 
 static_assert(table_stag(directory::first_log2 + 1) > further_stag(growing_endpoints - 1) &&
@@ -130,7 +131,7 @@ int OwnDirectory::open() noexcept
     if (!tables_.push(std::move(first)))
         return -FI_ENOMEM;
     point_to({});
-    // before any peer can see it
+    // Plain stores: no peer can read the memory yet.
     at<directory::Contacts>(directory::contacts_offset).nonce = domain_.nonce();
     at<directory::DoorsLine>(directory::doors_offset).nonce = domain_.nonce();
     at<std::uint64_t>(event_pool::offset) = event_pool::word(domain_.nonce(), event_pool::capacity());
@@ -151,13 +152,14 @@ void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
 {
     auto& line = at<directory::DoorsLine>(directory::doors_offset);
     put_word(line.stadd, std::uint64_t{stadd});
-    // Partner: Get of coll::Search::look, by its check.
+    // Partner: Get of coll::Search::look, through the check.
     put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
 }
 
 void OwnDirectory::refill_pool() noexcept
 {
-    // release: partner of peers' ARMWs, with which it is atomic (guide 2.2.5); the entries are out of the MRQ
+    // Release: the entries have been removed from the MRQ before. Partner: peers' ARMWs, with which the add is atomic
+    // (guide 2.2.5).
     std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
 }
 
@@ -178,7 +180,7 @@ int OwnDirectory::make_table(unsigned log2, Table& table) const noexcept
 Entry* OwnDirectory::room(const Table& table, std::uint64_t key) noexcept
 {
     Entry* found = nullptr;
-    unsigned most = 0; // free ones beside it
+    unsigned most = 0; // number of free entries in its bucket
     for (unsigned choice = 0; choice < choices_in(table.log2); choice++) {
         Bucket& bucket = table.buckets[directory::bucket_of(key, table.log2, choice)];
         Entry* first = nullptr;
@@ -203,7 +205,7 @@ Entry* OwnDirectory::seek(const Table& table, std::uint64_t key) noexcept
     return nullptr;
 }
 
-/// Writes the check last: a reader of a half written entry finds it empty, or torn.
+/// Writes the check last: a reader finds a half written entry empty, or torn.
 void OwnDirectory::store(Entry& to, const Entry& value) noexcept
 {
     put_word(to.key, value.key);
@@ -216,7 +218,7 @@ void OwnDirectory::store(Entry& to, const Entry& value) noexcept
     put_word(to.check, value.check, std::memory_order_release);
 }
 
-/// Tells every bucket of the first table where the second one is.
+/// Writes the address of the second table into each bucket of the first one.
 void OwnDirectory::point_to(const Table& second) noexcept
 {
     const std::uint32_t check = directory::check_of(second.stadd, second.log2, domain_.nonce());
@@ -238,7 +240,7 @@ bool OwnDirectory::refill(const Table& from, const Table& to) noexcept
             Entry* place = room(to, entry.key);
             if (place == nullptr)
                 return false;
-            *place = entry; // no peer can reach it yet
+            *place = entry; // no peer can read it yet
         }
     return true;
 }
@@ -254,7 +256,7 @@ int OwnDirectory::grow() noexcept
             return ret;
         if (tables_.size() > 1 && !refill(tables_.back(), table))
             continue;
-        // Reserved: regions may have used up all other tags.
+        // A reserved STag, since regions may have used all others.
         if (int ret = domain_.home().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2),
                                                    table.stadd);
             ret != 0)
@@ -293,7 +295,7 @@ void OwnDirectory::withdraw(std::uint64_t key) noexcept
         put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
 }
 
-// --- KeyReaders. Readers' TNIs write the table at any time (tx/remote_memory.cc).
+// --- KeyReaders. TNIs of readers may write the table at any time (tx/remote_memory.cc).
 
 std::uint64_t& KeyReaders::word(std::size_t offset) const noexcept
 {
@@ -302,8 +304,8 @@ std::uint64_t& KeyReaders::word(std::size_t offset) const noexcept
 
 void KeyReaders::revoke() noexcept
 {
-    // Partner: the CSWAP of a reader, which comes before its Get. Either this scan finds the reader, or its Get finds
-    // the entries of closed regions withdrawn.
+    // Partner: the CSWAP of a reader, which comes before its Get. Either this scan finds the reader, or the reader's
+    // Get finds the entries of closed regions withdrawn.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (unsigned slot = 0; slot < directory::max_readers; slot++) {
         const std::size_t offset = directory::readers_offset + slot * sizeof(utofu_vcq_id_t);
@@ -321,7 +323,7 @@ void KeyReaders::revoke() noexcept
     }
 }
 
-/// One that is not in use; waits for the end of another one if need be.
+/// An unused revocation. Waits for the end of another one if necessary.
 KeyReaders::Revocation& KeyReaders::unused() noexcept
 {
     for (;; (void)advance())
@@ -330,7 +332,7 @@ KeyReaders::Revocation& KeyReaders::unused() noexcept
                 return revocation;
 }
 
-/// Polls, and continues what has ended or has not been posted. False: there is none under way.
+/// Polls, and continues the revocations that have ended or could not be posted. False: none is under way.
 bool KeyReaders::advance() noexcept
 {
     bool some = false;
@@ -369,8 +371,9 @@ void KeyReaders::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& n
     revocation.state = Revocation::State::ended;
 }
 
-/// A reader that cannot be reached is removed. Another domain may have opened its VCQ ID again and have found it in the
-/// table before; so it gets a second post after that, and is entered again if it confirms.
+/// Ends a revocation. A reader that could not be reached is removed. Another domain may have got its VCQ ID and have
+/// found the ID in the table before the removal. So the ARMW is posted again, and the reader is entered again if the
+/// TNI confirms it.
 void KeyReaders::end(Revocation& revocation) noexcept
 {
     revocation.state = Revocation::State::unused;

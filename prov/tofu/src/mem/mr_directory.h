@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The memory of a domain that peers read and write, under the reserved STag `directory_stag` of its home VCQ and its
-// overflow VCQs. Its layout and how a reader checks it (namespaces directory and event_pool): the directory of regions,
-// the lock words of wide atomics, contacts, overflow VCQs, the pool of event credits. Its owner's side: the directory
-// (OwnDirectory), the endpoints that count accesses (EventCounters), the domains that cache its keys (KeyReaders).
+// overflow VCQs. Namespaces directory and event_pool: its layout and the checks of a reader, for the directory of
+// regions, the lock words of wide atomics, the domain's nonce, overflow VCQs, and the pool of event credits. Classes
+// of the owner: the directory (OwnDirectory), the endpoints that count accesses (EventCounters), and the domains that
+// cache its keys (KeyReaders).
 #pragma once
 
 #include <algorithm>
@@ -23,19 +24,18 @@
 
 namespace tofu {
 
-// --- directory: the layout. Readers are tx/remote_memory.cc, atomic/wide.cc and the modules msg and coll. Only the
-// owner writes entries, with plain ordering: `check` tells whether a reader has got a whole entry or a half written one
-// (docs/wire-protocol.md, "Regions").
+// --- directory: the layout (docs/wire-protocol.md, "Regions"). Only the owner writes entries, while peers may read
+// them at any time. By `check` a reader recognises an entry that was half written.
 
 namespace directory {
 
 struct Entry {
     std::uint64_t key;
-    std::uint64_t bias;   ///< STADD of the target = bias + remote address
+    std::uint64_t bias;   ///< STADD offset: STADD of the target = bias + remote address
     std::uint64_t begin;  ///< first remote address
     std::uint64_t length; ///< bytes
     std::uint16_t rights; ///< right_*
-    std::uint16_t vcq_number; ///< the STADD belongs to the home VCQ (0) or to the overflow VCQ of this number
+    std::uint16_t vcq_number; ///< VCQ of the STADD: the home VCQ (0), or the overflow VCQ with this number
     std::uint32_t generation;
     std::uint64_t check;  ///< over all other members and the domain's nonce; 0 in an empty entry
 };
@@ -43,7 +43,7 @@ static_assert(sizeof(Entry) == 48 && std::is_trivially_copyable_v<Entry>);
 
 struct Bucket {
     static constexpr unsigned entries = 5;
-    std::uint64_t next_stadd; ///< second table, with the home VCQ; 0: none
+    std::uint64_t next_stadd; ///< STADD of the second table, at the home VCQ; 0: none
     std::uint32_t next_log2;  ///< its number of buckets
     std::uint32_t next_check; ///< over both and the nonce
     Entry entry[entries];
@@ -52,20 +52,22 @@ static_assert(sizeof(Bucket) == 256 && std::is_trivially_copyable_v<Bucket>);
 
 inline constexpr std::uint16_t right_read = 1;
 inline constexpr std::uint16_t right_write = 2;
-inline constexpr unsigned first_log2 = 6; ///< buckets of the first table
-inline constexpr unsigned max_log2 = 16;  ///< of the second
+inline constexpr unsigned first_log2 = 6; ///< log2 of the number of buckets of the first table
+inline constexpr unsigned max_log2 = 16;  ///< the same of the largest second table
 
-/// A key of the provider's choice with this bit is no bias; it is looked up like a key of the user.
+/// A key of the provider's choice with this bit is not an STADD offset. Peers look it up like a key of the user.
 inline constexpr std::uint64_t indirect_bit = std::uint64_t{1} << 63;
 constexpr bool is_indirect(std::uint64_t key) noexcept
 {
     return (key & indirect_bit) != 0;
 }
 
-/// After the first table, under the same STag: the lock words of wide atomics (atomic/wide.h).
+// Behind the first table, under the same STag, lie the following parts, each behind the one before.
+
+/// The lock words of wide atomics (atomic/wide.h).
 inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;
 inline constexpr std::size_t locks_bytes = 256;
-/// After these, under the same STag: the words of the domain as a whole.
+/// The words of the domain as a whole: its nonce, and the pool of event credits (event_pool).
 inline constexpr std::size_t contacts_offset = locks_offset + locks_bytes;
 inline constexpr std::size_t contacts_bytes = 256;
 struct Contacts {
@@ -74,8 +76,7 @@ struct Contacts {
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
-/// After these, under the same STag: the domain's further VCQs (overflow_vcq.h), by number. Number 0 names no overflow
-/// VCQ.
+/// The domain's overflow VCQs (overflow_vcq.h), by number. Number 0 is no overflow VCQ.
 inline constexpr unsigned max_overflow_vcqs = 15;
 inline constexpr std::size_t overflow_lines_offset = contacts_offset + contacts_bytes;
 struct OverflowLine {
@@ -88,30 +89,29 @@ constexpr std::size_t overflow_offset(unsigned number) noexcept
 {
     return overflow_lines_offset + number * sizeof(OverflowLine);
 }
-/// There peers leave the events of operations without bytes that name no region, as ARMWs and Gets with remote notice.
+/// The word to which peers post the events of operations without bytes or region: ARMWs and Gets with remote notice.
 inline constexpr std::size_t event_offset = overflow_offset(0);
-/// The place of number 0 holds the word for fences (utofu/vcq.h), which are ARMWs that change nothing.
+/// Line 0 also has the word for fences (utofu/vcq.h), which are ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == overflow_offset(0));
-/// After these, under the same STag: the place of the table of collective groups (coll/lanes.h), once there is one.
+/// The address of the table of collective groups (coll/lanes.h), if there is one.
 inline constexpr std::size_t doors_offset = overflow_lines_offset + overflow_lines_bytes;
 inline constexpr std::size_t doors_bytes = 256;
 struct DoorsLine {
     std::uint64_t nonce; ///< of the domain
-    std::uint64_t stadd; ///< of the table, with the home VCQ; 0: none yet
+    std::uint64_t stadd; ///< of the table, at the home VCQ; 0: none yet
     std::uint64_t check; ///< over both
 };
 static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
-/// After these, under the same STag: the home VCQs of the domains that cache keys of this one, each in one of
-/// `reader_probes` slots, 0 in an empty slot (KeyReaders). A reader that finds no slot looks each key up in each call.
+/// The home VCQs of the domains that cache keys of this one, each in one of `reader_probes` slots; 0 marks an empty
+/// slot (KeyReaders). A reader that finds no slot looks each key up in each call.
 inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
 inline constexpr unsigned max_readers = 4096;
 inline constexpr unsigned reader_probes = 16;
 inline constexpr std::size_t readers_bytes = max_readers * sizeof(utofu_vcq_id_t);
-/// After these, under the same STag: the epochs of the keys that this domain caches. A domain that revokes its keys
-/// adds 1 at each of its readers.
+/// The epochs of the keys that this domain caches. A domain that revokes its keys adds 1 at each of its readers.
 inline constexpr std::size_t epochs_offset = readers_offset + readers_bytes;
 inline constexpr unsigned epochs = 32;
-/// The bytes of all of it.
+/// The size of all parts in bytes.
 inline constexpr std::size_t area_bytes = epochs_offset + epochs * sizeof(std::uint64_t);
 static_assert(area_bytes % 256 == 0);
 
@@ -128,8 +128,8 @@ constexpr std::size_t reader_offset(utofu_vcq_id_t reader, unsigned probe) noexc
 {
     return readers_offset + ((mix(reader) + probe) & (max_readers - 1)) * sizeof(utofu_vcq_id_t);
 }
-/// The epoch, at each reader, of the keys of the domain with this home VCQ. Domains with one hash share an epoch: a
-/// reader then looks up more keys than it must.
+/// The offset, at each reader, of the epoch of the keys of the domain with this home VCQ. Domains with equal hashes
+/// share an epoch; a reader then looks up more keys than necessary.
 constexpr std::size_t epoch_offset(utofu_vcq_id_t home) noexcept
 {
     return epochs_offset + mix(home) % epochs * sizeof(std::uint64_t);
@@ -138,7 +138,7 @@ constexpr std::uint64_t check_of_doors(std::uint64_t stadd, std::uint64_t nonce)
 {
     return mix(mix(stadd) + nonce) | 1;
 }
-/// The two buckets in which an entry of the second table may lie; in the first table only the first choice.
+/// Number of buckets in which an entry of the second table may lie. In the first table there is only choice 0.
 inline constexpr unsigned choices = 2;
 constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned choice = 0) noexcept
 {
@@ -146,16 +146,16 @@ constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned cho
     return (choice == 0 ? hash : hash >> 32) & ((std::uint64_t{1} << log2) - 1);
 }
 /// The check words of an entry, of a bucket's pointer to the second table, and of the line of an overflow VCQ, in the
-/// directory of the domain with this nonce. Never 0, which marks what is empty.
+/// directory of the domain with this nonce. Never 0, which marks an empty entry.
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept;
 std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
                        std::uint64_t nonce) noexcept;
 std::uint64_t check_of_overflow(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept;
 
-/// What a peer finds in a bucket that it has read.
+/// The result of a search in a bucket that was read from a peer.
 enum class Found {
     entry,  ///< the entry
-    absent, ///< no such entry; look into the second table if the bucket names one
+    absent, ///< no such entry here; search the second table if the bucket names one
     torn    ///< a half written entry, or no directory: read again, a bounded number of times
 };
 [[nodiscard]] Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce,
@@ -163,18 +163,18 @@ enum class Found {
 
 } // namespace directory
 
-// --- event_pool: the word from which peers take credits for the events that they cause in a domain's MRQ
-// (tx/event_credits.h). Nothing read from it is trusted.
+// --- event_pool: the word from which peers acquire credits for the events that they cause in a domain's MRQ
+// (tx/event_credits.h). A reader checks each value of it (sound()).
 
 /// The word of the pool: {nonce of the domain (upper half), bias + credits (lower half)}. ARMW ADDs never carry between
-/// the halves, since the bias is more than all that can be taken or given at a time.
+/// the halves, since the bias exceeds every possible number of credits and every possible debt.
 namespace event_pool {
 
-inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< under the directory's STag
+inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< of the word, under the directory's STag
 static_assert(offset + 8 <= directory::contacts_offset + directory::contacts_bytes);
 inline constexpr std::int64_t bias = 1 << 30;
-inline constexpr std::int64_t most_entries = 1 << 21; ///< of an MRQ (guide 4.3.2.3)
-/// Takers that find too few credits make the count negative, by a batch each, until they have given them back.
+inline constexpr std::int64_t most_entries = 1 << 21; ///< the largest number of entries of an MRQ (guide 4.3.2.3)
+/// Initiators that find too few credits make the count negative, each by a batch, until they have returned them.
 inline constexpr std::int64_t most_overdrawn = 1 << 29;
 
 constexpr std::uint64_t word(std::uint64_t nonce, std::int64_t credits) noexcept
@@ -185,69 +185,68 @@ constexpr std::int64_t left(std::uint64_t word) noexcept
 {
     return static_cast<std::int64_t>(word & 0xffffffff) - bias;
 }
-/// Is it the pool of that domain, with a possible number of credits?
+/// True if the word is the pool of the domain with this nonce and has a possible number of credits.
 constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
 {
     return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries &&
            left(word) >= -most_overdrawn;
 }
-/// The credits of a domain: half of the entries of an MRQ, as the library's variable says (guide 4.3.2.3). The other
-/// half is for all other notices: local ones of VCQs on the same CQ, errors, and those of peers that ignore the
-/// credits.
+/// The initial credits of a domain: half of the entries of an MRQ (entries_of). The other half is for all other
+/// notices: local ones of VCQs on the same CQ, errors, and those of peers that ignore the credits.
 [[nodiscard]] std::int64_t capacity() noexcept;
-/// The entries that UTOFU_NUM_MRQ_ENTRIES asks for; 131,072 if it is null or no number.
+/// The number of entries for a value of UTOFU_NUM_MRQ_ENTRIES (guide 4.3.2.3); 131,072 if it is null or not a number.
 [[nodiscard]] std::int64_t entries_of(const char* text) noexcept;
 
 } // namespace event_pool
 
-// --- OwnDirectory: the owner's side. It enters and removes entries, and refills the pool of event credits. The
-// directory lies under the reserved STag `directory_stag` of the home VCQ: 64 buckets of 256 bytes. A key belongs to
-// one bucket by its hash; a peer reads that bucket by one Get. Entries that do not fit into the first table lie in a
-// second one, each in one of two buckets; it grows, and each bucket of the first says where it is. Nothing is ever
-// moved within a table, and a table that was replaced stays readable until the domain is closed.
+// --- OwnDirectory: the owner's side. It inserts and removes entries, and refills the pool of event credits. The first
+// table has 64 buckets of 256 bytes. The hash of a key selects one bucket, which a peer reads by one Get. Entries that
+// do not fit there lie in a second table, each in one of two buckets. Each bucket of the first table has the address of
+// the second one, which is replaced by a larger one when it is full. An entry never moves within a table, and a table
+// that was replaced stays readable until the domain is closed.
 
 class DomainBase;
 
-/// Changes are made under the domain's home lock, or while the domain is opened or closed.
+/// Called under the domain's home lock, or while the domain is opened or closed.
 class OwnDirectory {
   public:
     explicit OwnDirectory(DomainBase& domain) noexcept : domain_(domain) {}
-    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    /// Registers the directory under its STag. The home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
-    /// Ends the registrations; peers' accesses fail from then on. The memory is freed.
+    /// Deregisters and frees the memory. Later accesses of peers fail.
     void close() noexcept;
 
     /// The memory under the STag, from open() to close().
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
-    /// Tells peers where the domain's table of collective groups is.
+    /// Publishes the address of the domain's table of collective groups.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
-    /// Counts an event that has left the MRQ, whatever it hit.
+    /// Counts an event that was removed from the MRQ, of any region.
     void count_event() noexcept { counted_events_++; }
-    /// Lies the STADD in the word where peers leave events that belong to no region?
+    /// True if the STADD lies in the word for events of operations without a region.
     [[nodiscard]] bool is_event_word(utofu_stadd_t stadd) const noexcept
     {
         return stadd - (tables_[0].stadd + directory::event_offset) < sizeof(std::uint64_t);
     }
-    /// Gives the pool one credit for each event counted since the last call (tx/event_credits.h).
+    /// Adds to the pool one credit for each event counted since the last call (tx/event_credits.h).
     void return_credits() noexcept
     {
         if (counted_events_ != 0) [[unlikely]]
             refill_pool();
     }
 
-    /// Enters a region, and fills in generation and check. 0 or -FI_E*.
+    /// Inserts the entry of a region, with its generation and check. 0 or -FI_E*.
     [[nodiscard]] int publish(directory::Entry entry) noexcept;
-    /// Removes the entry of this key, if there is one. Peers that have cached it keep it until KeyReaders::revoke().
+    /// Removes the entry of this key, if there is one. Peers keep cached copies until KeyReaders::revoke().
     void withdraw(std::uint64_t key) noexcept;
 
   private:
     struct Table {
         OwnMemory memory;
-        directory::Bucket* buckets = nullptr; ///< in it
+        directory::Bucket* buckets = nullptr; ///< points into `memory`
         unsigned log2 = 0;
         utofu_stadd_t stadd = 0;
     };
-    /// A free entry in the key's bucket, or in the emptier of its two buckets; null: both are full.
+    /// A free entry in the key's bucket, or in the emptier of its two buckets. Null: both are full.
     [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
     /// The key's entry, or null.
     [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
@@ -266,12 +265,12 @@ class OwnDirectory {
     DomainBase& domain_;
     Array<Table> tables_; ///< [0] the first table; back() the second; between them tables that were replaced
     std::uint32_t generation_ = 0;
-    std::uint64_t counted_events_ = 0; ///< events whose credits are not back in the pool yet
+    std::uint64_t counted_events_ = 0; ///< events whose credits have not been returned to the pool yet
 };
 
-// --- EventCounters: the endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT)
+// --- EventCounters: the endpoints of a domain that count peers' accesses to its regions (FI_RMA_EVENT).
 
-/// Counters by endpoint number. Those of an endpoint are valid until it is removed.
+/// Counters by endpoint number. The counters of an endpoint are valid until remove().
 class EventCounters {
   public:
     void add(unsigned number, const RxCounters& counters) noexcept { of_[number] = {&counters, ++last_serial_}; }
@@ -285,21 +284,21 @@ class EventCounters {
             }
         of_[number] = {};
     }
-    /// From now on the endpoint counts the events of regions that are bound to no endpoint.
+    /// The endpoint begins to count the events of regions that are bound to no endpoint.
     void count_everything(unsigned number) noexcept
     {
         everything_.set(number);
         for (const bool read : {false, true})
             count_with(number, read);
     }
-    /// A number that no other endpoint of the domain has or had: endpoints get the numbers of closed ones, and their
-    /// memory too. 0: there is no such endpoint.
+    /// A number that no other endpoint of the domain has or had. Numbers and memory of closed endpoints are reused, so
+    /// they do not identify an endpoint. 0: there is no such endpoint.
     [[nodiscard]] std::uint64_t serial(unsigned number) const noexcept { return of_[number].serial; }
 
-    /// Does any endpoint count everything?
+    /// True if an endpoint counts the events of regions that are bound to no endpoint.
     [[nodiscard]] bool any() const noexcept { return everything_.any(); }
 
-    /// Counts an event of a region that is bound to no endpoint: once at each counter, though several endpoints have
+    /// Counts an event of a region that is bound to no endpoint: once at each counter, even if several endpoints share
     /// it.
     void count(bool read) const noexcept
     {
@@ -336,7 +335,7 @@ class EventCounters {
         std::uint64_t words_[(max_endpoints + 63) / 64] = {};
     };
 
-    /// The endpoint counts for its counter, unless another one with that counter does.
+    /// Lets the endpoint count for its counter, unless another endpoint with that counter already does.
     void count_with(unsigned number, bool read) noexcept
     {
         const Counter* const counter = of_[number].counters->remote(read);
@@ -356,27 +355,27 @@ class EventCounters {
     Numbers counting_[2]; ///< of these, one for each counter of writes, and of reads
 };
 
-// --- KeyReaders: the domains that cache keys of this domain, and the revocation of those keys. A library may give the
-// STADD of a closed region to a new one at once (guide 3.6 promises nothing else). An initiator that has cached the
-// closed region's entry would then reach the new region at wrong bytes, and no TNI would refuse it. So an initiator
-// enters its domain into the table of readers before it caches the first key of a domain. The owner revokes all cached
-// keys before it publishes a region whose STADD a closed region may have had (docs/wire-protocol.md, "Revocation of
-// keys").
+// --- KeyReaders: the domains that cache keys of this domain, and the revocation of those keys (docs/wire-protocol.md,
+// "Revocation of keys"). The library may give the STADD of a closed region to a new one at once (guide 3.6 promises
+// nothing else). An initiator with a cached entry of the closed region would then reach wrong bytes of the new one, and
+// no TNI would refuse the access. So an initiator enters its domain into the table of readers before it caches the
+// first key of a domain. The owner revokes all cached keys before it publishes a region that may have the STADD of a
+// closed one.
 
 class KeyReaders {
   public:
     explicit KeyReaders(DomainBase& domain) noexcept : domain_(domain) {}
-    /// Makes all readers look keys of this domain up anew. Returns when the TNIs of all readers have confirmed it; a
+    /// Revokes the cached keys of this domain at all readers. Returns when the TNIs of all readers have confirmed it. A
     /// reader that cannot be reached is removed.
     void revoke() noexcept;
 
   private:
-    /// The ARMW to one reader.
+    /// The ARMW at one reader.
     struct Revocation : vcq::CompletionHandler {
         enum class State : std::uint8_t { unused, to_post, under_way, ended };
         State state = State::unused;
-        bool again = false; ///< its slot has been cleared since the first attempt
-        int code = 0;       ///< ended: the uTofu code
+        bool again = false; ///< the second post, after its slot was cleared
+        int code = 0;       ///< in state ended: the uTofu code
         unsigned slot = 0;
         utofu_vcq_id_t reader = 0;
     };
