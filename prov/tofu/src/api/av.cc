@@ -150,7 +150,8 @@ static void complete(EndpointAddress& address) noexcept
 /// for intercommunicators): one address has one index.
 int AddressVector::place_for(const EndpointAddress& address, fi_addr_t& place) noexcept
 {
-    return owner().model().has_owner && !store().is_shared() ? insert_once(address, place) : Peers::insert(address, place);
+    return owner().model().has_owner && !store().is_shared() ? insert_once(address, place)
+                                                             : Peers::insert(address, place);
 }
 
 /// Inserts the addresses that `address_of` gives by number. Returns how many were inserted; with FI_EVENT it returns 0,
@@ -234,9 +235,8 @@ int AddressVector::insert_named(const char* node, const char* service, fi_addr_t
     // the text of an address has no service
     if (node == nullptr || (service != nullptr && address_from_text(node, address)))
         return -FI_EINVAL;
-    return insert_all(1, place, flags, context, [&](std::size_t) {
-        return find_peer(node, service, address) ? address : EndpointAddress{};
-    });
+    return insert_all(1, place, flags, context,
+                      [&](std::size_t) { return find_peer(node, service, address) ? address : EndpointAddress{}; });
 }
 
 int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept

@@ -238,7 +238,8 @@ int Bindings::check() noexcept
     const std::uint64_t directions = tx_.config().caps & (tx_counts | rx_counts);
     const bool transmits = tx_.config().is_open && (directions == 0 || (directions & tx_counts) != 0);
     const TxCounters& out = tx_.reports().counters;
-    if (transmits && tx_.reports().binding.cq == nullptr && out.send == nullptr && out.read == nullptr && out.write == nullptr)
+    if (transmits && tx_.reports().binding.cq == nullptr && out.send == nullptr && out.read == nullptr &&
+        out.write == nullptr)
         return -FI_ENOCQ;
     return 0;
 }

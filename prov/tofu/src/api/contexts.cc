@@ -25,8 +25,8 @@ namespace tofu {
 namespace {
 
 fi_ops scalable_fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
-                             .bind = calls<&ScalableEndpoint::bind>,
-                             .control = calls<&ScalableEndpoint::control>});
+                                      .bind = calls<&ScalableEndpoint::bind>,
+                                      .control = calls<&ScalableEndpoint::control>});
 
 fi_ops_ep ep_ops = context_ops({.getopt = calls<&ScalableEndpoint::get_option>,
                                 .setopt = calls<&ScalableEndpoint::set_option>,
@@ -114,7 +114,8 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
     Attr& granted = std::get<Attr&>(std::tie(config.tx, config.rx));
     if (attr != nullptr && !narrow(*attr, config_.caps, granted))
         return -FI_EINVAL;
-    const std::uint64_t own = (attr != nullptr ? granted.caps : config_.caps) & (sends ? limits::tx_caps : limits::rx_caps);
+    const std::uint64_t own =
+        (attr != nullptr ? granted.caps : config_.caps) & (sends ? limits::tx_caps : limits::rx_caps);
     config.caps = own | (config_.caps & limits::domain_caps);
 
     std::lock_guard guard(mutex_);

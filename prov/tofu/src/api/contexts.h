@@ -70,10 +70,10 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
 
     Held<Peers> av_;
     EndpointConfig config_{}; ///< contexts inherit it
-    unsigned first_ = 0;  ///< number of receive context 0
+    unsigned first_ = 0;      ///< number of receive context 0
     unsigned tx_count_ = 0;
     unsigned rx_count_ = 0; ///< 0: no numbers have been taken
-    std::mutex mutex_; ///< guards the members below
+    std::mutex mutex_;      ///< guards the members below
     Slot tx_[limits::max_contexts] = {};
     Slot rx_[limits::max_contexts] = {};
     bool announced_ = false;
@@ -138,7 +138,7 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpH
     ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
 
   private:
-    RxContext rx_; ///< the rules for receives; each endpoint has a queue and counters of its own
+    RxContext rx_;              ///< the rules for receives; each endpoint has a queue and counters of its own
     const Peers* av_ = nullptr; ///< under the shared lock
     std::optional<proto::SrxOwner> owner_;
     std::optional<proto::ReceiveQueue> queue_;

@@ -72,9 +72,9 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
 }
 
 fi_ops domain_fid_ops = object_ops({.close = calls<&Domain::close>,
-                             .bind = calls<&Domain::bind>,
-                             .control = control_domain,
-                             .open_ops = open_extension});
+                                    .bind = calls<&Domain::bind>,
+                                    .control = control_domain,
+                                    .open_ops = open_extension});
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),
@@ -154,8 +154,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     auto_progress_.choose(model_.serialised, wants_thread);
     const Domain* nobody = nullptr;
     // acquire: partner ~Domain()
-    vcqs_.safe = !model_.serialised ||
-                 !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
+    vcqs_.safe = !model_.serialised || !unsafe_domain.compare_exchange_strong(nobody, this, std::memory_order_acq_rel);
     model_.virtual_addresses = (mr_mode & (FI_MR_VIRT_ADDR | limits::mr_basic)) != 0;
     model_.provider_keys = (mr_mode & (FI_MR_PROV_KEY | limits::mr_basic)) != 0;
     model_.whole_words = (info.caps & (FI_ATOMIC | FI_RMA_EVENT)) != 0;
@@ -281,7 +280,10 @@ void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
     static_cast<Domain*>(self)->regions_->remote_event(0, notice);
 }
 
-void Domain::let_go(const Counter& counter) noexcept { regions_->let_go(counter); }
+void Domain::let_go(const Counter& counter) noexcept
+{
+    regions_->let_go(counter);
+}
 
 std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {

@@ -168,9 +168,10 @@ int Endpoint::set_up(const EndpointConfig* wish) noexcept
     rx_.min_multi_recv = config.min_multi_recv;
     rx_.is_open = config.receives;
     rx_.shares = config.shares_rx;
-    const bool shares_lock = config.shares_tx || config.shares_rx || (config.caps & FI_PEER) != 0 || domain.model().serialised;
-    tx_.set_up({&domain, config.tx, config.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this, config.sends,
-                config.shares_tx});
+    const bool shares_lock =
+        config.shares_tx || config.shares_rx || (config.caps & FI_PEER) != 0 || domain.model().serialised;
+    tx_.set_up({&domain, config.tx, config.caps, shares_lock ? &domain.shared_lock() : nullptr, round, this,
+                config.sends, config.shares_tx});
     receive_lock = &tx_.lock();
     if (!config.shares_tx)
         if (int ret = tx_.open_vcq(); ret != 0)
@@ -182,9 +183,9 @@ int Endpoint::set_up(const EndpointConfig* wish) noexcept
             return ret;
         }
     }
-    tx_.set_number(number, config.parent != nullptr ? config.parent->address()
-                                                  : make_address(domain.home_id(), domain.nonce(), number, 0,
-                                                                 address_flags(config.caps)));
+    tx_.set_number(number, config.parent != nullptr
+                               ? config.parent->address()
+                               : make_address(domain.home_id(), domain.nonce(), number, 0, address_flags(config.caps)));
     domain.regions().add_endpoint(number, rx_.counters);
     return 0;
 }
@@ -207,8 +208,7 @@ void Endpoint::choose_operations() noexcept
     // The calls of a direction that a context does not have are refused; so are receives where a shared receive context
     // is bound, to which the application posts them instead.
     static const fi_ops_msg msg_of[] = {msg_ops, halved(msg_ops, true), halved(msg_ops, false)};
-    static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true),
-                                              halved(tagged_ops, false)};
+    static const fi_ops_tagged tagged_of[] = {tagged_ops, halved(tagged_ops, true), halved(tagged_ops, false)};
     const std::uint64_t caps = config_.caps;
     const bool sends = tx_.config().is_open;
     const unsigned half = !rx_.is_open || rx_.shared != nullptr ? 1 : sends ? 0 : 2;

@@ -65,12 +65,12 @@ struct EndpointConfig {
     fi_rx_attr rx{};
     std::uint32_t address_format = FI_FORMAT_UNSPEC;
     std::uint64_t name_key = 0; ///< of the service name that it was opened for (api/names.h), 0: none
-    bool sends = true;    ///< the directions that the application may use; a context has one only
+    bool sends = true;          ///< the directions that the application may use; a context has one only
     bool receives = true;
     unsigned number = 0;                ///< of a receive context
     unsigned slot = 0;                  ///< index of a context in its scalable endpoint
     ScalableEndpoint* parent = nullptr; ///< of a context; null: an endpoint
-    bool shares_tx = false; ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
+    bool shares_tx = false;             ///< fi_endpoint(3), FI_SHARED_CONTEXT: a shared context will be bound
     bool shares_rx = false;
     std::size_t min_multi_recv = 64;
 };

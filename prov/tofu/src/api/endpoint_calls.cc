@@ -20,7 +20,10 @@ namespace tofu {
 
 namespace {
 
-EpHandle& handle_of(struct fid* f) noexcept { return EpHandle::of(reinterpret_cast<fid_ep*>(f)); }
+EpHandle& handle_of(struct fid* f) noexcept
+{
+    return EpHandle::of(reinterpret_cast<fid_ep*>(f));
+}
 
 constexpr std::uint64_t both_sides = FI_TRANSMIT | FI_RECV;
 
@@ -83,8 +86,7 @@ int control(struct fid* f, int command, void* argument) noexcept
 {
     EpHandle& handle = handle_of(f);
     switch (command) {
-    case FI_ENABLE:
-        return &handle == handle.endpoint ? handle.endpoint->enable() : -FI_EINVAL;
+    case FI_ENABLE: return &handle == handle.endpoint ? handle.endpoint->enable() : -FI_EINVAL;
     case FI_ALIAS: {
         auto* wanted = static_cast<struct fi_alias*>(argument);
         return wanted == nullptr ? -FI_EINVAL : add_alias(handle, wanted->fid, wanted->flags);
@@ -218,8 +220,7 @@ Ops half_of(Ops ops, bool sends) noexcept
     if (sends)
         ops.recv = no, ops.recvv = no, ops.recvmsg = no;
     else
-        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no,
-        ops.injectdata = no;
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no, ops.injectdata = no;
     return ops;
 }
 
@@ -237,8 +238,14 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept
     ep.collective = &ops.collective;
 }
 
-fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept { return half_of(ops, sends); }
-fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept { return half_of(ops, sends); }
+fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept
+{
+    return half_of(ops, sends);
+}
+fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept
+{
+    return half_of(ops, sends);
+}
 
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept
 {

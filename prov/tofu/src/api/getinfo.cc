@@ -55,7 +55,10 @@ constexpr bool is_one_of(Enum value, unsigned last) noexcept
 constexpr unsigned control_unified = 3; ///< FI_PROGRESS_CONTROL_UNIFIED, which libfabric 2 adds
 
 /// The capabilities that only an owner of our queues asks for (fi_peer(3)). They are not given unasked.
-std::uint64_t offered_to_owners() noexcept { return FI_AV_USER_ID | (peer::is_known() ? FI_PEER : 0); }
+std::uint64_t offered_to_owners() noexcept
+{
+    return FI_AV_USER_ID | (peer::is_known() ? FI_PEER : 0);
+}
 
 bool can_have(std::size_t contexts) noexcept
 {
@@ -65,39 +68,43 @@ bool can_have(std::size_t contexts) noexcept
 /// mem_tag_format: every structure of 64 bits is supported.
 bool fits(const fi_ep_attr& hint) noexcept
 {
-    return possible("ep_attr->", {
-        {hint.type == FI_EP_UNSPEC || hint.type == FI_EP_RDM, "type"},
-        {hint.protocol == FI_PROTO_UNSPEC || hint.protocol == protocol, "protocol"},
-        {hint.protocol != protocol || hint.protocol_version <= wire_version, "protocol_version"},
-        {hint.max_msg_size <= limits::max_msg_size, "max_msg_size"},
-        {hint.msg_prefix_size == 0, "msg_prefix_size"},
-        {hint.max_order_raw_size <= limits::max_msg_size, "max_order_raw_size"},
-        {hint.max_order_war_size <= limits::max_msg_size, "max_order_war_size"},
-        {hint.max_order_waw_size <= limits::max_msg_size, "max_order_waw_size"},
-        {can_have(hint.tx_ctx_cnt), "tx_ctx_cnt"},
-        {can_have(hint.rx_ctx_cnt), "rx_ctx_cnt"},
-        {hint.auth_key_size == 0, "auth_key_size"},
-    });
+    return possible("ep_attr->",
+                    {
+                        {hint.type == FI_EP_UNSPEC || hint.type == FI_EP_RDM, "type"},
+                        {hint.protocol == FI_PROTO_UNSPEC || hint.protocol == protocol, "protocol"},
+                        {hint.protocol != protocol || hint.protocol_version <= wire_version, "protocol_version"},
+                        {hint.max_msg_size <= limits::max_msg_size, "max_msg_size"},
+                        {hint.msg_prefix_size == 0, "msg_prefix_size"},
+                        {hint.max_order_raw_size <= limits::max_msg_size, "max_order_raw_size"},
+                        {hint.max_order_war_size <= limits::max_msg_size, "max_order_war_size"},
+                        {hint.max_order_waw_size <= limits::max_msg_size, "max_order_waw_size"},
+                        {can_have(hint.tx_ctx_cnt), "tx_ctx_cnt"},
+                        {can_have(hint.rx_ctx_cnt), "rx_ctx_cnt"},
+                        {hint.auth_key_size == 0, "auth_key_size"},
+                    });
 }
 
 bool fits(const fi_domain_attr& hint) noexcept
 {
-    return has_enumerators(hint) && possible("domain_attr->", {
-        {hint.name == nullptr || std::strcmp(hint.name, domain_name()) == 0, "name"},
-        {hint.cq_data_size <= limits::cq_data_size, "cq_data_size"},
-        {hint.auth_key_size == 0, "auth_key_size"},
-        {hint.cq_cnt <= limits::object_count, "cq_cnt"},
-        {hint.cntr_cnt <= limits::object_count, "cntr_cnt"},
-        {hint.mr_iov_limit <= limits::mr_iov_limit, "mr_iov_limit"},
-        {hint.ep_cnt <= max_endpoints, "ep_cnt"},
-        {hint.max_err_data <= limits::max_err_data, "max_err_data"},
-        {hint.mr_key_size <= limits::mr_key_size, "mr_key_size"},
-        {(hint.caps & ~(limits::domain_caps | FI_COLLECTIVE | (offered_to_owners() & FI_PEER))) == 0, "caps"},
-        {hint.max_ep_tx_ctx <= limits::max_contexts, "max_ep_tx_ctx"},
-        {hint.max_ep_rx_ctx <= limits::max_contexts, "max_ep_rx_ctx"},
-        {hint.max_ep_stx_ctx <= max_endpoints, "max_ep_stx_ctx"},
-        {hint.max_ep_srx_ctx <= max_endpoints, "max_ep_srx_ctx"},
-    });
+    return has_enumerators(hint) &&
+           possible("domain_attr->",
+                    {
+                        {hint.name == nullptr || std::strcmp(hint.name, domain_name()) == 0, "name"},
+                        {hint.cq_data_size <= limits::cq_data_size, "cq_data_size"},
+                        {hint.auth_key_size == 0, "auth_key_size"},
+                        {hint.cq_cnt <= limits::object_count, "cq_cnt"},
+                        {hint.cntr_cnt <= limits::object_count, "cntr_cnt"},
+                        {hint.mr_iov_limit <= limits::mr_iov_limit, "mr_iov_limit"},
+                        {hint.ep_cnt <= max_endpoints, "ep_cnt"},
+                        {hint.max_err_data <= limits::max_err_data, "max_err_data"},
+                        {hint.mr_key_size <= limits::mr_key_size, "mr_key_size"},
+                        {(hint.caps & ~(limits::domain_caps | FI_COLLECTIVE | (offered_to_owners() & FI_PEER))) == 0,
+                         "caps"},
+                        {hint.max_ep_tx_ctx <= limits::max_contexts, "max_ep_tx_ctx"},
+                        {hint.max_ep_rx_ctx <= limits::max_contexts, "max_ep_rx_ctx"},
+                        {hint.max_ep_stx_ctx <= max_endpoints, "max_ep_stx_ctx"},
+                        {hint.max_ep_srx_ctx <= max_endpoints, "max_ep_srx_ctx"},
+                    });
 }
 
 } // namespace
@@ -106,8 +113,7 @@ std::uint64_t expand(std::uint64_t caps) noexcept
 {
     if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
         caps |= FI_SEND | FI_RECV;
-    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 &&
-        (caps & (FI_READ | FI_WRITE | remote_caps)) == 0)
+    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 && (caps & (FI_READ | FI_WRITE | remote_caps)) == 0)
         caps |= FI_READ | FI_WRITE | remote_caps;
     return caps;
 }
@@ -145,14 +151,15 @@ bool fits(const Attr& hint, std::uint64_t caps) noexcept
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     constexpr std::uint64_t side = sends ? limits::tx_caps : limits::rx_caps | FI_NAMED_RX_CTX;
     const char* const structure = sends ? "tx_attr->" : "rx_attr->";
-    const bool common = possible(structure, {
-        {(hint.caps & ~(caps & (side | limits::domain_caps))) == 0, "caps"},
-        {(hint.op_flags & ~(sends ? limits::tx_op_flags : limits::rx_op_flags)) == 0, "op_flags"},
-        {(hint.msg_order & ~orders_for(caps)) == 0, "msg_order"},
-        {hint.comp_order == 0, "comp_order"},
-        {hint.size <= (sends ? limits::tx_size : limits::rx_size), "size"},
-        {hint.iov_limit <= limits::iov_limit, "iov_limit"},
-    });
+    const bool common = possible(
+        structure, {
+                       {(hint.caps & ~(caps & (side | limits::domain_caps))) == 0, "caps"},
+                       {(hint.op_flags & ~(sends ? limits::tx_op_flags : limits::rx_op_flags)) == 0, "op_flags"},
+                       {(hint.msg_order & ~orders_for(caps)) == 0, "msg_order"},
+                       {hint.comp_order == 0, "comp_order"},
+                       {hint.size <= (sends ? limits::tx_size : limits::rx_size), "size"},
+                       {hint.iov_limit <= limits::iov_limit, "iov_limit"},
+                   });
     if constexpr (sends)
         return common && possible(structure, {{hint.inject_size <= limits::inject_size, "inject_size"},
                                               {hint.rma_iov_limit <= limits::rma_iov_limit, "rma_iov_limit"}});
@@ -169,8 +176,8 @@ bool fits(const fi_info* hints) noexcept
     const char* const fabric = hints->fabric_attr != nullptr ? hints->fabric_attr->name : nullptr;
     const std::uint64_t caps = granted_caps(hints);
     // An owner says when there is progress, for it serialises that with its own (fi_peer(3), "Peer SRX").
-    const bool own_pace = (caps & FI_PEER) != 0 && hints->domain_attr != nullptr &&
-                          hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
+    const bool own_pace =
+        (caps & FI_PEER) != 0 && hints->domain_attr != nullptr && hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
     // fi_getinfo(3): with FI_SOURCE. The owner of a queue knows sources by its own vector.
     const bool paired = (caps & FI_SOURCE_ERR) == 0 || (caps & (FI_SOURCE | FI_PEER)) == FI_SOURCE;
     return possible("", {{(hints->caps & ~(limits::all_caps | offered_to_owners())) == 0 && paired, "caps"},
@@ -186,18 +193,17 @@ bool fits(const fi_info* hints) noexcept
 bool has_enumerators(const fi_domain_attr& attr) noexcept
 {
     return possible("domain_attr->", {
-        {is_one_of(attr.threading, FI_THREAD_ENDPOINT), "threading"},
-        {is_one_of(attr.control_progress, control_unified), "control_progress"},
-        {is_one_of(attr.data_progress, FI_PROGRESS_MANUAL), "data_progress"},
-        {is_one_of(attr.resource_mgmt, FI_RM_ENABLED), "resource_mgmt"},
-        {is_one_of(attr.av_type, FI_AV_TABLE), "av_type"},
-    });
+                                         {is_one_of(attr.threading, FI_THREAD_ENDPOINT), "threading"},
+                                         {is_one_of(attr.control_progress, control_unified), "control_progress"},
+                                         {is_one_of(attr.data_progress, FI_PROGRESS_MANUAL), "data_progress"},
+                                         {is_one_of(attr.resource_mgmt, FI_RM_ENABLED), "resource_mgmt"},
+                                         {is_one_of(attr.av_type, FI_AV_TABLE), "av_type"},
+                                     });
 }
 
 bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept
 {
-    const int hint =
-        hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+    const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     const bool old = FI_VERSION_LT(version, FI_VERSION(1, 5));
     const int old_style = style == KeyStyle::user ? limits::mr_scalable : limits::mr_basic;
     if (old || (hint & (limits::mr_basic | limits::mr_scalable)) != 0) {
@@ -284,8 +290,13 @@ int show_nic(const struct fid* fid, char* text, std::size_t size) noexcept
     return 0;
 }
 
-fi_ops nic_ops = {.size = sizeof(fi_ops), .close = close_nic, .bind = nullptr, .control = control_nic, .ops_open = nullptr,
-                  .tostr = show_nic, .ops_set = nullptr};
+fi_ops nic_ops = {.size = sizeof(fi_ops),
+                  .close = close_nic,
+                  .bind = nullptr,
+                  .control = control_nic,
+                  .ops_open = nullptr,
+                  .tostr = show_nic,
+                  .ops_set = nullptr};
 
 fid_nic* make_empty() noexcept
 {
@@ -396,8 +407,7 @@ void fill_domain(fi_domain_attr& domain, int mr_mode, const vcq::Backend& backen
     domain.name = strdup(domain_name());
     domain.threading = asked(wish.threading, FI_THREAD_SAFE);
     // Automatic progress costs a thread per domain, so only callers that ask for it get it.
-    domain.control_progress =
-        wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    domain.control_progress = wish.control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     domain.data_progress = wish.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     domain.resource_mgmt = asked(wish.resource_mgmt, FI_RM_ENABLED);
     domain.av_type = asked(wish.av_type, FI_AV_TABLE);
@@ -443,10 +453,10 @@ struct Release {
             std::free(info->fabric_attr->name);
         if (info->nic != nullptr)
             fi_close(&info->nic->fid);
-        for (void* part : {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr),
-                           static_cast<void*>(info->ep_attr), static_cast<void*>(info->domain_attr),
-                           static_cast<void*>(info->fabric_attr), info->src_addr, info->dest_addr,
-                           static_cast<void*>(info)})
+        for (void* part :
+             {static_cast<void*>(info->tx_attr), static_cast<void*>(info->rx_attr), static_cast<void*>(info->ep_attr),
+              static_cast<void*>(info->domain_attr), static_cast<void*>(info->fabric_attr), info->src_addr,
+              info->dest_addr, static_cast<void*>(info)})
             std::free(part);
     }
 };
@@ -582,8 +592,8 @@ bool find_peer(const char* node, const char* service, EndpointAddress& peer) noe
     return true;
 }
 
-int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-             const fi_info* hints, fi_info** info) noexcept
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
+             fi_info** info) noexcept
 {
     Ends ends;
     if (!fits(hints) || !find_ends(node, service, flags, ends))

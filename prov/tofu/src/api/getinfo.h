@@ -71,8 +71,8 @@ inline constexpr const char* fabric_name = "tofu";
 inline constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a positive int: "tofu"
 
 /// fi_provider.getinfo; fi_getinfo(3). 0, -FI_ENODATA (no match), -FI_EINVAL, -FI_ENOMEM.
-int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
-             const fi_info* hints, fi_info** info) noexcept;
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
+             fi_info** info) noexcept;
 
 /// The address of the peer that `node` and `service` of fi_getinfo or fi_av_insertsvc name. False: there is none.
 [[nodiscard]] bool find_peer(const char* node, const char* service, EndpointAddress& peer) noexcept;

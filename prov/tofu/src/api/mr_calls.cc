@@ -20,8 +20,7 @@ namespace tofu {
 namespace {
 
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
-constexpr std::uint64_t all_rights =
-    remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
+constexpr std::uint64_t all_rights = remote_rights | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE;
 /// Flags that name kinds of operations are no access rights, but programs pass them with the rights (LCI: FI_RMA).
 constexpr std::uint64_t kinds = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 
@@ -83,17 +82,14 @@ int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
     case FI_ENABLE:  // regions can be used from their registration on
     case FI_REFRESH: // the pages behind a region follow the address space by themselves
         return 0;
-    case FI_GET_RAW_MR:
-        return raw_attr(MemoryRegion::of(f), static_cast<struct fi_mr_raw_attr*>(argument));
-    default:
-        return -FI_ENOSYS;
+    case FI_GET_RAW_MR: return raw_attr(MemoryRegion::of(f), static_cast<struct fi_mr_raw_attr*>(argument));
+    default: return -FI_ENOSYS;
     }
 }
 
 fi_ops region_fid_ops = object_ops({.close = tofu_mr_close, .bind = tofu_mr_bind, .control = tofu_mr_control});
 
-int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags,
-                    struct fid_mr** mr) noexcept
+int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags, struct fid_mr** mr) noexcept
 {
     if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr || mr == nullptr || attr->iov_count != 1 ||
         attr->mr_iov == nullptr || attr->offset != 0)
@@ -123,9 +119,8 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
     return 0;
 }
 
-int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access,
-                 uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr** mr,
-                 void* context) noexcept
+int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access, uint64_t offset,
+                 uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
 {
     fi_mr_attr attr{};
     attr.mr_iov = iov;
@@ -137,8 +132,8 @@ int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t 
     return tofu_mr_regattr(f, &attr, flags, mr);
 }
 
-int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset,
-                uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
+int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset, uint64_t requested_key,
+                uint64_t flags, struct fid_mr** mr, void* context) noexcept
 {
     const iovec iov{const_cast<void*>(buf), len};
     return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);

@@ -53,8 +53,7 @@ bool is_ours(const char* text) noexcept
     ucred peer{};
     socklen_t size = sizeof(peer);
     const bool ours = connect(socket, reinterpret_cast<sockaddr*>(&name), length) == 0 &&
-                      getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-                      peer.uid == geteuid();
+                      getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
     close(socket);
     return ours;
 }
@@ -130,8 +129,8 @@ bool find(std::uint64_t key, EndpointAddress& address) noexcept
         if (name == nullptr || std::strncmp(++name, prefix, length) != 0)
             continue;
         name[std::strcspn(name, "\n")] = '\0';
-        found = std::strlen(name) < sizeof(sockaddr_un::sun_path) - 1 &&
-                address_from_text(name + length, address) && is_ours(name);
+        found = std::strlen(name) < sizeof(sockaddr_un::sun_path) - 1 && address_from_text(name + length, address) &&
+                is_ours(name);
     }
     std::fclose(list);
     return found;

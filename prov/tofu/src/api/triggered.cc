@@ -50,8 +50,8 @@ int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) 
 
 int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
 {
-    if (ep == nullptr || (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) &&
-                          !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
+    if (ep == nullptr ||
+        (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) && !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
         return -FI_EINVAL;
     const EpHandle& handle = EpHandle::of(ep);
     if (&handle.tx->domain() != &domain)
@@ -81,25 +81,48 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
             return ret;
         work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
-    case FI_OP_RECV: ep = op.msg->ep; work.call = proto::recv_of(op.msg->msg, plain(op.msg->flags)); break;
-    case FI_OP_SEND: ep = op.msg->ep; work.call = proto::send_of(op.msg->msg, plain(op.msg->flags)); break;
-    case FI_OP_TRECV: ep = op.tagged->ep; work.call = proto::recv_of(op.tagged->msg, plain(op.tagged->flags)); break;
-    case FI_OP_TSEND: ep = op.tagged->ep; work.call = proto::send_of(op.tagged->msg, plain(op.tagged->flags)); break;
-    case FI_OP_READ: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), true, false}; break;
-    case FI_OP_WRITE: ep = op.rma->ep; work.call = RmaCall{op.rma->msg, plain(op.rma->flags), false, false}; break;
+    case FI_OP_RECV:
+        ep = op.msg->ep;
+        work.call = proto::recv_of(op.msg->msg, plain(op.msg->flags));
+        break;
+    case FI_OP_SEND:
+        ep = op.msg->ep;
+        work.call = proto::send_of(op.msg->msg, plain(op.msg->flags));
+        break;
+    case FI_OP_TRECV:
+        ep = op.tagged->ep;
+        work.call = proto::recv_of(op.tagged->msg, plain(op.tagged->flags));
+        break;
+    case FI_OP_TSEND:
+        ep = op.tagged->ep;
+        work.call = proto::send_of(op.tagged->msg, plain(op.tagged->flags));
+        break;
+    case FI_OP_READ:
+        ep = op.rma->ep;
+        work.call = RmaCall{op.rma->msg, plain(op.rma->flags), true, false};
+        break;
+    case FI_OP_WRITE:
+        ep = op.rma->ep;
+        work.call = RmaCall{op.rma->msg, plain(op.rma->flags), false, false};
+        break;
     case FI_OP_ATOMIC:
         ep = op.atomic->ep;
         work.call = AtomicCall{Family::base, op.atomic->msg, {}, {}, plain(op.atomic->flags), false};
         break;
     case FI_OP_FETCH_ATOMIC:
         ep = op.fetch_atomic->ep;
-        work.call = AtomicCall{Family::fetch, op.fetch_atomic->msg, {}, list(op.fetch_atomic->fetch),
-                               plain(op.fetch_atomic->flags), false};
+        work.call = AtomicCall{
+            Family::fetch, op.fetch_atomic->msg, {}, list(op.fetch_atomic->fetch), plain(op.fetch_atomic->flags),
+            false};
         break;
     case FI_OP_COMPARE_ATOMIC:
         ep = op.compare_atomic->ep;
-        work.call = AtomicCall{Family::compare, op.compare_atomic->msg, list(op.compare_atomic->compare),
-                               list(op.compare_atomic->fetch), plain(op.compare_atomic->flags), false};
+        work.call = AtomicCall{Family::compare,
+                               op.compare_atomic->msg,
+                               list(op.compare_atomic->compare),
+                               list(op.compare_atomic->fetch),
+                               plain(op.compare_atomic->flags),
+                               false};
         break;
     default: return -FI_EINVAL; // the application may have written any number
     }
@@ -251,9 +274,8 @@ int WorkQueue::flush(const fi_deferred_work* which) noexcept
     if (which != nullptr && which->triggering_cntr != nullptr)
         if (int ret = counter_of(domain_, which->triggering_cntr, only); ret != 0)
             return ret;
-    while (Work* const found = find_waiting([&only](const Work& w) {
-               return w.request != nullptr && (only == nullptr || w.trigger == only.get());
-           }))
+    while (Work* const found = find_waiting(
+               [&only](const Work& w) { return w.request != nullptr && (only == nullptr || w.trigger == only.get()); }))
         drop(*found);
     return 0;
 }
@@ -261,9 +283,8 @@ int WorkQueue::flush(const fi_deferred_work* which) noexcept
 ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    Work* found = find_waiting([&](const Work& w) {
-        return w.request == nullptr && w.tx == &tx && w.completion.context == context;
-    });
+    Work* found = find_waiting(
+        [&](const Work& w) { return w.request == nullptr && w.tx == &tx && w.completion.context == context; });
     if (found != nullptr) {
         end(*found, {found->completion, FI_ECANCELED, 0, 0});
         return 0;
@@ -491,7 +512,10 @@ bool wants_entry(const Call& call) noexcept
     return (call.flags & FI_COMPLETION) != 0;
 }
 
-int take_in(Work&, const EpHandle&, CounterCall&) noexcept { return -FI_EINVAL; } // belongs to no endpoint
+int take_in(Work&, const EpHandle&, CounterCall&) noexcept
+{
+    return -FI_EINVAL; // it belongs to no endpoint
+}
 
 int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
 {

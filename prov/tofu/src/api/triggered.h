@@ -64,9 +64,9 @@ struct Work : Request {
     const fi_deferred_work* request = nullptr; ///< the application's name for it; null: posted with FI_TRIGGER
     Held<Counter> trigger;                     ///< the counter that it waits for; null once it is posted
     std::uint64_t threshold = 0;
-    Held<Counter> told;                        ///< counts its end; with FI_TRIGGER only its failure to begin
-    TxContext* tx = nullptr;                   ///< of its endpoint; null: a CounterCall, or the endpoint was closed
-    proto::ReceiveQueue* receives = nullptr;   ///< of a receive
+    Held<Counter> told;                      ///< counts its end; with FI_TRIGGER only its failure to begin
+    TxContext* tx = nullptr;                 ///< of its endpoint; null: a CounterCall, or the endpoint was closed
+    proto::ReceiveQueue* receives = nullptr; ///< of a receive
     trigger::Call call;
 
     iovec local[limits::iov_limit] = {};

@@ -20,13 +20,13 @@ namespace tofu {
 inline constexpr std::uint16_t wire_version = 10;
 
 struct EndpointAddress {
-    std::uint32_t magic;   ///< address_magic
-    std::uint8_t version;  ///< wire_version
-    std::uint8_t flags;    ///< address_counts_events, or 0
-    std::uint8_t index;    ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
-    std::uint8_t further;  ///< receive contexts besides the first: they have the numbers that follow
-    std::uint64_t home;    ///< ID of the domain's home VCQ (utofu_vcq_id_t)
-    std::uint64_t nonce;   ///< random per domain: a VCQ ID is used again after its process has gone
+    std::uint32_t magic;  ///< address_magic
+    std::uint8_t version; ///< wire_version
+    std::uint8_t flags;   ///< address_counts_events, or 0
+    std::uint8_t index;   ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
+    std::uint8_t further; ///< receive contexts besides the first: they have the numbers that follow
+    std::uint64_t home;   ///< ID of the domain's home VCQ (utofu_vcq_id_t)
+    std::uint64_t nonce;  ///< random per domain: a VCQ ID is used again after its process has gone
 
     [[nodiscard]] constexpr bool sound() const noexcept;
 };
@@ -46,10 +46,19 @@ inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 /// second tables, by the binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
 inline constexpr unsigned max_endpoints = 240;
-constexpr unsigned endpoint_stag(unsigned index) { return index + 1; }
+constexpr unsigned endpoint_stag(unsigned index)
+{
+    return index + 1;
+}
 inline constexpr unsigned growing_endpoints = 5;
-constexpr unsigned further_stag(unsigned index) { return 1 + max_endpoints + index; }
-constexpr unsigned table_stag(unsigned log2) { return 239 + log2; }
+constexpr unsigned further_stag(unsigned index)
+{
+    return 1 + max_endpoints + index;
+}
+constexpr unsigned table_stag(unsigned log2)
+{
+    return 239 + log2;
+}
 
 /// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with
 /// its final zero.
@@ -71,8 +80,7 @@ struct AddressForm {
 };
 static_assert(address_text_size == limits::max_err_data);
 /// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
-int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer,
-                 std::size_t* length) noexcept;
+int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept;
 /// The key of the service name that fi_getinfo left in the source address of an info (names.h); 0: none.
 std::uint64_t name_key_of(const fi_info& info) noexcept;
 
@@ -80,14 +88,19 @@ std::uint64_t name_key_of(const fi_info& info) noexcept;
 [[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t home, std::uint64_t nonce, unsigned index,
                                                      unsigned further = 0, unsigned flags = 0) noexcept
 {
-    return {address_magic, wire_version, static_cast<std::uint8_t>(flags), static_cast<std::uint8_t>(index),
-            static_cast<std::uint8_t>(further), home, nonce};
+    return {address_magic,
+            wire_version,
+            static_cast<std::uint8_t>(flags),
+            static_cast<std::uint8_t>(index),
+            static_cast<std::uint8_t>(further),
+            home,
+            nonce};
 }
 /// An address that an endpoint of this version can have. Bytes of the application's are not trusted.
 constexpr bool EndpointAddress::sound() const noexcept
 {
-    return magic == address_magic && version == wire_version && home != 0 &&
-           (flags & ~address_counts_events) == 0 && unsigned{index} + further < max_endpoints;
+    return magic == address_magic && version == wire_version && home != 0 && (flags & ~address_counts_events) == 0 &&
+           unsigned{index} + further < max_endpoints;
 }
 
 /// The key of a peer endpoint, which matching compares. Never 0.

@@ -31,7 +31,10 @@ std::uint64_t key_of(const vcq::Coords& c) noexcept
 
 } // namespace
 
-bool Circuit::reserve(std::size_t members) noexcept { return seats_.reserve(members) && place_.reserve(members); }
+bool Circuit::reserve(std::size_t members) noexcept
+{
+    return seats_.reserve(members) && place_.reserve(members);
+}
 
 void Circuit::add(const vcq::Coords& coords) noexcept
 {
@@ -40,9 +43,8 @@ void Circuit::add(const vcq::Coords& coords) noexcept
 
 bool Circuit::lay() noexcept
 {
-    std::sort(seats_.begin(), seats_.end(), [](const Seat& a, const Seat& b) {
-        return a.key != b.key ? a.key < b.key : a.rank < b.rank;
-    });
+    std::sort(seats_.begin(), seats_.end(),
+              [](const Seat& a, const Seat& b) { return a.key != b.key ? a.key < b.key : a.rank < b.rank; });
     for (std::uint32_t i = 0; i < seats_.size(); i++) {
         if (i == 0 || seats_[i].key != seats_[i - 1].key)
             if (!first_.push(i))
@@ -213,8 +215,14 @@ using Form = Native::Form;
 constexpr unsigned words = vcq::GateData::words;
 constexpr std::uint64_t top = std::uint64_t{1} << 63;
 
-bool integer(const Datatype& d) noexcept { return d.kind == Class::sign || d.kind == Class::nosign; }
-bool is_float(fi_datatype type) noexcept { return type == FI_FLOAT || type == FI_FLOAT_COMPLEX; }
+bool integer(const Datatype& d) noexcept
+{
+    return d.kind == Class::sign || d.kind == Class::nosign;
+}
+bool is_float(fi_datatype type) noexcept
+{
+    return type == FI_FLOAT || type == FI_FLOAT_COMPLEX;
+}
 
 /// Loads an integer of up to 8 bytes with its sign extended.
 std::uint64_t load(const Datatype& d, const std::byte* at) noexcept
@@ -222,7 +230,8 @@ std::uint64_t load(const Datatype& d, const std::byte* at) noexcept
     std::uint64_t value = 0;
     std::memcpy(&value, at, d.size); // little endian, as all machines with Tofu and of the simulator are
     const unsigned unused = 64 - 8u * d.size;
-    return d.kind == Class::sign ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused) : value;
+    return d.kind == Class::sign ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused)
+                                 : value;
 }
 
 double load_real(bool single, const std::byte* at) noexcept
@@ -312,15 +321,22 @@ unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned 
 unsigned words_of(const Native& n, std::size_t size) noexcept
 {
     switch (n.form) {
-    case Form::none: case Form::barrier: return 0;
-    case Form::bytes: case Form::bits: return static_cast<unsigned>((size + 7) / 8);
+    case Form::none:
+    case Form::barrier: return 0;
+    case Form::bytes:
+    case Form::bits: return static_cast<unsigned>((size + 7) / 8);
     case Form::truth: return static_cast<unsigned>((size + 63) / 64);
-    case Form::whole: case Form::order: case Form::real: break;
+    case Form::whole:
+    case Form::order:
+    case Form::real: break;
     }
     return static_cast<unsigned>(size);
 }
 
-bool by_bytes(const Native& n) noexcept { return n.form == Form::bytes || n.form == Form::bits; }
+bool by_bytes(const Native& n) noexcept
+{
+    return n.form == Form::bytes || n.form == Form::bits;
+}
 
 /// Size in bytes of the unit of Native::each: an element, a part of a complex one, or a byte.
 std::size_t unit_of(const Native& n, fi_datatype type) noexcept
@@ -333,7 +349,10 @@ std::size_t unit_of(const Native& n, fi_datatype type) noexcept
 void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
 {
     switch (n.form) {
-    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::none:
+    case Form::barrier:
+    case Form::bytes:
+    case Form::bits: break;
     case Form::truth: data.word[i / 64] |= std::uint64_t{is_true(s.type, from)} << i % 64; break;
     case Form::whole: data.word[i] = load(datatypes[s.type], from); break;
     case Form::order: data.word[i] = key_of(s.type, s.op == FI_MIN, from); break;
@@ -344,7 +363,10 @@ void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, 
 void take(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
 {
     switch (n.form) {
-    case Form::none: case Form::barrier: case Form::bytes: case Form::bits: break;
+    case Form::none:
+    case Form::barrier:
+    case Form::bytes:
+    case Form::bits: break;
     case Form::truth: store_truth(s.type, to, (data.word[i / 64] >> i % 64 & 1) != 0); break;
     case Form::whole: std::memcpy(to, &data.word[i], datatypes[s.type].size); break;
     case Form::order: store_key(s.type, s.op == FI_MIN, to, data.word[i]); break;

@@ -108,7 +108,8 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     Array<std::uint64_t> names; // sorted, to find duplicates and members that are not in the parent
     Array<std::uint64_t> allowed;
     const unsigned parents = parent != nullptr ? parent->roster().size() : 0;
-    if (!roster.members.reserve(set.members().size()) || !names.reserve(set.members().size()) || !allowed.reserve(parents))
+    if (!roster.members.reserve(set.members().size()) || !names.reserve(set.members().size()) ||
+        !allowed.reserve(parents))
         return -FI_ENOMEM;
     for (unsigned i = 0; i < parents; i++)
         allowed.push_reserved(identity_of(parent->roster().members[i]));
@@ -139,8 +140,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     return twice || !present ? -FI_EINVAL : 0;
 }
 
-int Collectives::join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc,
-                      void* context) noexcept
+int Collectives::join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept
 {
     if (address == nullptr || mc == nullptr)
         return -FI_EINVAL;
@@ -189,7 +189,8 @@ int Collectives::enter(Group& group) noexcept
     }
     if (int ret = group.memory().register_local(); ret != 0)
         return ret;
-    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits | static_cast<std::uint64_t>(place - by_number_.begin());
+    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits |
+                    static_cast<std::uint64_t>(place - by_number_.begin());
     *place = &group;
     open_++;
     group.next = std::exchange(first_, &group);
@@ -295,7 +296,8 @@ ssize_t Collectives::submit(const Call& call) noexcept
     if (shape.coll != FI_BARRIER && shape.count != 0) {
         const bool root = shape.root == group->roster().rank;
         std::size_t bytes = 0;
-        if (__builtin_mul_overflow(shape.count, datatypes[shape.type].size * std::size_t{group->roster().size()}, &bytes) ||
+        if (__builtin_mul_overflow(shape.count, datatypes[shape.type].size * std::size_t{group->roster().size()},
+                                   &bytes) ||
             bytes > max_bytes * group->roster().size() || shape.count > max_bytes / datatypes[shape.type].size)
             return -FI_EMSGSIZE;
         if ((needs_in(shape, root) && call.in == nullptr) || (needs_out(shape, root) && call.out == nullptr))
@@ -338,7 +340,10 @@ ssize_t submit(fid_ep* fid, const Collectives::Call& call) noexcept
 }
 
 /// The root is a rank in the group. An impossible rank is rejected.
-constexpr unsigned root_of(fi_addr_t address) noexcept { return address < ~0u ? static_cast<unsigned>(address) : ~0u; }
+constexpr unsigned root_of(fi_addr_t address) noexcept
+{
+    return address < ~0u ? static_cast<unsigned>(address) : ~0u;
+}
 
 ssize_t barrier2(fid_ep* ep, fi_addr_t group, uint64_t flags, void* context) noexcept
 {
@@ -369,8 +374,8 @@ ssize_t combine(fid_ep* ep, const void* buf, size_t count, void*, void* result, 
     return submit(ep, {{coll, type, op, count, 0}, buf, result, group, flags, context});
 }
 
-ssize_t reduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group,
-               fi_addr_t root, fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
+ssize_t reduce(fid_ep* ep, const void* buf, size_t count, void*, void* result, void*, fi_addr_t group, fi_addr_t root,
+               fi_datatype type, fi_op op, uint64_t flags, void* context) noexcept
 {
     return submit(ep, {{FI_REDUCE, type, op, count, root_of(root)}, buf, result, group, flags, context});
 }

@@ -215,8 +215,9 @@ Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) 
     begun_ = false;
     rounds.moved();
     const bool wanted = op.shape.coll == FI_BROADCAST ? !source : op.shape.coll != FI_REDUCE || ours;
-    if (code == UTOFU_SUCCESS && !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
-                                         op.signature, roster.size(), data))
+    if (code == UTOFU_SUCCESS &&
+        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr, op.signature,
+                roster.size(), data))
         code = UTOFU_ERR_BARRIER_MISMATCH;
     if (code == UTOFU_ERR_BARRIER_MISMATCH)
         return mismatch;
@@ -302,7 +303,9 @@ bool Joining::wire(const Roster& roster) noexcept
     Circuit::Wires wires;
     circuit_->wires_of(roster.rank, wires);
     bool good = true;
-    const auto own = [&](unsigned gate) { return gate == GateAt::none ? UTOFU_VBG_ID_NULL : gates_.gates().ids()[gate]; };
+    const auto own = [&](unsigned gate) {
+        return gate == GateAt::none ? UTOFU_VBG_ID_NULL : gates_.gates().ids()[gate];
+    };
     const auto theirs = [&](const GateAt& at) {
         if (at.member == GateAt::none)
             return UTOFU_VBG_ID_NULL;
@@ -315,8 +318,12 @@ bool Joining::wire(const Roster& roster) noexcept
     utofu_vbg_setting settings[vcq::Gates::most] = {};
     for (unsigned i = 0; i < wires.count; i++) {
         const GatePlan& plan = wires.gate[i];
-        settings[i] = {own(i),           own(plan.signal_from),  theirs(plan.packet_from),
-                       own(plan.signal_to), theirs(plan.packet_to), {UTOFU_PATH_COORD_NULL, 0, 0}};
+        settings[i] = {own(i),
+                       own(plan.signal_from),
+                       theirs(plan.packet_from),
+                       own(plan.signal_to),
+                       theirs(plan.packet_to),
+                       {UTOFU_PATH_COORD_NULL, 0, 0}};
     }
     return good && gates_.gates().set(settings) == UTOFU_SUCCESS;
 }
@@ -324,7 +331,8 @@ bool Joining::wire(const Roster& roster) noexcept
 void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
 {
     const bool rows = stage_ == Stage::tells;
-    question_.shape = rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
+    question_.shape =
+        rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
     // Neither of these plans allocates memory.
     (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
                               rows ? rows_.get() : &agreed_);
@@ -403,7 +411,8 @@ int Group::open() noexcept
 
 bool Group::gone() const noexcept
 {
-    return state_ == State::left && idle() && !lanes_.owe() && !gates_.held() && std::ranges::all_of(lanes_.all(), [&](const Lane& lane) {
+    return state_ == State::left && idle() && !lanes_.owe() && !gates_.held() &&
+           std::ranges::all_of(lanes_.all(), [&](const Lane& lane) {
                return lane.step == Lane::Step::lost || kind_of(lanes_.area(lane).said()) == Word::left;
            });
 }

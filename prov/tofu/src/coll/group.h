@@ -46,10 +46,10 @@ class Rounds {
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
-    bool begun_ = false;        ///< round_ is a round of the operation under way
-    unsigned in_vain_ = 0;      ///< calls of wait() since the last progress
-    unsigned overtaken_ = 0;    ///< probes since a neighbour was first found beyond the operation
-    std::uint64_t probed_ = 0;  ///< time of the last probe
+    bool begun_ = false;       ///< round_ is a round of the operation under way
+    unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
+    unsigned overtaken_ = 0;   ///< probes since a neighbour was first found beyond the operation
+    std::uint64_t probed_ = 0; ///< time of the last probe
     Round round_;
 };
 
@@ -129,8 +129,8 @@ class Joining {
     OverGates& gates_;
     Stage stage_ = Stage::asks;
     CollectiveOp question_;
-    std::uint64_t agreed_ = 0; ///< the result of a vote
-    unsigned width_ = 0;       ///< the largest number of gates of any member
+    std::uint64_t agreed_ = 0;               ///< the result of a vote
+    unsigned width_ = 0;                     ///< the largest number of gates of any member
     std::unique_ptr<Circuit> circuit_;       ///< until the join ends
     std::unique_ptr<utofu_vbg_id_t[]> row_;  ///< our gates, `width_` of them; until the join ends
     std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< the gates of all members; until the join ends

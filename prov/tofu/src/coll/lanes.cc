@@ -141,7 +141,8 @@ void Doors::close() noexcept
 std::uint64_t clock_ms() noexcept
 {
     using std::chrono::milliseconds;
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
 }
 
 // --- memory
@@ -326,8 +327,8 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
     } else if (!lane.half) {
         view.read(at, slot.payload, size);
         const vcq::Post post =
-            posted(lane, tx_.vcq().put(lane.peer.home, memory_.staged_stadd(lane.number, message), lane.remote + offset, size,
-                                       {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
+            posted(lane, tx_.vcq().put(lane.peer.home, memory_.staged_stadd(lane.number, message), lane.remote + offset,
+                                       size, {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
         if (post != vcq::Post::done)
             return post;
         lane.half = true;

@@ -149,14 +149,20 @@ constexpr Word kind_of(std::uint64_t word) noexcept
     const auto kind = static_cast<unsigned>(word >> 24 & 0xff);
     return kind > static_cast<unsigned>(Word::broken) ? Word::broken : static_cast<Word>(kind);
 }
-constexpr std::uint32_t op_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
+constexpr std::uint32_t op_of(std::uint64_t word) noexcept
+{
+    return static_cast<std::uint32_t>(word >> 32);
+}
 /// The error in a word; always positive, since a peer may write any value.
 constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
 }
 /// In a Word::left: 2^this members from the peer down have left.
-constexpr unsigned heard_of(std::uint64_t word) noexcept { return static_cast<unsigned>(word & 0xff); }
+constexpr unsigned heard_of(std::uint64_t word) noexcept
+{
+    return static_cast<unsigned>(word & 0xff);
+}
 struct LaneArea {
     std::uint64_t taken; ///< number of our messages that the peer has consumed
     std::uint64_t word;  ///< the peer's word_of
@@ -199,7 +205,10 @@ class LaneMemory {
     [[nodiscard]] int register_local() noexcept;
     void deregister_local() noexcept;
     [[nodiscard]] bool buried() const noexcept { return !slab_; }
-    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.get())[lane]; }
+    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept
+    {
+        return reinterpret_cast<LaneArea*>(slab_.get())[lane];
+    }
     /// Our copy of the slot of a message that we send. The TNI reads it.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
@@ -268,7 +277,8 @@ class Lanes {
     void to_next() noexcept { now_++; }
 
     // --- For the search of the peer.
-    [[nodiscard]] vcq::Post get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept;
+    [[nodiscard]] vcq::Post get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from,
+                                std::size_t size) noexcept;
     /// Called when a get() has ended. Returns the address of its bytes, which are valid unless it has failed.
     [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
     {
@@ -322,7 +332,10 @@ namespace tofu::coll {
 // --- Search: finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups").
 
 /// The key of a member of the group with this key.
-inline std::uint64_t key_of(std::uint64_t group, unsigned member) noexcept { return directory::mix(group + member); }
+inline std::uint64_t key_of(std::uint64_t group, unsigned member) noexcept
+{
+    return directory::mix(group + member);
+}
 
 /// All functions but open() are called under the context's lock.
 class Search {

@@ -107,8 +107,8 @@ int Plan::open(const Shape& shape, unsigned rank, unsigned members, const void* 
     const bool empty = shape.coll == FI_BARRIER || shape.count == 0;
     size_ = empty ? 1 : datatypes[shape.type].size;
     kernel_ = !empty && reduces(shape.coll) ? kernel_of(shape.op, shape.type) : nullptr;
-    schedule_ = schedule::Schedule({.kind = kind_of(shape.coll), .count = shape.count, .element = size_,
-                                    .root = shape.root}, rank, members);
+    schedule_ = schedule::Schedule(
+        {.kind = kind_of(shape.coll), .count = shape.count, .element = size_, .root = shape.root}, rank, members);
     in_ = static_cast<std::byte*>(const_cast<void*>(in)); // only receives write through a view
     out_ = static_cast<std::byte*>(out);
     own_.reset();
@@ -137,8 +137,10 @@ struct Plan::Filler {
     }
     void receive(unsigned lane, const schedule::Blocks& blocks, Take take, unsigned behind) const noexcept
     {
-        round.receive[round.receives++] = {.view = plan.view_of(blocks), .lane = static_cast<std::uint8_t>(lane),
-                                           .take = take, .behind = static_cast<std::uint8_t>(behind)};
+        round.receive[round.receives++] = {.view = plan.view_of(blocks),
+                                           .lane = static_cast<std::uint8_t>(lane),
+                                           .take = take,
+                                           .behind = static_cast<std::uint8_t>(behind)};
     }
 };
 

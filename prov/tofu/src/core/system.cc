@@ -86,7 +86,7 @@ bool NodeFile::open(const char* path) noexcept
 {
     std::snprintf(path_, sizeof(path_), "%s", path);
     file_.hold(::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    struct stat found{};
+    struct stat found {};
     if (is_open() && (fstat(descriptor(), &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
         close();
     return is_open();
@@ -94,7 +94,7 @@ bool NodeFile::open(const char* path) noexcept
 
 bool NodeFile::is_removed() const noexcept
 {
-    struct stat found{};
+    struct stat found {};
     return fstat(descriptor(), &found) != 0 || found.st_nlink == 0;
 }
 
@@ -106,7 +106,7 @@ void NodeFile::remove() noexcept
 
 bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
 {
-    struct flock request{};
+    struct flock request {};
     request.l_type = type;
     request.l_whence = SEEK_SET;
     request.l_start = from;

@@ -36,7 +36,8 @@ struct Clock {
     {
         if (sleep_of_test != nullptr) [[unlikely]]
             return sleep_of_test(static_cast<std::uint64_t>(time.count()));
-        const timespec wanted{static_cast<time_t>(time.count() / 1000000000), static_cast<long>(time.count() % 1000000000)};
+        const timespec wanted{static_cast<time_t>(time.count() / 1000000000),
+                              static_cast<long>(time.count() % 1000000000)};
         (void)nanosleep(&wanted, nullptr);
     }
 };

@@ -26,15 +26,14 @@ namespace tofu::directory {
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept
 {
     std::uint64_t sum = mix(nonce + 0x7f4a7c15u);
-    for (std::uint64_t word : {entry.key, entry.bias, entry.begin, entry.length,
-                               std::uint64_t{entry.vcq_number} << 48 | std::uint64_t{entry.rights} << 32 |
-                                   entry.generation})
+    for (std::uint64_t word :
+         {entry.key, entry.bias, entry.begin, entry.length,
+          std::uint64_t{entry.vcq_number} << 48 | std::uint64_t{entry.rights} << 32 | entry.generation})
         sum = mix(sum ^ word) + 0x9e3779b97f4a7c15u;
     return sum != 0 ? sum : 1; // 0 marks an empty entry
 }
 
-std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
-                       std::uint64_t nonce) noexcept
+std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2, std::uint64_t nonce) noexcept
 {
     return static_cast<std::uint32_t>(mix(mix(nonce ^ next_stadd) + next_log2) | 1);
 }
@@ -47,8 +46,8 @@ std::uint64_t check_of_overflow(utofu_vcq_id_t vcq, unsigned number, std::uint64
 
 Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce, Entry& entry) noexcept
 {
-    bool torn = bucket.next_log2 > max_log2 ||
-                bucket.next_check != check_of(bucket.next_stadd, bucket.next_log2, nonce);
+    bool torn =
+        bucket.next_log2 > max_log2 || bucket.next_check != check_of(bucket.next_stadd, bucket.next_log2, nonce);
     for (const Entry& e : bucket.entry) {
         if (e.check == 0)
             continue;
@@ -160,7 +159,8 @@ void OwnDirectory::refill_pool() noexcept
 {
     // Release: the entries have been removed from the MRQ before. Partner: peers' ARMWs, with which the add is atomic
     // (guide 2.2.5).
-    std::atomic_ref(at<std::uint64_t>(event_pool::offset)).fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
+    std::atomic_ref(at<std::uint64_t>(event_pool::offset))
+        .fetch_add(std::exchange(counted_events_, 0), std::memory_order_release);
 }
 
 int OwnDirectory::make_table(unsigned log2, Table& table) const noexcept
@@ -257,8 +257,8 @@ int OwnDirectory::grow() noexcept
         if (tables_.size() > 1 && !refill(tables_.back(), table))
             continue;
         // A reserved STag, since regions may have used all others.
-        if (int ret = domain_.home().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2),
-                                                   table.stadd);
+        if (int ret =
+                domain_.home().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2), table.stadd);
             ret != 0)
             return ret;
         tables_.push_reserved(std::move(table));
@@ -356,8 +356,9 @@ void KeyReaders::post(Revocation& revocation) noexcept
     revocation.state = Revocation::State::under_way; // the notice may come within the post
     vcq::Post posted = vcq::Post::error;
     if (home.query_stadd(revocation.reader, directory_stag, area) == 0)
-        posted = home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
-                           {.when = vcq::When::delivered, .handler = &revocation});
+        posted =
+            home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
+                      {.when = vcq::When::delivered, .handler = &revocation});
     if (posted == vcq::Post::busy)
         revocation.state = Revocation::State::to_post;
     else if (posted == vcq::Post::error)

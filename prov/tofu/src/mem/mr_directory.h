@@ -31,13 +31,13 @@ namespace directory {
 
 struct Entry {
     std::uint64_t key;
-    std::uint64_t bias;   ///< STADD offset: STADD of the target = bias + remote address
-    std::uint64_t begin;  ///< first remote address
-    std::uint64_t length; ///< bytes
-    std::uint16_t rights; ///< right_*
+    std::uint64_t bias;       ///< STADD offset: STADD of the target = bias + remote address
+    std::uint64_t begin;      ///< first remote address
+    std::uint64_t length;     ///< bytes
+    std::uint16_t rights;     ///< right_*
     std::uint16_t vcq_number; ///< VCQ of the STADD: the home VCQ (0), or the overflow VCQ with this number
     std::uint32_t generation;
-    std::uint64_t check;  ///< over all other members and the domain's nonce; 0 in an empty entry
+    std::uint64_t check; ///< over all other members and the domain's nonce; 0 in an empty entry
 };
 static_assert(sizeof(Entry) == 48 && std::is_trivially_copyable_v<Entry>);
 
@@ -148,8 +148,7 @@ constexpr std::uint64_t bucket_of(std::uint64_t key, unsigned log2, unsigned cho
 /// The check words of an entry, of a bucket's pointer to the second table, and of the line of an overflow VCQ, in the
 /// directory of the domain with this nonce. Never 0, which marks an empty entry.
 std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept;
-std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2,
-                       std::uint64_t nonce) noexcept;
+std::uint32_t check_of(std::uint64_t next_stadd, std::uint32_t next_log2, std::uint64_t nonce) noexcept;
 std::uint64_t check_of_overflow(utofu_vcq_id_t vcq, unsigned number, std::uint64_t nonce) noexcept;
 
 /// The result of a search in a bucket that was read from a peer.
@@ -158,8 +157,7 @@ enum class Found {
     absent, ///< no such entry here; search the second table if the bucket names one
     torn    ///< a half written entry, or no directory: read again, a bounded number of times
 };
-[[nodiscard]] Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce,
-                         Entry& entry) noexcept;
+[[nodiscard]] Found find(const Bucket& bucket, std::uint64_t key, std::uint64_t nonce, Entry& entry) noexcept;
 
 } // namespace directory
 
@@ -188,8 +186,7 @@ constexpr std::int64_t left(std::uint64_t word) noexcept
 /// True if the word is the pool of the domain with this nonce and has a possible number of credits.
 constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
 {
-    return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries &&
-           left(word) >= -most_overdrawn;
+    return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries && left(word) >= -most_overdrawn;
 }
 /// The initial credits of a domain: half of the entries of an MRQ (entries_of). The other half is for all other
 /// notices: local ones of VCQs on the same CQ, errors, and those of peers that ignore the credits.

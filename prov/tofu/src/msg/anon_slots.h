@@ -88,8 +88,8 @@ class AnonSlots {
     };
     [[nodiscard]] std::atomic_ref<std::uint64_t> control(std::uint32_t slot) const noexcept
     {
-        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(
-            slots_ + (std::size_t{slot} + 1) * slot_size - sizeof(Control)));
+        return std::atomic_ref<std::uint64_t>(
+            *reinterpret_cast<std::uint64_t*>(slots_ + (std::size_t{slot} + 1) * slot_size - sizeof(Control)));
     }
     void note_handed_out() noexcept;
     void offer() noexcept;
@@ -131,8 +131,8 @@ class Arrivals {
     Port& port_;
     AnonSlots anon_slots_;
     std::unique_ptr<Ring> anonymous_; ///< the ring as which a packet is handed on
-    Array<std::uint64_t> refused_;  ///< senders of packets that stay
-    bool refuse_all_ = false;       ///< there was no memory to note one of them
+    Array<std::uint64_t> refused_;    ///< senders of packets that stay
+    bool refuse_all_ = false;         ///< there was no memory to note one of them
     std::uint32_t offers_ = 0;
 };
 

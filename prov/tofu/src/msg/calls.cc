@@ -19,8 +19,12 @@ struct MessageCalls {
     [[gnu::always_inline]] static RecvCall recv_of(const EpHandle& handle, fi_addr_t source, Tag... tag, Tag... ignore,
                                                    void* context) noexcept
     {
-        return {.source = source, .tag = one(tag...), .ignore = one(ignore...), .flags = handle.rx_flags,
-                .context = context, .tagged = tagged};
+        return {.source = source,
+                .tag = one(tag...),
+                .ignore = one(ignore...),
+                .flags = handle.rx_flags,
+                .context = context,
+                .tagged = tagged};
     }
     /// Has the arguments of recv(), whose last act it is: recv() then keeps nothing for the time behind the call.
     [[gnu::noinline]] static ssize_t recv_otherwise(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source,
@@ -33,7 +37,8 @@ struct MessageCalls {
     {
         EpHandle& handle = EpHandle::of(ep);
         if (!handle.receive_lock->enabled() &&
-            handle.receives->post_at_once(recv_of(handle, source, tag..., ignore..., context), buf, len, desc)) [[likely]]
+            handle.receives->post_at_once(recv_of(handle, source, tag..., ignore..., context), buf, len, desc))
+            [[likely]]
             return 0;
         return recv_otherwise(ep, buf, len, desc, source, tag..., ignore..., context);
     }
@@ -53,15 +58,24 @@ struct MessageCalls {
     static ssize_t send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest, Tag... tag,
                         void* context) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .flags = EpHandle::of(ep).tx_flags,
-                            .context = context, .packet_flags = tag_flag};
+        const SendCall call{.dest = dest,
+                            .tag = one(tag...),
+                            .flags = EpHandle::of(ep).tx_flags,
+                            .context = context,
+                            .packet_flags = tag_flag};
         return enter_send(ep, call, buf, len, desc);
     }
     static ssize_t sendv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t dest, Tag... tag,
                          void* context) noexcept
     {
-        return enter_send(ep, {.iov = iov, .desc = desc, .count = count, .dest = dest, .tag = one(tag...),
-                               .flags = EpHandle::of(ep).tx_flags, .context = context, .packet_flags = tag_flag});
+        return enter_send(ep, {.iov = iov,
+                               .desc = desc,
+                               .count = count,
+                               .dest = dest,
+                               .tag = one(tag...),
+                               .flags = EpHandle::of(ep).tx_flags,
+                               .context = context,
+                               .packet_flags = tag_flag});
     }
     static ssize_t sendmsg(fid_ep* ep, const Message* msg, uint64_t flags) noexcept
     {
@@ -75,15 +89,19 @@ struct MessageCalls {
     static ssize_t senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t dest,
                             Tag... tag, void* context) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .data = data, .flags = EpHandle::of(ep).tx_flags,
-                            .context = context, .packet_flags = tag_flag | flag_data};
+        const SendCall call{.dest = dest,
+                            .tag = one(tag...),
+                            .data = data,
+                            .flags = EpHandle::of(ep).tx_flags,
+                            .context = context,
+                            .packet_flags = tag_flag | flag_data};
         return enter_send(ep, call, buf, len, desc);
     }
     static ssize_t injectdata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t dest,
                               Tag... tag) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .data = data, .packet_flags = tag_flag | flag_data,
-                            .is_inject = true};
+        const SendCall call{
+            .dest = dest, .tag = one(tag...), .data = data, .packet_flags = tag_flag | flag_data, .is_inject = true};
         return enter_send(ep, call, buf, len, nullptr);
     }
     template <class Ops>

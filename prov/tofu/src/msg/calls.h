@@ -37,8 +37,13 @@ inline constexpr std::uint64_t known_recv_flags = harmless_flags | FI_PEEK | FI_
 template <class Message>
 [[nodiscard]] SendCall send_of(const Message& m, std::uint64_t flags) noexcept
 {
-    SendCall call{.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .dest = m.addr, .data = m.data,
-                  .flags = flags, .context = m.context};
+    SendCall call{.iov = m.msg_iov,
+                  .desc = m.desc,
+                  .count = m.iov_count,
+                  .dest = m.addr,
+                  .data = m.data,
+                  .flags = flags,
+                  .context = m.context};
     if ((flags & FI_REMOTE_CQ_DATA) != 0)
         call.packet_flags = flag_data;
     if constexpr (requires { m.tag; }) {
@@ -50,8 +55,8 @@ template <class Message>
 template <class Message>
 [[nodiscard]] RecvCall recv_of(const Message& m, std::uint64_t flags) noexcept
 {
-    RecvCall call{.iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .source = m.addr, .flags = flags,
-                  .context = m.context};
+    RecvCall call{
+        .iov = m.msg_iov, .desc = m.desc, .count = m.iov_count, .source = m.addr, .flags = flags, .context = m.context};
     if constexpr (requires { m.tag; }) {
         call.tag = m.tag;
         call.ignore = m.ignore;
@@ -79,8 +84,8 @@ template <class Call>
 
 /// The long way of a call with one buffer. It takes a copy of the call, so that the short ways can keep theirs in
 /// registers.
-[[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf,
-                                             std::size_t length, void* desc) noexcept
+[[gnu::noinline]] inline ssize_t send_buffer(Sender& sender, SendCall call, const void* buf, std::size_t length,
+                                             void* desc) noexcept
 {
     if (((call.flags & FI_INJECT) || call.is_inject) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
@@ -99,8 +104,8 @@ template <class Call>
 }
 
 /// Sends one buffer: `call` has everything but the segments.
-[[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf,
-                                                 std::size_t length, void* desc) noexcept
+[[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf, std::size_t length,
+                                                 void* desc) noexcept
 {
     TxContext& tx = *EpHandle::of(fid).tx;
     ssize_t ret = 0;

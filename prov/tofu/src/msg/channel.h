@@ -38,12 +38,12 @@ struct Inquiry : vcq::CompletionHandler {
 };
 
 enum class ChannelState : std::uint8_t {
-    idle,     ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
-    reading,  ///< we read the header of the area to learn why. -> failed
-    pausing,  ///< the peer has no area yet. -> idle, a little later; -> failed, much later
-    open,     ///< we have a ring. -> leaving: we have said BYE; -> failed: a post failed
-    leaving,  ///< we wait for the answer to BYE, the last word of the peer about this ring. -> idle; -> failed
-    failed    ///< for good: this process of the peer is gone
+    idle,    ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
+    reading, ///< we read the header of the area to learn why. -> failed
+    pausing, ///< the peer has no area yet. -> idle, a little later; -> failed, much later
+    open,    ///< we have a ring. -> leaving: we have said BYE; -> failed: a post failed
+    leaving, ///< we wait for the answer to BYE, the last word of the peer about this ring. -> idle; -> failed
+    failed   ///< for good: this process of the peer is gone
 };
 
 /// A peer that we send to, and our ring in its area while we have one. A channel and its credit block have the same
@@ -56,37 +56,37 @@ struct Channel {
     std::uint32_t consumed = 0; ///< slots that the peer has taken, as far as we know (low 32 bits)
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
-    bool leave = false;         ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
-    bool met = false;           ///< its area has been seen; until then a missing area does not show that it is gone
-    bool aliased = false;       ///< several places of the address vector lead here
+    bool leave = false;   ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
+    bool met = false;     ///< its area has been seen; until then a missing area does not show that it is gone
+    bool aliased = false; ///< several places of the address vector lead here
     std::uint16_t number = 0;
-    std::uint16_t serial = 0;   ///< of the last request for a ring
-    int err = 0;                ///< why it has failed: FI_E*
+    std::uint16_t serial = 0; ///< of the last request for a ring
+    int err = 0;              ///< why it has failed: FI_E*
     int prov_errno = 0;
     std::uint32_t outstanding = 0; ///< requests of the protocol: the peer is watched, the channel is not reused
-    std::uint32_t starved = 0;  ///< refusals for want of credit since the last probe
+    std::uint32_t starved = 0;     ///< refusals for want of credit since the last probe
     std::uint32_t seen_seq = 0; ///< next_seq when a ring to give up was last looked for; if unchanged, this one is idle
     /// Two values of next_seq that the protocol has noted. A mark that equals next_seq (nothing was sent since) does so
     /// after a change of rings, too.
     std::uint32_t mark[2] = {1, 1};
-    std::uint64_t place = 0;    ///< the place of the address vector that leads here,
-    unsigned context = 0;       ///< and the receive context
+    std::uint64_t place = 0; ///< the place of the address vector that leads here,
+    unsigned context = 0;    ///< and the receive context
     utofu_stadd_t area = 0;
 
     /// A packet without a ring (anon_slots.cc). `under_way`: we ask the gate for a slot, or read the gate or the
     /// header.
     struct Anonymous : Inquiry<Channel> {
-        utofu_stadd_t slot = 0;  ///< ours, for one packet; 0: none
-        std::uint32_t seq = 0;   ///< sequence number of the packet in it
-        bool reads = false;      ///< what is under way is a Get, not an ADD
-        bool full = false;       ///< the gate had no slot: read it before asking again
-        bool lingers = false;    ///< the slot was unused at the last pass over the channels
-        bool asks = false;       ///< the packet that is being built asks for a ring
-        bool asked = false;      ///< a packet has asked for a ring, and no answer has come
-        std::uint32_t pause = 0; ///< rounds to wait before a full gate is read again,
-        std::uint32_t rounds = 0;///< and how many of them are left
-        std::uint32_t count = 0; ///< packets since a ring was last asked for,
-        std::uint32_t enough = 0;///< and how many it takes until the next request; 0: `least`
+        utofu_stadd_t slot = 0;        ///< ours, for one packet; 0: none
+        std::uint32_t seq = 0;         ///< sequence number of the packet in it
+        bool reads = false;            ///< what is under way is a Get, not an ADD
+        bool full = false;             ///< the gate had no slot: read it before asking again
+        bool lingers = false;          ///< the slot was unused at the last pass over the channels
+        bool asks = false;             ///< the packet that is being built asks for a ring
+        bool asked = false;            ///< a packet has asked for a ring, and no answer has come
+        std::uint32_t pause = 0;       ///< rounds to wait before a full gate is read again,
+        std::uint32_t rounds = 0;      ///< and how many of them are left
+        std::uint32_t count = 0;       ///< packets since a ring was last asked for,
+        std::uint32_t enough = 0;      ///< and how many it takes until the next request; 0: `least`
         std::uint64_t pause_until = 0; ///< milliseconds; the peer has no area
         std::uint64_t first_try = 0;   ///< milliseconds: when the missing area was first asked for; 0: it was not
 
@@ -126,10 +126,7 @@ struct Channel {
     {
         return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
     }
-    [[nodiscard]] std::uint32_t free_slots() const noexcept
-    {
-        return slots - (next_seq - 1 - consumed);
-    }
+    [[nodiscard]] std::uint32_t free_slots() const noexcept { return slots - (next_seq - 1 - consumed); }
     [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
     {
         return ring + std::uint64_t{(seq - 1) & (slots - 1)} * slot_size;
@@ -147,23 +144,23 @@ struct Ring {
     std::uint32_t reported = 0; ///< consumed slots that were reported to the sender
     std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back; if unchanged, this one is idle
     std::uint32_t number = 0;
-    std::uint32_t place = 0;    ///< index in the list of rings that are polled
-    std::uint32_t users = 0;    ///< messages from this ring that the protocol still has
-    bool begun = false;         ///< its first packet was taken, and before that all anonymous packets of its sender
-    bool gone = false;          ///< the sender is dead: close the ring when its packets have been taken
-    bool closing = false;       ///< close the ring when its probe has ended
-    bool parted = false;        ///< closed; the last of its users frees the object
-    bool asked = false;         ///< the sender was asked to give the ring back
-    bool report_due = false;    ///< a report found no room in the queue of the TNI
-    std::uint8_t index = 0;     ///< of the sending endpoint
-    std::uint16_t serial = 0;   ///< of the sender's request for this ring
+    std::uint32_t place = 0;  ///< index in the list of rings that are polled
+    std::uint32_t users = 0;  ///< messages from this ring that the protocol still has
+    bool begun = false;       ///< its first packet was taken, and before that all anonymous packets of its sender
+    bool gone = false;        ///< the sender is dead: close the ring when its packets have been taken
+    bool closing = false;     ///< close the ring when its probe has ended
+    bool parted = false;      ///< closed; the last of its users frees the object
+    bool asked = false;       ///< the sender was asked to give the ring back
+    bool report_due = false;  ///< a report found no room in the queue of the TNI
+    std::uint8_t index = 0;   ///< of the sending endpoint
+    std::uint16_t serial = 0; ///< of the sender's request for this ring
     LeaseStatus status = LeaseStatus::granted; ///< goes out with each report
-    EndpointAddress known{};    ///< the sender's address, as peers know it
-    std::uint64_t key = 0;      ///< peer_key of the sender
-    fi_addr_t address = FI_ADDR_NOTAVAIL; ///< for the protocol: the sender in the address vector,
-    std::uint32_t generation = ~0u;       ///< as of this generation of it
-    utofu_stadd_t area = 0;     ///< the sender's
-    utofu_stadd_t credits = 0;  ///< the sender's credit block
+    EndpointAddress known{};                   ///< the sender's address, as peers know it
+    std::uint64_t key = 0;                     ///< peer_key of the sender
+    fi_addr_t address = FI_ADDR_NOTAVAIL;      ///< for the protocol: the sender in the address vector,
+    std::uint32_t generation = ~0u;            ///< as of this generation of it
+    utofu_stadd_t area = 0;                    ///< the sender's
+    utofu_stadd_t credits = 0;                 ///< the sender's credit block
     Inquiry<Ring> life{};
 
     /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
@@ -180,8 +177,8 @@ struct Ring {
     /// Control word of slot number `seq`.
     [[nodiscard]] std::uint64_t* control(std::uint32_t seq, std::uint32_t slots) const noexcept
     {
-        return reinterpret_cast<std::uint64_t*>(
-            base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size - sizeof(Control));
+        return reinterpret_cast<std::uint64_t*>(base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size -
+                                                sizeof(Control));
     }
 };
 
@@ -189,11 +186,11 @@ struct Ring {
 
 /// Our endpoint, as its peers know it.
 struct Local {
-    vcq::Vcq& vcq;       ///< the endpoint posts from it
-    vcq::Vcq& home;      ///< the domain's home VCQ, through which peers reach the area,
-    Lock& home_lock;     ///< and its lock
-    std::uint64_t nonce; ///< of the domain
-    unsigned index;      ///< of the endpoint in the domain
+    vcq::Vcq& vcq;         ///< the endpoint posts from it
+    vcq::Vcq& home;        ///< the domain's home VCQ, through which peers reach the area,
+    Lock& home_lock;       ///< and its lock
+    std::uint64_t nonce;   ///< of the domain
+    unsigned index;        ///< of the endpoint in the domain
     EndpointAddress known; ///< the address that peers know
 };
 
@@ -236,8 +233,8 @@ struct Port {
         if (inquiry.answer.data == nullptr)
             return vcq::Post::busy;
         inquiry.under_way = true; // the notice may come within the post
-        const vcq::Post post = self.vcq.get(home, inquiry.answer.stadd, from, size,
-                                            {.when = vcq::When::delivered, .handler = &inquiry});
+        const vcq::Post post =
+            self.vcq.get(home, inquiry.answer.stadd, from, size, {.when = vcq::When::delivered, .handler = &inquiry});
         if (post != vcq::Post::done)
             end(inquiry);
         return post;
@@ -260,8 +257,8 @@ struct Port {
 struct Destination {
     std::uint64_t address; ///< the address itself; all bits set: none
     const Peer& peer;
-    std::uint64_t place;   ///< in the address vector
-    unsigned context;      ///< receive context (fi_rx_addr)
+    std::uint64_t place; ///< in the address vector
+    unsigned context;    ///< receive context (fi_rx_addr)
 };
 
 /// Channels by place of the address vector and receive context (fi_rx_addr), in pages that are allocated at first use.
@@ -346,8 +343,8 @@ class Channels {
     [[nodiscard]] Channel* find(const Destination& destination) noexcept
     {
         Channel* const found = by_address_.find(destination.place, destination.context);
-        if (found == nullptr ||
-            !found->is_to(destination.peer, destination.peer.index + destination.context)) [[unlikely]]
+        if (found == nullptr || !found->is_to(destination.peer, destination.peer.index + destination.context))
+            [[unlikely]]
             return nullptr;
         note(destination, *found);
         return found;
@@ -355,8 +352,8 @@ class Channels {
     /// The channel to this endpoint, whatever address it was entered for, or null.
     [[nodiscard]] Channel* to(const Peer& peer, unsigned index) const noexcept
     {
-        const auto found = std::find_if(all_.begin(), all_.end(),
-                                        [&](const Channel* ch) { return ch->is_to(peer, index); });
+        const auto found =
+            std::find_if(all_.begin(), all_.end(), [&](const Channel* ch) { return ch->is_to(peer, index); });
         return found != all_.end() ? *found : nullptr;
     }
     /// Makes room for one more channel. False: no memory.

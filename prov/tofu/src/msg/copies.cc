@@ -59,7 +59,8 @@ std::unique_ptr<Copies> Estate::take_ended() noexcept
         copies.each([&](Copy& copy) {
             // acquire: pairs with the receiver's Put of the word; its Gets ended before
             const CompletionWord word = copies.area->fin(copy.fin).load(std::memory_order_acquire);
-            if (static_cast<std::uint32_t>(word >> 32) == copy.seq && static_cast<std::uint32_t>(word) != completion_pending)
+            if (static_cast<std::uint32_t>(word >> 32) == copy.seq &&
+                static_cast<std::uint32_t>(word) != completion_pending)
                 copies.release(copy);
         });
         if (copies.in_use() != 0) {

@@ -24,7 +24,7 @@ namespace tofu::proto {
 /// A copy and its receiver.
 struct Copy {
     Bounce block{};
-    std::size_t size = 0;    ///< of the message
+    std::size_t size = 0; ///< of the message
     bool live = false;
     std::uint32_t fin = 0;   ///< the completion word that its receiver writes,
     std::uint32_t seq = 0;   ///< and the operation that it belongs to
@@ -144,7 +144,7 @@ class Estate {
     DomainBase& domain_;
     std::mutex mutex_; ///< taken before the home lock
     std::unique_ptr<Copies> first_;
-    std::atomic<unsigned> count_{0}; ///< endpoints; a hint without the mutex
+    std::atomic<unsigned> count_{0};    ///< endpoints; a hint without the mutex
     std::optional<BouncePool> answers_; ///< guarded by the home lock; until close()
     Probe probe_{};
     std::uint64_t probed_at_ = 0; ///< milliseconds

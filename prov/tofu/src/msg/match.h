@@ -159,7 +159,7 @@ class FifoIndex {
             }
     }
 
-    std::unique_ptr<T*[]> buckets_; ///< 2^(64 - shift_)
+    std::unique_ptr<T*[]> buckets_;      ///< 2^(64 - shift_)
     unsigned shift_ = 64 - initial_bits; ///< of a hash, to the number of its bucket
     std::size_t heads_ = 0;
     std::size_t count_ = 0;
@@ -181,7 +181,7 @@ struct Posted {
     std::uint64_t tag = 0;
     std::uint64_t ignore = 0; ///< bits of the tag that do not matter
     // --- in the tables only
-    std::uint64_t order;      ///< counts the posts
+    std::uint64_t order; ///< counts the posts
     FifoLinks<Posted> links;
     std::uint32_t kind;
 
@@ -231,10 +231,7 @@ class Matcher {
         else
             enter(receive);
     }
-    [[nodiscard]] bool has_room_for_few() const noexcept
-    {
-        return few_posted_ < few_receives && posted_.count() == 0;
-    }
+    [[nodiscard]] bool has_room_for_few() const noexcept { return few_posted_ < few_receives && posted_.count() == 0; }
     void post_few(Posted& receive) noexcept { few_[few_posted_++] = &receive; }
     void withdraw(Posted& receive) noexcept
     {
@@ -320,8 +317,8 @@ class Matcher {
     void enter(Arrived& message) noexcept;
     [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
     {
-        if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed &&
-            last_kind_ < kinds_used_) [[likely]]
+        if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed && last_kind_ < kinds_used_)
+            [[likely]]
             return last_kind_;
         return other_kind(ignore, directed);
     }
@@ -355,7 +352,10 @@ class Matcher {
 class SrxPeer;
 
 /// The flags of a receive's completion entry.
-inline constexpr std::uint64_t kind_of(bool tagged) noexcept { return FI_RECV | (tagged ? FI_TAGGED : FI_MSG); }
+inline constexpr std::uint64_t kind_of(bool tagged) noexcept
+{
+    return FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
+}
 
 /// Flags of a receive that uses no buffer (fi_tagged(3)): its segments are ignored.
 inline constexpr std::uint64_t no_buffer_flags = FI_PEEK | FI_DISCARD;
@@ -379,17 +379,17 @@ struct RecvRequest : Posted {
         void* desc;
     };
     bool tagged = false;
-    bool multi = false;      ///< FI_MULTI_RECV
+    bool multi = false; ///< FI_MULTI_RECV
     bool posted = false;
-    bool behind = false;     ///< multi: a message that came before it waits for room to be received (ReceiveQueue)
-    bool cancelled = false;  ///< multi: over when the messages on their way into it have ended
+    bool behind = false;    ///< multi: a message that came before it waits for room to be received (ReceiveQueue)
+    bool cancelled = false; ///< multi: over when the messages on their way into it have ended
     std::uint8_t count = 0;
     std::uint32_t users = 0; ///< multi: messages still on their way into it
     void* context = nullptr;
     std::uint64_t flags = 0; ///< as posted
     std::size_t length = 0;
-    std::size_t used = 0;    ///< multi: bytes given to messages
-    std::size_t min_left = 0;///< multi: with less room than this it is over
+    std::size_t used = 0;     ///< multi: bytes given to messages
+    std::size_t min_left = 0; ///< multi: with less room than this it is over
 
     /// Takes over everything from the call but its segments.
     void fill(const RecvCall& call, std::uint64_t key) noexcept
@@ -406,10 +406,7 @@ struct RecvRequest : Posted {
         return sizeof(RecvRequest) + count * sizeof(Buffer);
     }
     [[nodiscard]] Buffer* buffers() noexcept { return reinterpret_cast<Buffer*>(this + 1); }
-    [[nodiscard]] bool exhausted() const noexcept
-    {
-        return !multi || used == length || length - used < min_left;
-    }
+    [[nodiscard]] bool exhausted() const noexcept { return !multi || used == length || length - used < min_left; }
     /// Is it a multi-receive that has room for another message after one of `size` bytes?
     [[nodiscard]] bool lives_on(std::size_t size) const noexcept
     {
@@ -428,11 +425,11 @@ struct RecvRequest : Posted {
 /// A message that came before its receive. The protocol's part of it, such as the payload, follows it in memory and
 /// takes no more than it needs, since there may be many.
 struct Unexpected : Arrived {
-    SrxPeer* peer = nullptr; ///< the protocol through which it came
+    SrxPeer* peer = nullptr;      ///< the protocol through which it came
     RecvRequest* owned = nullptr; ///< names it to another provider that owns the receives (msg/receive_queue.h)
     bool tagged = false;
     bool has_data = false;
-    bool claimed = false;    ///< by FI_PEEK | FI_CLAIM
+    bool claimed = false; ///< by FI_PEEK | FI_CLAIM
     std::uint32_t body_size = 0;
     std::uint64_t data = 0;
     std::size_t length = 0;

@@ -240,7 +240,8 @@ ssize_t ReceiveQueue::cancel(void* context) noexcept
 #include <rdma/providers/fi_peer.h>
 static_assert(sizeof(fi_peer_rx_entry) - offsetof(fi_peer_rx_entry, srx) == sizeof(tofu::peer::EntryFields) &&
               offsetof(fi_peer_rx_entry, srx) == (FI_MINOR_VERSION < 3 ? 2 * sizeof(void*) : 0) &&
-              offsetof(fi_peer_rx_entry, iov) - offsetof(fi_peer_rx_entry, srx) == offsetof(tofu::peer::EntryFields, iov));
+              offsetof(fi_peer_rx_entry, iov) - offsetof(fi_peer_rx_entry, srx) ==
+                  offsetof(tofu::peer::EntryFields, iov));
 static_assert(sizeof(fi_peer_match_attr) == sizeof(tofu::peer::Match) &&
               offsetof(fi_peer_match_attr, msg_size) == offsetof(tofu::peer::Match, size));
 static_assert(sizeof(fid_peer_srx) == sizeof(tofu::peer::Srx) && sizeof(fid_peer_cq) == sizeof(tofu::peer::Cq) &&

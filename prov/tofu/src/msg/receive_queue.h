@@ -36,8 +36,9 @@ class ReceiveQueue final : public MatchQueue {
     {
         Matcher& posted = matcher(call.tagged);
         std::uint64_t key;
-        if ((call.flags & special_flags) != 0 || is_nowhere(buffer, length) || !sources_.find_recent(call.source, key) ||
-            posted.first() != nullptr || !posted.has_room_for_few()) [[unlikely]]
+        if ((call.flags & special_flags) != 0 || is_nowhere(buffer, length) ||
+            !sources_.find_recent(call.source, key) || posted.first() != nullptr || !posted.has_room_for_few())
+            [[unlikely]]
             return false;
         void* const memory = pool_.recycle(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]

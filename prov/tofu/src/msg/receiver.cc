@@ -21,16 +21,17 @@ namespace tofu::proto {
 
 Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
     : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
-      wants_source_((tx.config().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 || (rx.shared != nullptr && rx.shared->owner() != nullptr)),
+      wants_source_((tx.config().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 ||
+                    (rx.shared != nullptr && rx.shared->owner() != nullptr)),
       reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
-      queue_(rx.shared != nullptr
-                 ? *rx.shared
-                 : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
+      queue_(rx.shared != nullptr ? *rx.shared
+                                  : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
       fetches_(tx, port, *this), hold_up_{{[](Deferred& item) noexcept {
-          auto& held = static_cast<HoldUp&>(item);
-          held.waiting = false;
-          (void)held.owner->queue_.catch_up();
-      }}, this}
+                                              auto& held = static_cast<HoldUp&>(item);
+                                              held.waiting = false;
+                                              (void)held.owner->queue_.catch_up();
+                                          }},
+                                          this}
 {
 }
 
@@ -154,13 +155,12 @@ bool Delivery::give(RecvRequest& r, const Message& m) noexcept
 }
 
 void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
-                         int prov_errno) noexcept
+                        int prov_errno) noexcept
 {
     r.users--;
     const bool over = !r.posted && r.users == 0;
     Completion entry{.context = r.context,
-                     .flags = kind_of(r.tagged) |
-                              (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
+                     .flags = kind_of(r.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
                               (r.multi && over && !r.cancelled ? FI_MULTI_RECV : 0),
                      .length = length,
                      .buffer = buffer,
@@ -234,7 +234,10 @@ bool Delivery::give_kept(RecvRequest& r, Unexpected& kept) noexcept
     return false;
 }
 
-bool Delivery::discard(Unexpected& kept) noexcept { return discard(Message::unpack(kept)); }
+bool Delivery::discard(Unexpected& kept) noexcept
+{
+    return discard(Message::unpack(kept));
+}
 
 bool Delivery::discard(const Message& m) noexcept
 {
@@ -314,8 +317,13 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
 {
     const std::uint8_t flags = packet.control.flags;
     const auto has = [flags](std::uint8_t flag) { return (flags & flag) != 0; };
-    Message m{{&in, packet.ack, packet.type, has(flag_ack), has(flag_match), 0}, has(flag_tag), has(flag_data),
-              packet.tag, packet.data, packet.control.length, packet.body};
+    Message m{{&in, packet.ack, packet.type, has(flag_ack), has(flag_match), 0},
+              has(flag_tag),
+              has(flag_data),
+              packet.tag,
+              packet.data,
+              packet.control.length,
+              packet.body};
     if (packet.type == Type::long_eager) {
         const Geometry& g = geometry();
         if (m.length == 0 || m.length > g.eager_limit()) {
@@ -419,7 +427,10 @@ struct Delivery::Short {
     std::uint64_t data;
     const std::byte* payload;
     /// Does the receive have one buffer, and end with this message?
-    [[nodiscard]] bool fits(const RecvRequest& r) const noexcept { return !r.multi && r.count == 1 && length <= r.length; }
+    [[nodiscard]] bool fits(const RecvRequest& r) const noexcept
+    {
+        return !r.multi && r.count == 1 && length <= r.length;
+    }
 };
 
 /// Copies the payload into the receive's buffer and reports it: one entry, one count. `polled`: a poll has found it.
@@ -482,8 +493,8 @@ template <bool polled>
 
 namespace {
 /// The bits of a control word that say whether a packet is an eager message, with or without tag and data.
-constexpr std::uint64_t shape = std::bit_cast<std::uint64_t>(
-    Control{0xff, static_cast<std::uint8_t>(~(flag_tag | flag_data)), 0, 0});
+constexpr std::uint64_t shape =
+    std::bit_cast<std::uint64_t>(Control{0xff, static_cast<std::uint8_t>(~(flag_tag | flag_data)), 0, 0});
 constexpr std::uint64_t shape_of(Type type) noexcept
 {
     return std::bit_cast<std::uint64_t>(Control{static_cast<std::uint8_t>(type), 0, 0, 0});

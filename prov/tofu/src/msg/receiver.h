@@ -83,8 +83,8 @@ class Delivery final : private SrxPeer {
 
     TxContext& tx_;
     Receiver& receiver_;
-    bool wants_source_;    ///< FI_SOURCE
-    bool reports_unknown_sources_; ///< FI_SOURCE_ERR
+    bool wants_source_;                     ///< FI_SOURCE
+    bool reports_unknown_sources_;          ///< FI_SOURCE_ERR
     std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
     ReceiveQueue& queue_;
     Fetches fetches_;

@@ -108,8 +108,8 @@ bool Fetches::get_piece(Fetch& f) noexcept
     const Segment& from = f.message.segments[f.from_index];
     const iovec& into = f.into[f.into_index];
     if (f.ref_count == f.into_index) {
-        const int ret = tx_.rails().memory(f.rail).acquire(into.iov_base, into.iov_len, false,
-                                                        f.refs[f.ref_count], f.desc[f.ref_count]);
+        const int ret = tx_.rails().memory(f.rail).acquire(into.iov_base, into.iov_len, false, f.refs[f.ref_count],
+                                                           f.desc[f.ref_count]);
         if (ret == -FI_EAGAIN)
             return false;
         if (ret != 0) {
@@ -124,9 +124,8 @@ bool Fetches::get_piece(Fetch& f) noexcept
     n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
     n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
     vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
-    const vcq::Post post =
-        vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
-                 from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .handler = &f});
+    const vcq::Post post = vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
+                                   from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .handler = &f});
     if (post == vcq::Post::busy)
         return false;
     if (post == vcq::Post::error) {
@@ -175,9 +174,10 @@ void Fetches::finish(Fetch& f) noexcept
     const Ack& fin = f.message.fin;
     f.ending = true;
     f.pending++; // the notice may come within the post
-    const vcq::Post post = vcq_.cswap(8, in.known.home, completion_word(fin.seq, completion_pending),
-                                      completion_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(fin.fin),
-                                      {.when = vcq::When::delivered, .handler = &f});
+    const vcq::Post post =
+        vcq_.cswap(8, in.known.home, completion_word(fin.seq, completion_pending),
+                   completion_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(fin.fin),
+                   {.when = vcq::When::delivered, .handler = &f});
     if (post == vcq::Post::done)
         return; // `f` may be gone
     f.pending--;
@@ -192,7 +192,8 @@ void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 {
     if (!port_.open)
         return;
-    const bool waited = notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.fin.seq, completion_pending);
+    const bool waited =
+        notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.fin.seq, completion_pending);
     if (!waited) {
         f.err = FI_EHOSTDOWN;
         f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
@@ -248,9 +249,8 @@ EagerGets::Transfer* EagerGets::find(const EagerPayload& payload) noexcept
 {
     Transfer* found = nullptr;
     transfers_.each([&](Transfer& f) {
-        if (f.live && f.what.home == payload.home && f.what.area == payload.area &&
-            f.what.fin.fin == payload.fin.fin && f.what.fin.seq == payload.fin.seq &&
-            f.what.length == payload.length)
+        if (f.live && f.what.home == payload.home && f.what.area == payload.area && f.what.fin.fin == payload.fin.fin &&
+            f.what.fin.seq == payload.fin.seq && f.what.length == payload.length)
             found = &f;
     });
     return found;
@@ -320,7 +320,8 @@ void EagerGets::get(Transfer& transfer) noexcept
     if (transfer.word.data == nullptr)
         transfer.word = port_.bounces.alloc(sizeof(CompletionWord));
     transfer.asks = transfer.word.data != nullptr;
-    if (transfer.asks && !post(transfer, transfer.what.home, transfer.word.stadd, transfer.what.area + completion_offset(transfer.what.fin.fin), sizeof(CompletionWord)))
+    if (transfer.asks && !post(transfer, transfer.what.home, transfer.word.stadd,
+                               transfer.what.area + completion_offset(transfer.what.fin.fin), sizeof(CompletionWord)))
         transfer.asks = false;
     if (transfer.asks)
         transfer.stage = Stage::asking;
@@ -332,19 +333,22 @@ void EagerGets::judge(Transfer& transfer) noexcept
 {
     CompletionWord word;
     std::memcpy(&word, transfer.word.data, sizeof word);
-    const bool waits = transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.fin.seq, completion_pending);
+    const bool waits =
+        transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.fin.seq, completion_pending);
     if (transfer.asked == never_notified) // else each of its messages would be awaited for seconds, one after the other
         gone_[next_gone_++ % most_gone] = {transfer.what.home, transfer.what.nonce, transfer.what.area, transfer.round};
     if (!waits || transfer.code == UTOFU_SUCCESS) {
         transfer.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    if (put_completion(port_.self.vcq, transfer.what.home, transfer.what.area, transfer.what.fin, fi_error_of(transfer.code)))
+    if (put_completion(port_.self.vcq, transfer.what.home, transfer.what.area, transfer.what.fin,
+                       fi_error_of(transfer.code)))
         transfer.stage = Stage::lost;
 }
 
 /// Posts a Get. False: no room now. An error counts as a Get that was posted and failed.
-bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept
+bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at,
+                     std::size_t size) noexcept
 {
     transfer.pending++; // the notice may come within the post
     const vcq::Post post = port_.self.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .handler = &transfer});

@@ -25,7 +25,7 @@ namespace tofu::proto {
 
 /// Writes a completion word: the result of the send that waits for it, 0 or FI_E*. False: no room now.
 [[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
-                                  int status) noexcept
+                                         int status) noexcept
 {
     const CompletionWord word = completion_word(fin.seq, static_cast<std::uint32_t>(status));
     return vcq.put_inline(home, &word, area + completion_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
@@ -33,11 +33,11 @@ namespace tofu::proto {
 
 /// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
 struct Kept {
-    Ring* in = nullptr;   ///< describes the sender
+    Ring* in = nullptr; ///< describes the sender
     Ack fin{};
     Type type = Type::none;
-    bool ack = false;     ///< a completion word is due when the message has been taken,
-    bool at_match = false;///< and not before it has been matched
+    bool ack = false;      ///< a completion word is due when the message has been taken,
+    bool at_match = false; ///< and not before it has been matched
     std::uint8_t segment_count = 0;
 };
 
@@ -88,15 +88,15 @@ struct Fetch : vcq::CompletionHandler, Deferred {
     std::uint8_t into_count = 0;
     std::uint8_t ref_count = 0;
     Rails::Index rail = 0;
-    bool live = false;             ///< it has not ended
-    std::uint8_t from_index = 0;   ///< position of the next Get
+    bool live = false;           ///< it has not ended
+    std::uint8_t from_index = 0; ///< position of the next Get
     std::uint8_t into_index = 0;
-    bool waiting = false;          ///< it waits for room
-    bool ending = false;           ///< the CSWAP that writes the completion word is due or under way
+    bool waiting = false; ///< it waits for room
+    bool ending = false;  ///< the CSWAP that writes the completion word is due or under way
     std::uint64_t from_offset = 0;
     std::uint64_t into_offset = 0;
-    std::size_t to_fetch = 0;      ///< bytes for which no Get has been posted
-    std::size_t length = 0;        ///< bytes in all
+    std::size_t to_fetch = 0; ///< bytes for which no Get has been posted
+    std::size_t length = 0;   ///< bytes in all
     std::uint32_t pending = 0;
     int err = 0;
     int prov_errno = 0;
@@ -157,9 +157,9 @@ struct EagerPayload {
     std::uint64_t nonce = 0; ///< of its domain
     utofu_stadd_t area = 0;  ///< the sender's area
     Ack fin{};
-    std::uint64_t vcq = 0;   ///< the segments belong to it
+    std::uint64_t vcq = 0; ///< the segments belong to it
     unsigned count = 0;
-    std::size_t length = 0;  ///< of all segments, at most max_eager
+    std::size_t length = 0; ///< of all segments, at most max_eager
     Segment segments[max_segments] = {};
 };
 
@@ -187,7 +187,7 @@ class EagerGets {
         std::uint32_t round = 0; ///< the round in which it was last asked for
         unsigned next = 0;       ///< the segment that is fetched next
         unsigned pending = 0;
-        bool asks = false;       ///< the Get under way is that of the completion word
+        bool asks = false; ///< the Get under way is that of the completion word
         int code = UTOFU_SUCCESS, asked = UTOFU_SUCCESS;
         std::size_t offset = 0;
         Bounce bytes{};
@@ -206,7 +206,8 @@ class EagerGets {
     [[nodiscard]] Transfer* make(const EagerPayload& payload, std::uint32_t round) noexcept;
     void get(Transfer& transfer) noexcept;
     void judge(Transfer& transfer) noexcept;
-    [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at, std::size_t size) noexcept;
+    [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at,
+                            std::size_t size) noexcept;
     void release(Transfer& transfer) noexcept;
     static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 

@@ -27,7 +27,8 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 }
 
 /// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
-bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits, const CreditBlock& block) noexcept
+bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
+           const CreditBlock& block) noexcept
 {
     if (port.self.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
         return false;
@@ -79,7 +80,8 @@ void Grants::close_gone() noexcept
 bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
 {
     for (const Poll& poll : polls_) // case 15
-        if (Ring& old = *rings_[poll.ring]; old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
+        if (Ring& old = *rings_[poll.ring];
+            old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
             set_gone(old);
     const utofu_stadd_t credits = area + credit_offset(who.credit_index);
     unsigned number = 0;
@@ -274,7 +276,7 @@ void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice)
 namespace {
 constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
-constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; the other channels serve peers that are sent to rarely
+constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
 
 /// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
 bool no_write_comes(const Channel& ch) noexcept
@@ -313,9 +315,15 @@ Envelope RingLeases::envelope(Channel& ch) noexcept
     if (asks) // before the packet leaves, since the answer overwrites it
         port_.area.status(ch.number).store(0, std::memory_order_release);
     ch.anonymous.asks = asks;
-    return {port_.self.home.id(), port_.self.nonce, ch.peer.nonce, envelope_speaks(port_.self.known),
-            port_.self.known.further, static_cast<std::uint8_t>(port_.self.index), port_.self.known.index,
-            asks ? ch.number : no_credit_block, static_cast<std::uint16_t>(ch.serial + 1)};
+    return {port_.self.home.id(),
+            port_.self.nonce,
+            ch.peer.nonce,
+            envelope_speaks(port_.self.known),
+            port_.self.known.further,
+            static_cast<std::uint8_t>(port_.self.index),
+            port_.self.known.index,
+            asks ? ch.number : no_credit_block,
+            static_cast<std::uint16_t>(ch.serial + 1)};
 }
 
 bool RingLeases::wants(Channel& ch) noexcept

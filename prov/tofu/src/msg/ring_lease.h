@@ -78,9 +78,9 @@ class Grants {
     Array<Poll> polls_;
     unsigned gone_ = 0; ///< rings whose senders are dead
     bool reports_due_ = false;
-    bool wanted_ = false;           ///< a ring had to be denied
-    bool revoked_ = false;          ///< revoke() was called
-    std::size_t ask_hand_ = 0;      ///< index of the ring that ask_back() looks at next
+    bool wanted_ = false;      ///< a ring had to be denied
+    bool revoked_ = false;     ///< revoke() was called
+    std::size_t ask_hand_ = 0; ///< index of the ring that ask_back() looks at next
     std::size_t next_watched_ = 0;
     std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
 };
@@ -123,9 +123,9 @@ class RingLeases {
     Port& port_;
     Channels& channels_;
     AnonTx& anon_tx_;
-    unsigned held_ = 0;           ///< channels that have a ring or have asked for one
-    std::size_t next_block_ = 0;  ///< index of the credit block that is polled next
-    std::size_t hand_ = 0;        ///< index of the channel that reuse() and give_up() look at next
+    unsigned held_ = 0;          ///< channels that have a ring or have asked for one
+    std::size_t next_block_ = 0; ///< index of the credit block that is polled next
+    std::size_t hand_ = 0;       ///< index of the channel that reuse() and give_up() look at next
 };
 
 } // namespace tofu::proto

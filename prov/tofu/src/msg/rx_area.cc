@@ -8,8 +8,8 @@
 #include <new>
 #include <utility>
 
-#include <rdma/fi_errno.h>
 #include <fcntl.h>
+#include <rdma/fi_errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -42,8 +42,8 @@ class Spare {
         std::lock_guard guard(mutex_);
         leave_to_parent();
         owner_ = getpid();
-        Pages* const oldest = std::find_if(left_.begin(), left_.end(),
-                                           [&](const Pages& pages) { return pages.bytes == bytes; });
+        Pages* const oldest =
+            std::find_if(left_.begin(), left_.end(), [&](const Pages& pages) { return pages.bytes == bytes; });
         if (left_.size() <= resting || oldest == left_.end())
             return make(bytes);
         const Pages pages = *oldest;

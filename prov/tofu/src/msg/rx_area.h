@@ -44,21 +44,12 @@ class Area final : ForkAware {
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
     [[nodiscard]] std::byte* anon_slots() const noexcept { return base_ + anon_slots_offset; }
     /// Words that peers' TNIs write; each access pairs with their Put or ARMW.
-    [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept
-    {
-        return word(completion_offset(n));
-    }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept { return word(completion_offset(n)); }
     [[nodiscard]] const void* completion_address(unsigned n) const noexcept { return base_ + completion_offset(n); }
-    [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept
-    {
-        return word(credit_offset(n));
-    }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept { return word(credit_offset(n)); }
     /// All doorbells in one word. A peer Puts a doorbell behind what it announces.
     [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
-    [[nodiscard]] std::uint64_t* gate() const noexcept
-    {
-        return reinterpret_cast<std::uint64_t*>(base_ + gate_offset);
-    }
+    [[nodiscard]] std::uint64_t* gate() const noexcept { return reinterpret_cast<std::uint64_t*>(base_ + gate_offset); }
     /// CreditBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
     {

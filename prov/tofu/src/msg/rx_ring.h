@@ -229,10 +229,7 @@ class Rings {
     [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().
-    [[nodiscard, gnu::always_inline]] bool behind() const noexcept
-    {
-        return out.deferred() || doorbell_rang();
-    }
+    [[nodiscard, gnu::always_inline]] bool behind() const noexcept { return out.deferred() || doorbell_rang(); }
     /// Has a peer rung a doorbell?
     [[nodiscard, gnu::always_inline]] bool doorbell_rang() const noexcept
     {
@@ -254,7 +251,7 @@ class Rings {
     std::uint64_t last_tick_ = 0;
     std::uint64_t last_watch_ = 0;
     std::uint64_t last_stop_ = 0; ///< milliseconds: when stop_writers() last asked peers
-    bool writers_gone_ = false; ///< as stop_writers() has found
+    bool writers_gone_ = false;   ///< as stop_writers() has found
 };
 
 } // namespace tofu::proto

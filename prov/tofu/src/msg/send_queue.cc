@@ -153,7 +153,8 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
     complete(r);
     release(r);
     // A peer that lives may still write the completion word, and would destroy that of a later request.
-    if (r.awaits_completion && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN && !r.completion_has_come)
+    if (r.awaits_completion && r.to->state == ChannelState::failed && r.to->err != FI_EHOSTDOWN &&
+        !r.completion_has_come)
         retired_++;
     else
         (r.late ? late_ : pool_).release(&r);
@@ -258,7 +259,9 @@ bool Backlog::takes(const SendCall& call) const noexcept
 }
 
 constexpr Pending::Stream::Steps Backlog::steps{
-    [](void* self, PendingOp& op) noexcept { return static_cast<Backlog*>(self)->go_on(static_cast<PendingSend&>(op)); },
+    [](void* self, PendingOp& op) noexcept {
+        return static_cast<Backlog*>(self)->go_on(static_cast<PendingSend&>(op));
+    },
     [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->through(static_cast<PendingSend&>(op)); },
     [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->give_back(static_cast<PendingSend&>(op)); },
 };

@@ -91,11 +91,11 @@ struct SendCall {
     const iovec* iov = nullptr;
     void* const* desc = nullptr; ///< may be null
     std::size_t count = 0;
-    std::size_t length = 0;      ///< sum of iov
+    std::size_t length = 0; ///< sum of iov
     fi_addr_t dest = FI_ADDR_UNSPEC;
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
-    std::uint64_t flags = 0;     ///< operation flags (fi_endpoint(3))
+    std::uint64_t flags = 0; ///< operation flags (fi_endpoint(3))
     void* context = nullptr;
     std::uint8_t packet_flags = 0; ///< flag_tag, flag_data
     bool is_inject = false;        ///< fi_inject: no entry on success
@@ -111,17 +111,17 @@ struct SendCall {
 struct SendRequest : Request {
     SendRequests* owner = nullptr;
     Channel* to = nullptr;
-    std::uint32_t fin = 0;     ///< index of its completion word; fixed for the life of the object
-    std::uint32_t seq = 0;     ///< counts the uses of that word
-    std::uint32_t place = 0;   ///< in the list of requests that wait for the completion word
+    std::uint32_t fin = 0;   ///< index of its completion word; fixed for the life of the object
+    std::uint32_t seq = 0;   ///< counts the uses of that word
+    std::uint32_t place = 0; ///< in the list of requests that wait for the completion word
     std::uint8_t ref_count = 0;
-    Rails::Index rail = 0;     ///< the peer fetches from its VCQ, with which `refs` are registered
+    Rails::Index rail = 0; ///< the peer fetches from its VCQ, with which `refs` are registered
     bool numbered = false;
     bool awaits_completion = false;
     bool completion_has_come = false;
-    bool late = false;         ///< made by make_late(): it has no completion word
+    bool late = false;             ///< made by make_late(): it has no completion word
     PacketBuffer* block = nullptr; ///< of its packet; the notice of its Put frees it
-    Copy* copy = nullptr;      ///< the message, which was reported as sent, until the receiver has fetched it
+    Copy* copy = nullptr;          ///< the message, which was reported as sent, until the receiver has fetched it
     LocalRef refs[max_segments] = {};
 };
 
@@ -171,11 +171,11 @@ class SendRequests {
     PacketBuffers& buffers_;
     Pool<SendRequest> pool_;
     Pool<SendRequest> late_{credit_block_count}; ///< one for each channel at most
-    std::unique_ptr<Copies> copies_;       ///< null until the first is made
+    std::unique_ptr<Copies> copies_;             ///< null until the first is made
     Array<SendRequest*> awaited_; ///< requests that wait for the completion word; has room for all that were made
     std::size_t next_ = 0;        ///< where the next round of polling completion words starts
     std::uint32_t made_ = 0;
-    unsigned retired_ = 0;        ///< requests that have failed, whose completion words a live peer may still write
+    unsigned retired_ = 0; ///< requests that have failed, whose completion words a live peer may still write
     const std::uint32_t
         first_seq_; ///< of completion words: unlike an earlier endpoint's, so its late words do not match
 };

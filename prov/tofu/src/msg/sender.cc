@@ -21,7 +21,8 @@ bool fits_an_anonymous_slot(const SendCall& call) noexcept
 {
     const std::uint8_t ack = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0 ? flag_ack : 0;
     return call.length <= slot_size && ((call.length + 7) & ~std::size_t{7}) + sizeof(Envelope) +
-                                               overhead(static_cast<std::uint8_t>(call.packet_flags | ack)) <= slot_size;
+                                               overhead(static_cast<std::uint8_t>(call.packet_flags | ack)) <=
+                                           slot_size;
 }
 static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 + sizeof(Ack) <= slot_size);
 
@@ -124,8 +125,7 @@ int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t len
     PacketWriter packet(end);
     write_head(packet, out_, ch, type, flags, length);
     fill(packet);
-    const vcq::Post post = small ? out_.put(ch, packet, delivered)
-                                 : put_block(ch, packet, *block, delivered);
+    const vcq::Post post = small ? out_.put(ch, packet, delivered) : put_block(ch, packet, *block, delivered);
     if (post != vcq::Post::done) [[unlikely]]
         return out_.post_failed(ch, post);
     if (type == Type::eager && ch.state == ChannelState::open)
@@ -136,24 +136,25 @@ int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t len
 
 /// Puts an eager message into the ring, in one slot or in several. 0; reported_later; or a refusal.
 ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                              SendRequest* delivered) noexcept
+                           SendRequest* delivered) noexcept
 {
     const std::size_t padded = (call.length + 7) & ~std::size_t{7};
     if (padded + overhead(flags) + ch.envelope_size() > slot_size)
         return put_long(ch, call, ack, flags, delivered);
-    return put_slot(ch, Type::eager, flags, call.length, padded + overhead(flags), delivered, [&](PacketWriter& packet) {
-        write_fields(packet, call, ack, flags);
-        if (padded == 0)
-            return;
-        std::byte* to = packet.reserve(padded);
-        std::memset(to + padded - 8, 0, 8); // the padding shows nothing of our memory
-        gather(to, call.iov, call.count, call.length);
-    });
+    return put_slot(ch, Type::eager, flags, call.length, padded + overhead(flags), delivered,
+                    [&](PacketWriter& packet) {
+                        write_fields(packet, call, ack, flags);
+                        if (padded == 0)
+                            return;
+                        std::byte* to = packet.reserve(padded);
+                        std::memset(to + padded - 8, 0, 8); // the padding shows nothing of our memory
+                        gather(to, call.iov, call.count, call.length);
+                    });
 }
 
 /// Posts a packet that was built in a block. Releases the block if nothing was posted.
 vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
-                               SendRequest* delivered) noexcept
+                            SendRequest* delivered) noexcept
 {
     const std::size_t size = packet.size();
     vcq::How how{.when = vcq::When::sent, .strong_order = true, .handler = &block};
@@ -162,8 +163,8 @@ vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffe
         how.when = vcq::When::delivered;
         how.handler = delivered;
     }
-    const vcq::Post post = vcq_.put(ch.peer.home, block.block.stadd + slot_size - size,
-                                    ch.slot_end() - size, size, how);
+    const vcq::Post post =
+        vcq_.put(ch.peer.home, block.block.stadd + slot_size - size, ch.slot_end() - size, size, how);
     if (post != vcq::Post::done) [[unlikely]] {
         if (delivered != nullptr)
             delivered->block = nullptr;
@@ -177,7 +178,7 @@ static_assert(max_eager <= BouncePool::large_size);
 /// Puts the payload into the slots behind the packet, then the packet in strong order, so that the receiver sees it
 /// last.
 ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                            SendRequest* delivered) noexcept
+                         SendRequest* delivered) noexcept
 {
     ssize_t ret = 0;
     const auto length = static_cast<std::uint32_t>(call.length);
@@ -188,9 +189,8 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
     if (block == nullptr)
         return -FI_EAGAIN;
     gather(block->block.data, call.iov, call.count, call.length);
-    vcq::Post post = vcq_.put(ch.peer.home, block->block.stadd,
-                              ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
-                              {.when = vcq::When::sent, .handler = block, .cache = vcq::into_cache});
+    vcq::Post post = vcq_.put(ch.peer.home, block->block.stadd, ch.ring + std::uint64_t{slots.first} * slot_size,
+                              call.length, {.when = vcq::When::sent, .handler = block, .cache = vcq::into_cache});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return out_.post_failed(ch, post);
@@ -363,9 +363,10 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
         if (call.iov[i].iov_len == 0)
             continue;
         const unsigned n = request->ref_count;
-        if (int ret = tx_.rails().memory(request->rail).acquire(call.iov[i].iov_base, call.iov[i].iov_len, true,
-                                                             request->refs[n],
-                                                             call.desc != nullptr ? call.desc[i] : nullptr);
+        if (int ret = tx_.rails()
+                          .memory(request->rail)
+                          .acquire(call.iov[i].iov_base, call.iov[i].iov_len, true, request->refs[n],
+                                   call.desc != nullptr ? call.desc[i] : nullptr);
             ret != 0) {
             requests_.drop(*request);
             return ret;
@@ -385,8 +386,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     return 0;
 }
 
-ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
-                           const Segment* segments) noexcept
+ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request, const Segment* segments) noexcept
 {
     PacketBuffer* block = buffers_.alloc(slot_size);
     if (block == nullptr)
@@ -404,7 +404,8 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
         packet.put(segments[i]);
     packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
-    rings_.port.area.fin(request.fin).store(completion_word(request.seq, completion_pending), std::memory_order_release);
+    rings_.port.area.fin(request.fin)
+        .store(completion_word(request.seq, completion_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
     out_.sent(ch);

@@ -67,10 +67,7 @@ class Sender final : public Engine {
     /// call again.
     [[nodiscard]] bool confirmed(const Peer& peer, bool matched) noexcept override;
     /// An unsignaled post failed, whichever engine posted it: the peer may be gone.
-    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override
-    {
-        rings_.peer_failed(peer);
-    }
+    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer); }
 
   private:
     static constexpr ssize_t reported_later = 1; ///< of put_packet(): a request reports the send
@@ -142,8 +139,8 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     }
     std::uint64_t word = std::to_integer<std::uint64_t>(from[0]);
     if (n >= 2)
-        word |= std::to_integer<std::uint64_t>(from[1]) << 8 |
-                std::to_integer<std::uint64_t>(from[n - 1]) << (8 * (n - 1));
+        word |= std::to_integer<std::uint64_t>(from[1]) << 8 | std::to_integer<std::uint64_t>(from[n - 1])
+                                                                   << (8 * (n - 1));
     return word;
 }
 
@@ -190,9 +187,9 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
         const std::uint64_t word = load_tail(from + words, length - words);
         std::memcpy(to + words, &word, sizeof word);
     }
-    const vcq::Post post = vcq_.put_inline(
-        ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-        vcq::UnsignaledArgs{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
+    const vcq::Post post =
+        vcq_.put_inline(ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+                        vcq::UnsignaledArgs{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
     if (post != vcq::Post::done) [[unlikely]]
         return false;
     vcq_.statistics().count(Stat::send_short);
@@ -203,7 +200,7 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
 
 /// Builds the packet in a registered block and puts it by one Put.
 [[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
-                                                      std::size_t length) noexcept
+                                                     std::size_t length) noexcept
 {
     constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
     const bool injected = call.is_inject || (call.flags & FI_INJECT) != 0;
@@ -221,10 +218,9 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
         std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // the padding shows nothing of our memory
         std::memcpy(to, data, length);
     }
-    const vcq::Post post = vcq_.put(
-        ch->peer.home, block->block.stadd + slot_size - packet.size(),
-        ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-        vcq::How{.when = vcq::When::sent, .strong_order = true, .handler = block});
+    const vcq::Post post = vcq_.put(ch->peer.home, block->block.stadd + slot_size - packet.size(),
+                                    ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+                                    vcq::How{.when = vcq::When::sent, .strong_order = true, .handler = block});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return false;

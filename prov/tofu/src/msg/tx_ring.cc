@@ -33,8 +33,8 @@ int Outbound::channel_to(const Destination& destination, Channel*& channel) noex
         made->owner = this;
         made->number = static_cast<std::uint16_t>(channels.size());
         static std::atomic<std::uint16_t> serials{0}; // unlike those of an earlier endpoint with our number
-        made->serial = static_cast<std::uint16_t>((port_.self.nonce >> 16) +
-                                                  serials.fetch_add(0x9e37, std::memory_order_relaxed));
+        made->serial =
+            static_cast<std::uint16_t>((port_.self.nonce >> 16) + serials.fetch_add(0x9e37, std::memory_order_relaxed));
         made->anonymous.notify = AnonTx::on_notice;
         made->life.notify = on_life;
         made->anonymous.of = made->life.of = made;
@@ -98,7 +98,8 @@ bool Outbound::flush(Channel& ch) noexcept
     Channel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
         return ch.state == ChannelState::open;
-    if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.handler); post != vcq::Post::done) {
+    if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.handler);
+        post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;
     }

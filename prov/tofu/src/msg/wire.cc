@@ -13,7 +13,8 @@ Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t
     return header.nonce != nonce || header.index != index ? Heading::other_process : Heading::usable;
 }
 
-bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope, std::byte (&packet)[slot_size]) noexcept
+bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
+                    std::byte (&packet)[slot_size]) noexcept
 {
     Control control;
     std::memcpy(&control, end - sizeof control, sizeof control);
@@ -22,7 +23,8 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
     std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope - sizeof control);
     std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
     const auto type = static_cast<Type>(control.type);
-    return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() && envelope.target_nonce == nonce && envelope.index < max_endpoints &&
+    return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() &&
+           envelope.target_nonce == nonce && envelope.index < max_endpoints &&
            (envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block) &&
            (type == Type::eager || type == Type::eager_by_get || type == Type::rts || type == Type::write_data ||
             type == Type::fence);
@@ -81,9 +83,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
             return false;
     }
     switch (p.type) {
-    case Type::eager:
-        p.body = r.take_bytes(p.control.length);
-        return p.body != nullptr;
+    case Type::eager: p.body = r.take_bytes(p.control.length); return p.body != nullptr;
     case Type::long_eager: // its length is checked against the ring
         return true;
     case Type::rts:
@@ -92,14 +92,10 @@ bool decode(const std::byte* slot, Packet& p) noexcept
             return false;
         p.body = r.take_bytes(p.control.length * sizeof(Segment) + sizeof(Rts));
         return p.body != nullptr;
-    case Type::write_data:
-        p.body = r.take_bytes(8);
-        return p.body != nullptr && (flags & flag_data);
-    case Type::fence:
-        return (flags & ~flag_match) == flag_ack && p.control.length == 0;
+    case Type::write_data: p.body = r.take_bytes(8); return p.body != nullptr && (flags & flag_data);
+    case Type::fence: return (flags & ~flag_match) == flag_ack && p.control.length == 0;
     case Type::bye: // the rings' own
-    case Type::none:
-        return false;
+    case Type::none: return false;
     }
     return false; // a number that is no Type
 }

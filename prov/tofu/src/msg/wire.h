@@ -28,7 +28,7 @@ inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
 struct AreaHeader {
     std::uint64_t magic;
     std::uint16_t version;
-    std::uint16_t index;      ///< of the endpoint in its domain
+    std::uint16_t index; ///< of the endpoint in its domain
     std::uint32_t none;
     std::uint64_t nonce; ///< of the domain; distinguishes this process from earlier ones with the same VCQ ID
 };
@@ -39,7 +39,7 @@ static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeade
 inline constexpr std::uint64_t doorbells_offset = 64;
 enum class Doorbell : std::uint8_t {
     anonymous = 0, ///< an anonymous packet has come
-    status = 1 ///< a credit block has a new status, not only a new count
+    status = 1     ///< a credit block has a new status, not only a new count
 };
 inline constexpr std::size_t doorbell_size = 2;
 constexpr std::uint64_t doorbell_offset(Doorbell bell)
@@ -182,8 +182,14 @@ enum class Heading : std::uint8_t {
     return sent - reported <= sent - before ? reported : before;
 }
 
-constexpr std::uint64_t credit_offset(unsigned n) { return credits_offset + n * credit_stride; }
-constexpr std::uint64_t completion_offset(unsigned n) { return completions_offset + n * sizeof(CompletionWord); }
+constexpr std::uint64_t credit_offset(unsigned n)
+{
+    return credits_offset + n * credit_stride;
+}
+constexpr std::uint64_t completion_offset(unsigned n)
+{
+    return completions_offset + n * sizeof(CompletionWord);
+}
 
 // --- packets
 
@@ -201,31 +207,49 @@ constexpr std::uint32_t seq_base(std::uint64_t nonce)
 /// is none.
 inline constexpr std::uint64_t gate_offset = 128;
 inline constexpr std::uint64_t gate_step = std::uint64_t{1} << 40;
-constexpr std::uint32_t gate_next(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 40); }
-constexpr std::uint32_t gate_end(std::uint64_t word) { return word >> 24 & 0xffff; }
+constexpr std::uint32_t gate_next(std::uint64_t word)
+{
+    return static_cast<std::uint32_t>(word >> 40);
+}
+constexpr std::uint32_t gate_end(std::uint64_t word)
+{
+    return word >> 24 & 0xffff;
+}
 /// The check: the wire version (5 bits), and 19 bits that follow from the domain's nonce.
-constexpr std::uint32_t gate_check(std::uint64_t nonce) { return (wire_version & 31u) << 19 | seq_base(nonce) >> 12; }
-constexpr bool gate_speaks(std::uint64_t word) { return (word >> 19 & 31) == (wire_version & 31); }
-constexpr bool gate_is_of(std::uint64_t word, std::uint64_t nonce) { return (word & 0xffffff) == gate_check(nonce); }
+constexpr std::uint32_t gate_check(std::uint64_t nonce)
+{
+    return (wire_version & 31u) << 19 | seq_base(nonce) >> 12;
+}
+constexpr bool gate_speaks(std::uint64_t word)
+{
+    return (word >> 19 & 31) == (wire_version & 31);
+}
+constexpr bool gate_is_of(std::uint64_t word, std::uint64_t nonce)
+{
+    return (word & 0xffffff) == gate_check(nonce);
+}
 constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::uint32_t end)
 {
     return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | gate_check(nonce);
 }
 /// The sequence number of all packets behind that gate: that of the first packet of a ring, so that an anonymous slot
 /// can be read as a ring.
-constexpr std::uint32_t anon_seq(std::uint64_t word) { return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1; }
+constexpr std::uint32_t anon_seq(std::uint64_t word)
+{
+    return static_cast<std::uint32_t>(word & 0x7ffff) * 4096 + 1;
+}
 static_assert(max_ring_slots == 4096);
 
 /// The types of packets. The rings use none and bye, the protocol above uses the others.
 enum class Type : std::uint8_t {
-    none = 0,      ///< in an anonymous slot: the sender had no use for it
-    eager = 2,     ///< the payload stands in the slot
-    long_eager = 3,///< the payload stands in the slots behind
-    rts = 4,       ///< rendezvous: the receiver fetches the payload
-    write_data = 5,///< remote CQ data of an RMA write: no receive is consumed
-    bye = 6,       ///< the last packet of a sender: the ring is free again
-    fence = 7,     ///< write the completion word when everything before has been taken; with flag_match, matched
-    eager_by_get = 8, ///< of an anonymous sender, longer than its slot: as eager, but the payload stands in the sender's memory
+    none = 0,         ///< in an anonymous slot: the sender had no use for it
+    eager = 2,        ///< the payload stands in the slot
+    long_eager = 3,   ///< the payload stands in the slots behind
+    rts = 4,          ///< rendezvous: the receiver fetches the payload
+    write_data = 5,   ///< remote CQ data of an RMA write: no receive is consumed
+    bye = 6,          ///< the last packet of a sender: the ring is free again
+    fence = 7,        ///< write the completion word when everything before has been taken; with flag_match, matched
+    eager_by_get = 8, ///< anonymous, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
 /// Control::length of a BYE: is LeaseStatus::closed waited for?
@@ -234,10 +258,10 @@ inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is rele
 
 /// The last 8 bytes of a packet and of its slot, written last; the receiver polls `seq`.
 struct Control {
-    std::uint8_t type;   ///< a Type
+    std::uint8_t type; ///< a Type
     std::uint8_t flags;
-    std::uint16_t length;///< eager, long_eager: bytes of payload; rts, eager_by_get: segments; bye: bye_for_*
-    std::uint32_t seq;   ///< number of this slot's use: counts slots, from seq_base + 1
+    std::uint16_t length; ///< eager, long_eager: bytes of payload; rts, eager_by_get: segments; bye: bye_for_*
+    std::uint32_t seq;    ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
@@ -250,7 +274,7 @@ struct Envelope {
     std::uint8_t further;       ///< from the address that peers know: the sender's, or its scalable endpoint's
     std::uint8_t index;         ///< of the sending endpoint, which has the area
     std::uint8_t identity;      ///< the index in the address that peers know
-    std::uint16_t credit_index; ///< the credit block for the answer, if the packet asks for a ring; else no_credit_block
+    std::uint16_t credit_index; ///< credit block for the answer, if the packet requests a ring; else no_credit_block
     std::uint16_t serial;       ///< to be echoed in CreditBlock::check
 };
 static_assert(sizeof(Envelope) == 32 && wire_version < 128 && address_counts_events == 1);
@@ -270,7 +294,7 @@ inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope
 /// Reads an anonymous slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
 /// no peer can change. False: it is no packet for the domain with `nonce`.
 [[nodiscard]] bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
-                              std::byte (&packet)[slot_size]) noexcept;
+                                  std::byte (&packet)[slot_size]) noexcept;
 
 /// Builds a packet that ends at `end` (of a slot, or of its image), from its end to its start: control, envelope, data,
 /// tag, ack, body.
@@ -327,10 +351,10 @@ constexpr LongSlots long_slots(std::uint32_t seq, std::uint32_t length, std::uin
 // --- what stands in the slots of a ring: messages, answers that are asked for, data of RMA writes. The words and
 // tables are in docs/wire-protocol.md.
 
-inline constexpr std::uint8_t flag_tag = 1;  ///< a tagged message; the tag is in the packet
-inline constexpr std::uint8_t flag_data = 2; ///< remote CQ data is in the packet
-inline constexpr std::uint8_t flag_ack = 4;  ///< an Ack is in the packet: write the completion word when taken
-inline constexpr std::uint8_t flag_match = 8;///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
+inline constexpr std::uint8_t flag_tag = 1;   ///< a tagged message; the tag is in the packet
+inline constexpr std::uint8_t flag_data = 2;  ///< remote CQ data is in the packet
+inline constexpr std::uint8_t flag_ack = 4;   ///< an Ack is in the packet: write the completion word when taken
+inline constexpr std::uint8_t flag_match = 8; ///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
 
 struct Ack {
     std::uint32_t fin;
@@ -356,7 +380,10 @@ constexpr std::size_t overhead(std::uint8_t flags)
     return sizeof(Control) + ((flags & flag_tag) ? 8 : 0) + ((flags & flag_data) ? 8 : 0) +
            ((flags & flag_ack) ? sizeof(Ack) : 0);
 }
-constexpr std::size_t inline_room(std::uint8_t flags) { return slot_size - overhead(flags); }
+constexpr std::size_t inline_room(std::uint8_t flags)
+{
+    return slot_size - overhead(flags);
+}
 
 /// A packet as read out of a slot, its lengths checked against the slot.
 struct Packet {

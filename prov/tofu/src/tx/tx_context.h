@@ -132,7 +132,7 @@ class TxContext {
         bool is_open = true;   ///< false: a receive context of a scalable endpoint; the application posts nothing
         /// Other contexts post from the VCQ, too: when an unsignaled post fails, the posting context is unknown.
         bool shares_vcq = false;
-        unsigned number = 0;   ///< in the domain
+        unsigned number = 0;     ///< in the domain
         EndpointAddress known{}; ///< the address that peers know: its own, or its scalable endpoint's
     };
 
@@ -278,13 +278,13 @@ class ReceiveQueue;
 }
 
 struct RxContext {
-    Binding binding{};   ///< the queue of receives
+    Binding binding{}; ///< the queue of receives
     RxCounters counters{};
-    fi_rx_attr attr{};   ///< as granted
-    std::size_t min_multi_recv = 64;         ///< FI_OPT_MIN_MULTI_RECV
-    CompletionQueue* internal_cq = nullptr;        ///< for receives of deferred work, which have FI_TRIGGER (api/triggered.h)
-    bool shares = false;                     ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
-    proto::ReceiveQueue* shared = nullptr;   ///< the receives of a shared context; null: the context's own
+    fi_rx_attr attr{};                      ///< as granted
+    std::size_t min_multi_recv = 64;        ///< FI_OPT_MIN_MULTI_RECV
+    CompletionQueue* internal_cq = nullptr; ///< for receives of deferred work, which have FI_TRIGGER (api/triggered.h)
+    bool shares = false;                    ///< fi_endpoint(3), FI_SHARED_CONTEXT: `shared` has to be bound
+    proto::ReceiveQueue* shared = nullptr;  ///< the receives of a shared context; null: the context's own
     /// The queue to which a receive with these flags reports.
     [[nodiscard]] CompletionQueue* queue_of(std::uint64_t flags) const noexcept
     {
@@ -298,7 +298,7 @@ struct RxContext {
     {
         return (flags & FI_TRIGGER) != 0 || binding.reports(flags);
     }
-    bool is_open = true; ///< false: peers send nothing here, and nothing is posted: a transmit context of a scalable endpoint
+    bool is_open = true; ///< false for a transmit context of a scalable endpoint, which receives nothing
 };
 
 } // namespace tofu

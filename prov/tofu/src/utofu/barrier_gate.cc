@@ -12,7 +12,7 @@ namespace {
 
 bool has_gates(const Functions& f) noexcept
 {
-#define TOFU_HAS(name) && f.name != nullptr
+#define TOFU_HAS(name) &&f.name != nullptr
     return true TOFU_GATE_FUNCTIONS(TOFU_HAS);
 #undef TOFU_HAS
 }

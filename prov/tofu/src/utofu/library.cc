@@ -31,9 +31,15 @@ struct Close {
 /// A library that is being examined; it is closed again unless it is kept.
 using Library = std::unique_ptr<void, Close>;
 
-Library open(const char* path) { return Library(dlopen(path, RTLD_NOW | RTLD_LOCAL)); }
+Library open(const char* path)
+{
+    return Library(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+}
 
-bool is_simulator(const Library& library) noexcept { return dlsym(library.get(), simulator_mark) != nullptr; }
+bool is_simulator(const Library& library) noexcept
+{
+    return dlsym(library.get(), simulator_mark) != nullptr;
+}
 
 /// Our simulator: beside this module or above it (the build tree and an installation with
 /// $libdir/libfabric/libtofu-fi.so), else where `make install` puts it, else the loader's path.
@@ -99,8 +105,7 @@ const char* fill(const Library& library, Functions& f)
 }
 
 /// Finds the common capabilities of all TNIs of the process. 0, or -FI_ENODATA if there is none.
-int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count,
-               utofu_onesided_caps& least)
+int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count, utofu_onesided_caps& least)
 {
     utofu_tni_id_t* list = nullptr;
     std::size_t found = 0;
@@ -177,8 +182,8 @@ int Backend::load()
         library = find_real();
         if (library) {
             std::snprintf(path_, sizeof(path_), "%s", library_name);
-            if (automatic && (fill(library, functions_) != nullptr ||
-                              query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
+            if (automatic &&
+                (fill(library, functions_) != nullptr || query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
                 library.reset(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
             warn_user("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "

@@ -11,6 +11,7 @@
 namespace tofu::vcq {
 
 /// The functions of uTofu that the provider calls: `each(name)` for every one.
+// clang-format off
 #define TOFU_FUNCTIONS(each) \
     each(get_onesided_tnis) \
     each(query_onesided_caps) \
@@ -33,8 +34,10 @@ namespace tofu::vcq {
     each(poll_tcq) \
     each(poll_mrq) \
     each(query_my_coords)
+// clang-format on
 
 /// The functions of barrier gates. They are optional: null where the library has none; collectives then work without.
+// clang-format off
 #define TOFU_GATE_FUNCTIONS(each) \
     each(get_barrier_tnis) \
     each(query_barrier_caps) \
@@ -48,6 +51,7 @@ namespace tofu::vcq {
     each(poll_reduce_uint64) \
     each(reduce_double) \
     each(poll_reduce_double)
+// clang-format on
 
 /// The table: each function with the type of its declaration in utofu.h.
 struct Functions {

@@ -25,9 +25,9 @@
 namespace tofu::vcq::tni_allocator {
 namespace {
 
-constexpr unsigned most = 1024;    ///< slots of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
-constexpr unsigned tries = 8;      ///< to open the file, where others remove it at the same time
-constexpr unsigned cqs_of_tni = 64;  ///< at most
+constexpr unsigned most = 1024;     ///< slots of a kind: a node of Tofu-D has 432 VCQs with eight to a CQ
+constexpr unsigned tries = 8;       ///< to open the file, where others remove it at the same time
+constexpr unsigned cqs_of_tni = 64; ///< at most
 
 /// The process's number on its node, as launchers set it: Open MPI and PMIx, MPICH's Hydra, PALS, Slurm, Flux.
 unsigned local_rank() noexcept

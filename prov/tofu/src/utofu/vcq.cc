@@ -396,8 +396,9 @@ bool Vcq::drain() noexcept
     static constinit CompletionHandler fenced{[](CompletionHandler*, const Notice&) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
-        return unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) { return post_fence(peer, fenced) != Post::busy; }) &&
-               all_idle();
+        return unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) {
+            return post_fence(peer, fenced) != Post::busy;
+        }) && all_idle();
     });
     for (Vcq* each = this; each != nullptr; each = each->beside())
         each->give_up(UTOFU_ERR_MRQ_OTHER, true);
@@ -508,7 +509,8 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
 {
     const std::uint8_t type = notice.notice_type; // no other type allows a conclusion
-    const bool known = type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
+    const bool known =
+        type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
     // A peer's EDATA names no local completion handler; it only says whether the post was signaled, and of which kind
     // it was.
     const bool further = type != UTOFU_MRQ_TYPE_RMT_PUT && notice.edata == Mark::edata_of(Unsignaled::event);
