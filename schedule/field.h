@@ -12,11 +12,11 @@
 namespace tofu::schedule {
 
 enum class FieldAlgorithm : std::uint8_t {
-    linear,            ///< all-to-all: each member starts all its messages, then waits for those of the others
-    pairwise,          ///< all-to-all: a round for each distance
-    ring,              ///< allgather: blocks go round a ring
-    chain,             ///< broadcast: segments from each member to the next one
-    double_tree,       ///< broadcast: segments alternate between two binary trees; a relay in one is a leaf of the other
+    linear,      ///< all-to-all: each member starts all its messages, then waits for those of the others
+    pairwise,    ///< all-to-all: a round for each distance
+    ring,        ///< allgather: blocks go round a ring
+    chain,       ///< broadcast: segments from each member to the next one
+    double_tree, ///< broadcast: segments alternate between two binary trees; a relay in one is a leaf of the other
     scatter_allgather, ///< broadcast: slices down a binomial tree, then round a ring
 };
 
@@ -208,7 +208,10 @@ class FieldSchedule {
             return true;
         const OrderedTree tree{self_.members - 1};
         const auto in_tree = [&](unsigned turned) { // and back, where the tree is mirrored
-            return !second ? turned : tree.size % 2 == 0 ? tree.size + 1 - turned : turned == 1 ? tree.size : turned - 1;
+            return !second              ? turned
+                   : tree.size % 2 == 0 ? tree.size + 1 - turned
+                   : turned == 1        ? tree.size
+                                        : turned - 1;
         };
         const auto turned_of = [&](unsigned v) {
             return !second || tree.size % 2 == 0 ? in_tree(v) : v == tree.size ? 1 : v + 1;
@@ -251,7 +254,8 @@ class FieldSchedule {
         if (step_ == 1) {
             for (unsigned k = self_.reach; k-- > 0;)
                 if (const std::uint64_t child = self_.turned + (std::uint64_t{1} << k); child < n)
-                    send(sink, rank_of(child), slices(child, std::min<std::uint64_t>(std::uint64_t{1} << k, n - child)), 0);
+                    send(sink, rank_of(child), slices(child, std::min<std::uint64_t>(std::uint64_t{1} << k, n - child)),
+                         0);
             return true;
         }
         const std::uint64_t round = step_ - 2;

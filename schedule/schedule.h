@@ -19,10 +19,19 @@ namespace tofu::schedule {
 
 /// A member has lanes to the members at rank ± 2^k (modulo the group): number 2k upwards, 2k + 1 downwards.
 inline constexpr unsigned max_bits = 20;
-constexpr unsigned up(unsigned bit) noexcept { return 2 * bit; }
-constexpr unsigned down(unsigned bit) noexcept { return 2 * bit + 1; }
+constexpr unsigned up(unsigned bit) noexcept
+{
+    return 2 * bit;
+}
+constexpr unsigned down(unsigned bit) noexcept
+{
+    return 2 * bit + 1;
+}
 /// The number of a lane at its other end.
-constexpr unsigned mirror(unsigned lane) noexcept { return lane ^ 1; }
+constexpr unsigned mirror(unsigned lane) noexcept
+{
+    return lane ^ 1;
+}
 /// The number of distances in a group of `n`: the least `bits` with 2^bits >= n.
 constexpr unsigned bits_of(unsigned n) noexcept
 {
@@ -264,7 +273,8 @@ class Schedule {
     /// The vector that a reduction to all members works in.
     [[nodiscard]] Blocks vector() const noexcept
     {
-        return kind_ == Kind::reduce_scatter ? flat(Buffer::own, 0, bytes_ * self_.members) : flat(Buffer::out, 0, bytes_);
+        return kind_ == Kind::reduce_scatter ? flat(Buffer::own, 0, bytes_ * self_.members)
+                                             : flat(Buffer::out, 0, bytes_);
     }
     template <class Sink>
     void begin_vector(Sink& sink) noexcept
@@ -363,7 +373,11 @@ class Schedule {
         const unsigned have = 1u << k;
         const unsigned some = std::min(have, self_.members - have);
         const auto from = [&](unsigned first) {
-            return Blocks{.buffer = Buffer::out, .stride = bytes_, .piece = bytes_, .first = first, .count = some,
+            return Blocks{.buffer = Buffer::out,
+                          .stride = bytes_,
+                          .piece = bytes_,
+                          .first = first,
+                          .count = some,
                           .ring = self_.members};
         };
         send(sink, down(k), from(self_.rank));
@@ -375,9 +389,17 @@ class Schedule {
     [[nodiscard]] Blocks subtree(Buffer whole) const noexcept
     {
         if (self_.is_root())
-            return {.buffer = whole, .offset = at_, .stride = bytes_, .piece = segment_, .first = self_.rank,
-                    .count = self_.subtree, .ring = self_.members};
-        return {.buffer = Buffer::own, .stride = segment_, .piece = segment_, .count = self_.subtree,
+            return {.buffer = whole,
+                    .offset = at_,
+                    .stride = bytes_,
+                    .piece = segment_,
+                    .first = self_.rank,
+                    .count = self_.subtree,
+                    .ring = self_.members};
+        return {.buffer = Buffer::own,
+                .stride = segment_,
+                .piece = segment_,
+                .count = self_.subtree,
                 .ring = self_.subtree};
     }
     /// Its first block, which is this member's own.
@@ -438,11 +460,20 @@ class Schedule {
     template <class Sink>
     bool alltoall(Sink& sink) noexcept
     {
-        const Blocks relayed{.buffer = Buffer::own, .stride = segment_, .piece = segment_, .count = self_.members,
+        const Blocks relayed{.buffer = Buffer::own,
+                             .stride = segment_,
+                             .piece = segment_,
+                             .count = self_.members,
                              .ring = self_.members};
         const auto user = [&](Buffer buffer, bool downwards) {
-            return Blocks{.buffer = buffer, .offset = at_, .stride = bytes_, .piece = segment_, .first = self_.rank,
-                          .count = self_.members, .ring = self_.members, .downwards = downwards};
+            return Blocks{.buffer = buffer,
+                          .offset = at_,
+                          .stride = bytes_,
+                          .piece = segment_,
+                          .first = self_.rank,
+                          .count = self_.members,
+                          .ring = self_.members,
+                          .downwards = downwards};
         };
         if (step_ == 0)
             sink.copy(user(Buffer::in, false), relayed);
@@ -455,8 +486,12 @@ class Schedule {
         const std::uint64_t half = std::uint64_t{1} << k;
         const std::uint64_t rest = self_.members % (2 * half);
         const std::uint64_t some = self_.members / (2 * half) * half + (rest > half ? rest - half : 0);
-        const Blocks moved{.buffer = Buffer::own, .stride = segment_, .piece = segment_,
-                           .count = static_cast<unsigned>(some), .ring = self_.members, .bit = static_cast<int>(k)};
+        const Blocks moved{.buffer = Buffer::own,
+                           .stride = segment_,
+                           .piece = segment_,
+                           .count = static_cast<unsigned>(some),
+                           .ring = self_.members,
+                           .bit = static_cast<int>(k)};
         send(sink, up(k), moved);
         receive(sink, down(k), moved, Take::copy, 0);
         return true;

@@ -49,13 +49,13 @@ struct alignas(apart) Actor {
     SharedWord<uint32_t> calls;  // calls that have returned
     uint32_t incarnation;
     int32_t pid;
-    SharedWord<uint32_t> tid; // of the thread that calls uTofu
-    int32_t parent;           // process ID of its parent
+    SharedWord<uint32_t> tid;     // of the thread that calls uTofu
+    int32_t parent;               // process ID of its parent
     SharedWord<uint32_t> helper;  // thread ID of the helper thread
     SharedWord<uint32_t> entries; // number of times it has entered the queue
-    uint64_t early;   // time of the first arrival since it was idle last; it is not idle beyond that time
-    uint64_t granted; // virtual time of the grant
-    uint64_t bound;   // it may keep the turn until this time
+    uint64_t early;               // time of the first arrival since it was idle last; it is not idle beyond that time
+    uint64_t granted;             // virtual time of the grant
+    uint64_t bound;               // it may keep the turn until this time
     uint64_t start_time;
 
     SharedWord<uint32_t> outside; // 1: it has sent outside uTofu since its last call
@@ -86,24 +86,24 @@ struct ScheduleHead {
     SharedWord<uint32_t> used;    // number of slots that have ever been used
     uint32_t expected;            // number of processes at the start of the job
     uint32_t joined;
-    uint32_t open;                // 1: all processes have joined, or the wait for them has ended
-    SharedWord<uint64_t> grants;  // number of grants
-    uint64_t frontier;            // the latest granted time
+    uint32_t open;                     // 1: all processes have joined, or the wait for them has ended
+    SharedWord<uint64_t> grants;       // number of grants
+    uint64_t frontier;                 // the latest granted time
     SharedWord<uint64_t> settle_until; // real time until which no process gets the turn; 0: none
     SharedWord<uint64_t> patrolled;    // real time of the last patrol
-    SharedWord<uint32_t> stalled; // 1: polls returned without a turn, so the next call may have a cause outside uTofu
-    SharedWord<uint32_t> warned;  // bits of Warning: lines that one process of the job has written for all
-    SharedWord<uint32_t> settling;    // Settling
-    SharedWord<uint32_t> looker;      // slot + 1 of the process in look_outside()
-    SharedWord<uint32_t> sending;     // 1: an actor waits in sent_outside()
-    SharedWord<uint32_t> releases;    // a futex: how often the actors in sent_outside() have been released
-    SharedWord<uint32_t> quiet;       // 1: nothing was under way outside, and no process has changed since
-    SharedWord<uint32_t> watchman;    // slot + 1 of the process whose helper thread patrols
-    SharedWord<uint32_t> dozes;       // 1: the watchman sleeps for more than a millisecond
-    SharedWord<uint64_t> watched;     // real time of the watchman's last tick
-    uint32_t restless;       // 1: never quiet, or /proc does not show it; fixed pauses are used instead
-    uint64_t settling_since; // real time
-    uint64_t look_ns;        // duration of the last look_outside()
+    SharedWord<uint32_t> stalled;  // 1: polls returned without a turn, so the next call may have a cause outside uTofu
+    SharedWord<uint32_t> warned;   // bits of Warning: lines that one process of the job has written for all
+    SharedWord<uint32_t> settling; // Settling
+    SharedWord<uint32_t> looker;   // slot + 1 of the process in look_outside()
+    SharedWord<uint32_t> sending;  // 1: an actor waits in sent_outside()
+    SharedWord<uint32_t> releases; // a futex: how often the actors in sent_outside() have been released
+    SharedWord<uint32_t> quiet;    // 1: nothing was under way outside, and no process has changed since
+    SharedWord<uint32_t> watchman; // slot + 1 of the process whose helper thread patrols
+    SharedWord<uint32_t> dozes;    // 1: the watchman sleeps for more than a millisecond
+    SharedWord<uint64_t> watched;  // real time of the watchman's last tick
+    uint32_t restless;             // 1: never quiet, or /proc does not show it; fixed pauses are used instead
+    uint64_t settling_since;       // real time
+    uint64_t look_ns;              // duration of the last look_outside()
     // Results of the last look_outside().
     uint64_t quiet_sum;
     uint64_t quiet_since;

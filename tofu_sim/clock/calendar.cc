@@ -26,9 +26,9 @@ bool is_crowded(const Calendar& c, Picoseconds from, int feeder) noexcept
     for (uint32_t i = 0; i < c.count; i++) {
         const Interval& busy = c.busy[i];
         if (busy.begin <= from && from <= busy.end) {
-            return c.fed[feeder] < busy.begin &&
-                   std::count_if(c.fed, c.fed + Calendar::feeders,
-                                 [&](Picoseconds fed) { return fed >= busy.begin; }) >= figures::crowd;
+            return c.fed[feeder] < busy.begin && std::count_if(c.fed, c.fed + Calendar::feeders, [&](Picoseconds fed) {
+                                                     return fed >= busy.begin;
+                                                 }) >= figures::crowd;
         }
     }
     return false;

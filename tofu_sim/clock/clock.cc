@@ -56,8 +56,8 @@ alignas(Network) std::byte network_storage[sizeof(Network)];
 
 struct Thread {
     uint64_t computed_ns = 0; // its processor time at the end of its last call
-    uint64_t switches = 0; // of the processor, by the end of a call that found nothing
-    uint32_t looks = 0; // at the clock, since it waits
+    uint64_t switches = 0;    // of the processor, by the end of a call that found nothing
+    uint32_t looks = 0;       // at the clock, since it waits
     bool has_called = false;
     bool in_vain = false;
     unsigned depth = 0; // of calls, for one may make another
@@ -194,8 +194,8 @@ int start_clock(Process& process) noexcept
         instruments |= instrument_exact;
     }
     state.arrivals = &segment_arrivals(process.segment().base);
-    new (network_storage) Network(process.topology(), process.job().clock_area(), back, &process,
-                                  environment.channel_buffer);
+    new (network_storage)
+        Network(process.topology(), process.job().clock_area(), back, &process, environment.channel_buffer);
     instruments |= instrument_clock;
     thread.has_called = true;
     thread.computed_ns = processor_time_ns();
@@ -248,7 +248,8 @@ ClockedCall::ClockedCall(Memory memory) noexcept
     if (thread.depth++ != 0) {
         return;
     }
-    const bool looks = memory == Memory::seen && !state.exact && !state.tells_what_it_sees.load(std::memory_order_relaxed);
+    const bool looks =
+        memory == Memory::seen && !state.exact && !state.tells_what_it_sees.load(std::memory_order_relaxed);
     const Picoseconds last = looks ? state.arrivals->last() : 0;
     if (last > clock_now()) {
         // What it did since its last call was to look for this.

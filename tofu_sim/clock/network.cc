@@ -111,15 +111,15 @@ Times Network::carry(const Way& way, const Transit& t, Picoseconds start) noexce
         return {flight.sent + figures::notice, arrived, arrived + figures::notice, arrived + answer + figures::notice};
     }
     const Flight request = send(out(figures::request_bytes), ready);
-    const Picoseconds there = request.arrived + (t.kind == Transit::Kind::armw
-                                                     ? figures::armw
-                                                     : figures::first_packet(std::max<uint32_t>(t.length, 1), mtu));
+    const Picoseconds there =
+        request.arrived +
+        (t.kind == Transit::Kind::armw ? figures::armw : figures::first_packet(std::max<uint32_t>(t.length, 1), mtu));
     const uint32_t length = t.kind == Transit::Kind::armw ? sizeof(uint64_t) : t.length;
     const Flight answer = send({way.to, t.to_tni, way.from, t.from_tni, way.back, length, mtu, t.gap, true}, there);
     const bool armw = t.kind == Transit::Kind::armw;
     const Picoseconds here = answer.arrived + (armw ? 0 : figures::write);
-    return {request.sent + figures::notice, armw ? there : here, answer.sent + figures::notice,
-            here + figures::notice, there};
+    return {request.sent + figures::notice, armw ? there : here, answer.sent + figures::notice, here + figures::notice,
+            there};
 }
 
 } // namespace tofu::sim

@@ -31,8 +31,8 @@ struct Way {
 struct Transit {
     enum class Kind : uint8_t { put, piggyback, get, armw };
     Kind kind = Kind::put;
-    uint8_t gap = 0;   // in eighths of a packet's time (guide 2.2.9)
-    uint16_t mtu = 0;  // 0: the largest
+    uint8_t gap = 0;  // in eighths of a packet's time (guide 2.2.9)
+    uint16_t mtu = 0; // 0: the largest
     uint32_t length = 0;
     uint8_t from_tni = 0;
     uint8_t to_tni = 0;

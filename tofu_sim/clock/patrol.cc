@@ -110,8 +110,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         if (a.blocked_since == 0) {
             a.blocked_since = now;
         } else if (now - a.blocked_since > blocked_for_good_ns ||
-                   (now - a.blocked_since > blocked_ns &&
-                    (head.restless != 0 || sleeps_until_a_time(a.pid, tid)))) {
+                   (now - a.blocked_since > blocked_ns && (head.restless != 0 || sleeps_until_a_time(a.pid, tid)))) {
             excuse(head, a, process, Excuse::blocked);
         }
         return;
@@ -193,24 +192,28 @@ void warn_once(ScheduleHead& head, Warning what) noexcept
     head.warned.store_relaxed(warned | static_cast<uint32_t>(what));
     switch (what) {
     case Warning::late_return:
-        report("exact mode: a process was outside uTofu for so long that the others went on without it; this run may not "
-               "repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
+        report(
+            "exact mode: a process was outside uTofu for so long that the others went on without it; this run may not "
+            "repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
         break;
     case Warning::joined_late:
-        report("exact mode: a process has joined a job that is under way; when, is a matter of this machine, so this run "
-               "may not repeat");
+        report(
+            "exact mode: a process has joined a job that is under way; when, is a matter of this machine, so this run "
+            "may not repeat");
         break;
     case Warning::restless:
-        report("exact mode: a thread of the job or its launcher has run for 30 seconds outside uTofu; that has no order, "
-               "so this run may not repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
+        report(
+            "exact mode: a thread of the job or its launcher has run for 30 seconds outside uTofu; that has no order, "
+            "so this run may not repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
         break;
     case Warning::unknown:
         report("exact mode: /proc does not show what the processes do outside uTofu; mount it, or this run may not "
                "repeat");
         break;
     case Warning::missing:
-        report("exact mode: not all of TOFU_SIM_SIZE processes have come within a minute; going on without them, so this "
-               "run may not repeat");
+        report(
+            "exact mode: not all of TOFU_SIM_SIZE processes have come within a minute; going on without them, so this "
+            "run may not repeat");
         break;
     }
 }

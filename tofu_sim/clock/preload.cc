@@ -29,8 +29,8 @@ using Read = int (*)(uint64_t* picoseconds, int quiet) noexcept;
 using Gettime = int (*)(clockid_t, timespec*);
 
 constexpr time_t exact_start = 1'577'836'800; // the beginning of 2020
-constexpr time_t exact_uptime = 1000; // of monotonic clocks; Open MPI takes 0 seconds for a clock not read yet
-constexpr clockid_t clocks = 12; // numbers of the kernel's own
+constexpr time_t exact_uptime = 1000;         // of monotonic clocks; Open MPI takes 0 seconds for a clock not read yet
+constexpr clockid_t clocks = 12;              // numbers of the kernel's own
 
 using Look = int (*)() noexcept;
 
@@ -51,8 +51,13 @@ Gettime real_gettime() noexcept
 bool is_wall_clock(clockid_t clock) noexcept
 {
     switch (clock) {
-    case CLOCK_REALTIME: case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_RAW: case CLOCK_REALTIME_COARSE:
-    case CLOCK_MONOTONIC_COARSE: case CLOCK_BOOTTIME: case CLOCK_TAI: return true;
+    case CLOCK_REALTIME:
+    case CLOCK_MONOTONIC:
+    case CLOCK_MONOTONIC_RAW:
+    case CLOCK_REALTIME_COARSE:
+    case CLOCK_MONOTONIC_COARSE:
+    case CLOCK_BOOTTIME:
+    case CLOCK_TAI: return true;
     default: return false;
     }
 }
@@ -266,7 +271,8 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timesp
 }
 
 // By another name, since the type of `zone` is not the same in all C libraries (glibc 2.31: void*).
-__attribute__((visibility("default"))) int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept __asm__("gettimeofday");
+__attribute__((visibility("default"))) int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
+    __asm__("gettimeofday");
 
 int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
 {

@@ -170,8 +170,8 @@ void come_back(Picoseconds& now, bool looks) noexcept
     me.hit = 0;
     me.confirmed = 0;
     const bool settles = settling() != Settling::no || me.outside.load_acquire() != 0;
-    const bool stood_still = settles || head.settle_until.load_relaxed() != 0 ||
-                             (head.running.load_relaxed() == 0 && !has_candidate());
+    const bool stood_still =
+        settles || head.settle_until.load_relaxed() != 0 || (head.running.load_relaxed() == 0 && !has_candidate());
     if ((!looks && std::exchange(own_state.was_without, false)) || excused) {
         if (now < head.frontier && !stood_still) {
             warn_once(head, Warning::late_return);
@@ -274,8 +274,9 @@ bool is_other_thread() noexcept
     }
     if (!own_state.refused) {
         own_state.refused = true;
-        report("TOFU_SIM_CLOCK=exact: a second thread calls uTofu while the first one lives; the order of the two is not "
-               "determined by the clock, so it is refused; use one thread for uTofu, or TOFU_SIM_CLOCK=tofud");
+        report(
+            "TOFU_SIM_CLOCK=exact: a second thread calls uTofu while the first one lives; the order of the two is not "
+            "determined by the clock, so it is refused; use one thread for uTofu, or TOFU_SIM_CLOCK=tofud");
     }
     return true;
 }

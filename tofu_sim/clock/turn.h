@@ -19,11 +19,11 @@ struct ScheduleState {
     Picoseconds bound = 0;
     Picoseconds own_due = never; // nothing is due here before this time
     ScheduleHost host;
-    uint32_t owner = 0;     // ID of the thread that calls uTofu
-    bool refused = false;   // a call of another thread was refused
-    bool may_spin = false;  // each process of the job has a processor
-    unsigned spins = 0;     // polls of the turn before the thread sleeps; 0: the last ones had no success
-    unsigned sleeps = 0;    // number of waits without spins
+    uint32_t owner = 0;    // ID of the thread that calls uTofu
+    bool refused = false;  // a call of another thread was refused
+    bool may_spin = false; // each process of the job has a processor
+    unsigned spins = 0;    // polls of the turn before the thread sleeps; 0: the last ones had no success
+    unsigned sleeps = 0;   // number of waits without spins
     uint64_t joined_ns = 0;
     bool helps = false; // the helper thread runs
     bool acted = false;

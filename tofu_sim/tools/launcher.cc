@@ -105,7 +105,8 @@ void Launcher::share_processors(const Processors& processors)
     if (!launch_.bound) {
         return;
     }
-    std::vector<uint32_t> processes_of_node(*std::max_element(launch_.node_of.begin(), launch_.node_of.end()) + size_t{1}, 0);
+    std::vector<uint32_t> processes_of_node(
+        *std::max_element(launch_.node_of.begin(), launch_.node_of.end()) + size_t{1}, 0);
     for (const uint32_t node : launch_.node_of) {
         processes_of_node[node]++;
     }
@@ -187,12 +188,9 @@ void Launcher::become_process(uint32_t rank, pid_t parent)
 std::optional<Launcher::Clock::time_point> Launcher::next_deadline() const
 {
     switch (state_) {
-    case State::running:
-        return timeout_;
-    case State::ending:
-        return kill_at_;
-    case State::killing:
-        break;
+    case State::running: return timeout_;
+    case State::ending: return kill_at_;
+    case State::killing: break;
     }
     return std::nullopt;
 }
@@ -207,8 +205,7 @@ void Launcher::watch()
         int signal_number = 0;
         const auto deadline = next_deadline();
         if (deadline) {
-            const auto left =
-                std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - Clock::now());
+            const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(*deadline - Clock::now());
             timespec wait{};
             if (left.count() > 0) {
                 wait.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
@@ -267,8 +264,8 @@ void Launcher::process_ended(uint32_t rank, int wait_status)
         report_exec_failure();
     }
     if (WIFSIGNALED(wait_status)) {
-        std::fprintf(stderr, "tofu-sim: process %u was ended by signal %d (%s)\n", rank,
-                     WTERMSIG(wait_status), ::strsignal(WTERMSIG(wait_status)));
+        std::fprintf(stderr, "tofu-sim: process %u was ended by signal %d (%s)\n", rank, WTERMSIG(wait_status),
+                     ::strsignal(WTERMSIG(wait_status)));
     }
     end_all(SIGTERM, status);
 }
@@ -316,9 +313,8 @@ void Launcher::kill_descendants() noexcept
     const auto until = Clock::now() + grace;
     while (Clock::now() < until) {
         auto children = own_children();
-        std::erase_if(children, [this](pid_t pid) {
-            return std::find(foreign_.begin(), foreign_.end(), pid) != foreign_.end();
-        });
+        std::erase_if(children,
+                      [this](pid_t pid) { return std::find(foreign_.begin(), foreign_.end(), pid) != foreign_.end(); });
         if (children.empty()) {
             return;
         }

@@ -16,10 +16,10 @@
 namespace tofu::sim::tools {
 
 struct Launch {
-    std::vector<uint32_t> node_of;    // the simulated node of each process
-    bool bound = true;                // processes of a node get processors of their own where there are enough
-    std::string topology;             // a file for HWLOC_XMLFILE; empty: programs see this machine
-    std::span<char* const> program;   // with its arguments; outlives the launcher
+    std::vector<uint32_t> node_of;        // the simulated node of each process
+    bool bound = true;                    // processes of a node get processors of their own where there are enough
+    std::string topology;                 // a file for HWLOC_XMLFILE; empty: programs see this machine
+    std::span<char* const> program;       // with its arguments; outlives the launcher
     std::chrono::milliseconds timeout{0}; // 0: none
 };
 
@@ -57,8 +57,8 @@ class Launcher {
     Launch launch_;
     const Processors* processors_ = nullptr; // while run() is under way, and there is more than one process
     std::vector<Cpuset> shares_;             // by node; empty: processes are not bound
-    std::vector<pid_t> pids_;    // by rank; 0: not started, or gone
-    std::vector<pid_t> foreign_; // children of the program that became this one by exec: they are not ended
+    std::vector<pid_t> pids_;                // by rank; 0: not started, or gone
+    std::vector<pid_t> foreign_;             // children of the program that became this one by exec: they are not ended
     size_t alive_ = 0;
     State state_ = State::running;
     int status_ = 0;
