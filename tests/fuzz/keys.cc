@@ -33,8 +33,8 @@ struct Liar {
         const std::uint8_t lies = input->take<std::uint8_t>();
         b.next_stadd = input->number(1 << 20);
         b.next_log2 = (lies & 1) != 0 ? input->take<std::uint32_t>() : input->below(directory::max_log2 + 2);
-        b.next_check = (lies & 2) != 0 ? input->take<std::uint32_t>()
-                                       : directory::check_of(b.next_stadd, b.next_log2, nonce);
+        b.next_check =
+            (lies & 2) != 0 ? input->take<std::uint32_t>() : directory::check_of(b.next_stadd, b.next_log2, nonce);
         for (Entry& e : b.entry) {
             if (input->below(2) == 0)
                 continue;
@@ -122,9 +122,8 @@ void keys(Input input)
             continue;
         bool covered = false;
         for (const Entry& e : own.said)
-            covered |= e.key == key && (e.rights & directory::right_write) != 0 &&
-                       address - e.begin <= e.length && length <= e.length - (address - e.begin) &&
-                       target.stadd == e.bias + address;
+            covered |= e.key == key && (e.rights & directory::right_write) != 0 && address - e.begin <= e.length &&
+                       length <= e.length - (address - e.begin) && target.stadd == e.bias + address;
         require(covered, "a target that an entry named");
         if (input.below(2) == 0)
             remote.doubt(peer.home);

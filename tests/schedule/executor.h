@@ -55,7 +55,8 @@ class Member {
     };
 
     Member(Algorithm algorithm, unsigned rank, unsigned members, Cells in, Cells out)
-        : algorithm_(algorithm), rank_(rank), members_(members), buffers_{std::move(in), std::move(out), Cells(algorithm.own_bytes())}
+        : algorithm_(algorithm), rank_(rank),
+          members_(members), buffers_{std::move(in), std::move(out), Cells(algorithm.own_bytes())}
     {
         heard.set(rank);
     }
@@ -72,7 +73,8 @@ class Member {
     void send(unsigned lane, const schedule::Blocks& b) { send_to(schedule::member_at(lane, rank_, members_), b); }
     void receive(unsigned lane, const schedule::Blocks& b, schedule::Take take, unsigned behind)
     {
-        receives.push_back({.peer = schedule::member_at(lane, rank_, members_), .blocks = b, .take = take, .behind = behind});
+        receives.push_back(
+            {.peer = schedule::member_at(lane, rank_, members_), .blocks = b, .take = take, .behind = behind});
     }
     void send_to(unsigned peer, const schedule::Blocks& b, std::uint64_t tag = 0)
     {
@@ -250,7 +252,8 @@ class Group {
     return cells;
 }
 
-[[nodiscard]] inline Cells empty_output(schedule::Kind kind, unsigned member, unsigned members, unsigned root, std::size_t count)
+[[nodiscard]] inline Cells empty_output(schedule::Kind kind, unsigned member, unsigned members, unsigned root,
+                                        std::size_t count)
 {
     using enum schedule::Kind;
     if (kind == broadcast && member == root)

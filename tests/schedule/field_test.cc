@@ -35,9 +35,9 @@ Kind kind_of(FieldAlgorithm algorithm)
 
 void expect_right(const FieldCall& call, unsigned members, std::mt19937_64& random)
 {
-    SCOPED_TRACE("algorithm " + std::to_string(static_cast<unsigned>(call.algorithm)) + ", " + std::to_string(call.bytes) +
-                 " bytes by " + std::to_string(call.segment) + ", root " + std::to_string(call.root) + " of " +
-                 std::to_string(members));
+    SCOPED_TRACE("algorithm " + std::to_string(static_cast<unsigned>(call.algorithm)) + ", " +
+                 std::to_string(call.bytes) + " bytes by " + std::to_string(call.segment) + ", root " +
+                 std::to_string(call.root) + " of " + std::to_string(members));
     const Kind kind = kind_of(call.algorithm);
     constexpr std::size_t unlimited = ~std::size_t{0};
     Group<FieldSchedule> group(unlimited, unlimited);
@@ -46,7 +46,8 @@ void expect_right(const FieldCall& call, unsigned members, std::mt19937_64& rand
                   empty_output(kind, m, members, call.root, call.bytes));
     ASSERT_EQ(group.run(random), "");
     for (unsigned m = 0; m < members; m++)
-        ASSERT_TRUE(group.member[m].out() == output_of(kind, m, members, call.root, call.bytes).cells) << "at member " << m;
+        ASSERT_TRUE(group.member[m].out() == output_of(kind, m, members, call.root, call.bytes).cells)
+            << "at member " << m;
 }
 
 constexpr FieldAlgorithm algorithms[] = {linear, pairwise, ring, chain, double_tree, scatter_allgather};
@@ -69,7 +70,8 @@ TEST(FieldSchedule, DeliversTheDataInLargeGroups)
     for (const unsigned members : {64u, 65u, 130u})
         for (const FieldAlgorithm algorithm : algorithms)
             if (!HasFailure())
-                expect_right({algorithm, 5, 2, kind_of(algorithm) == Kind::broadcast ? members - 3 : 0}, members, random);
+                expect_right({algorithm, 5, 2, kind_of(algorithm) == Kind::broadcast ? members - 3 : 0}, members,
+                             random);
 }
 
 TEST(FieldSchedule, NoMemberRelaysInBothTrees)
@@ -96,8 +98,14 @@ TEST(FieldSchedule, TwoStrandsTogetherSendWhatOneSends)
 {
     struct Sink {
         void copy(const Blocks&, const Blocks&) {}
-        void send_to(unsigned to, const Blocks& b, std::uint64_t tag) { seen.insert({0, to, b.offset, b.bytes(), tag}); }
-        void receive_from(unsigned from, const Blocks& b, std::uint64_t tag) { seen.insert({1, from, b.offset, b.bytes(), tag}); }
+        void send_to(unsigned to, const Blocks& b, std::uint64_t tag)
+        {
+            seen.insert({0, to, b.offset, b.bytes(), tag});
+        }
+        void receive_from(unsigned from, const Blocks& b, std::uint64_t tag)
+        {
+            seen.insert({1, from, b.offset, b.bytes(), tag});
+        }
         std::multiset<std::array<std::uint64_t, 5>> seen;
     };
     for (const unsigned members : {2u, 9u, 30u})
@@ -145,7 +153,8 @@ TEST(OrderedTree, IsAsDeepAsItHasToBe)
             unsigned depth = 0;
             for (unsigned at = v; at != 0 && depth <= size; at = tree.parent(at)) {
                 const unsigned up = tree.parent(at);
-                ASSERT_TRUE(up == 0 ? at == tree.root() : tree.left(up) == at || tree.right(up) == at) << at << " of " << size;
+                ASSERT_TRUE(up == 0 ? at == tree.root() : tree.left(up) == at || tree.right(up) == at)
+                    << at << " of " << size;
                 depth++;
             }
             deepest = std::max(deepest, depth);

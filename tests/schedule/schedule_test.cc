@@ -76,7 +76,10 @@ TEST(Schedule, AMemberOfTheLargestGroupNamesOthersOnly)
 {
     struct Sink {
         void copy(const Blocks&, const Blocks&) {}
-        void send(unsigned lane, const Blocks&) { sound &= lane < 2 * max_bits && member_at(lane, rank, members) != rank; }
+        void send(unsigned lane, const Blocks&)
+        {
+            sound &= lane < 2 * max_bits && member_at(lane, rank, members) != rank;
+        }
         void receive(unsigned lane, const Blocks& blocks, Take, unsigned) { send(lane, blocks); }
         unsigned rank, members;
         bool sound = true;

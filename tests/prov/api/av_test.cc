@@ -353,8 +353,8 @@ TEST(Names, AServiceIsFoundWhileItsEndpointLives)
     wishes.service = "av_test:" + std::to_string(getpid());
     auto find = [&] {
         fi_info* found = nullptr;
-        const int result = fi_getinfo(FI_VERSION(1, 17), "localhost", wishes.service.c_str(), 0,
-                                      tofu_hints().get(), &found);
+        const int result =
+            fi_getinfo(FI_VERSION(1, 17), "localhost", wishes.service.c_str(), 0, tofu_hints().get(), &found);
         std::string address;
         if (result == 0) {
             address.assign(static_cast<char*>(found->dest_addr), found->dest_addrlen);

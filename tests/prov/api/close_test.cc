@@ -32,9 +32,9 @@ struct Late {
         utofu_vcq_hdl_t vcq;
         std::function<int()> carry_out;
     };
-    bool on = false;     ///< posts are carried out later
-    bool never = false;  ///< or not at all
-    unsigned refuse = 0; ///< so many short Puts find the TOQ full
+    bool on = false;          ///< posts are carried out later
+    bool never = false;       ///< or not at all
+    unsigned refuse = 0;      ///< so many short Puts find the TOQ full
     unsigned accept = ~0u;    ///< and all behind so many more
     std::int64_t credits = 0; ///< of events: what ARMWs have put into pools, or taken
     std::deque<Post> posts;
@@ -131,15 +131,16 @@ constexpr std::size_t most = 1 << 20;
 
 /// A sender, which is closed, a receiver, and memory of theirs.
 struct Close : testing::Test {
-    explicit Close(std::uint64_t more_caps = 0) : o(wishes(more_caps)), tx(o.open_queue()), rx(o.open_queue()), in(most), out(most, 'x'), memory(most)
+    explicit Close(std::uint64_t more_caps = 0)
+        : o(wishes(more_caps)), tx(o.open_queue()), rx(o.open_queue()), in(most), out(most, 'x'), memory(most)
     {
         late = {};
         receiver = o.add(rx, rx);
-        Objects::must(fi_mr_reg(o.domain, window, sizeof window, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &region,
-                                nullptr));
+        Objects::must(
+            fi_mr_reg(o.domain, window, sizeof window, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &region, nullptr));
         base = reinterpret_cast<std::uintptr_t>(window);
-        Objects::must(fi_mr_reg(o.domain, memory.data(), most, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &large,
-                                nullptr));
+        Objects::must(
+            fi_mr_reg(o.domain, memory.data(), most, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 0, 0, &large, nullptr));
         large_base = reinterpret_cast<std::uintptr_t>(memory.data());
     }
     ~Close() override
@@ -483,9 +484,8 @@ TEST_F(Close, InjectedWritesArrive)
     const std::uint64_t key = fi_mr_key(region);
     for (std::size_t size : {8, 32, 100}) {
         std::memset(window, 0, sizeof window);
-        close_behind("fi_inject_write", [&](fid_ep* ep) {
-            return fi_inject_write(ep, out.data(), size, 0, base, key);
-        });
+        close_behind("fi_inject_write",
+                     [&](fid_ep* ep) { return fi_inject_write(ep, out.data(), size, 0, base, key); });
         EXPECT_EQ(std::memcmp(window, out.data(), size), 0) << size;
     }
     std::memset(window, 0, sizeof window);
@@ -496,9 +496,8 @@ TEST_F(Close, InjectedWritesArrive)
         return fi_writemsg(ep, &msg, FI_INJECT_COMPLETE);
     });
     EXPECT_EQ(std::memcmp(window, out.data(), 4000), 0);
-    close_behind("fi_inject_writedata", [&](fid_ep* ep) {
-        return fi_inject_writedata(ep, out.data(), 8, 77, 0, base, key);
-    });
+    close_behind("fi_inject_writedata",
+                 [&](fid_ep* ep) { return fi_inject_writedata(ep, out.data(), 8, 77, 0, base, key); });
     fi_cq_tagged_entry entry{};
     ASSERT_TRUE(eventually([&] { return fi_cq_read(rx, &entry, 1) == 1; }));
     EXPECT_EQ(entry.data, 77u);
@@ -507,19 +506,15 @@ TEST_F(Close, InjectedWritesArrive)
 TEST_F(Close, InjectedAtomicsTakeEffect)
 {
     const std::uint64_t key = fi_mr_key(region), five[8] = {5, 5, 5, 5, 5, 5, 5, 5};
-    close_behind("one ARMW", [&](fid_ep* ep) {
-        return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_SUM);
-    });
+    close_behind("one ARMW",
+                 [&](fid_ep* ep) { return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_SUM); });
     EXPECT_EQ(window[0], 5u);
-    close_behind("a row", [&](fid_ep* ep) {
-        return fi_inject_atomic(ep, five, 8, 0, base + 64, key, FI_UINT64, FI_SUM);
-    });
+    close_behind("a row",
+                 [&](fid_ep* ep) { return fi_inject_atomic(ep, five, 8, 0, base + 64, key, FI_UINT64, FI_SUM); });
     for (unsigned i = 0; i < 8; i++)
         EXPECT_EQ(window[8 + i], 5u);
     window[0] = 9;
-    close_behind("a loop", [&](fid_ep* ep) {
-        return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_MIN);
-    });
+    close_behind("a loop", [&](fid_ep* ep) { return fi_inject_atomic(ep, five, 1, 0, base, key, FI_UINT64, FI_MIN); });
     EXPECT_EQ(window[0], 5u);
 }
 

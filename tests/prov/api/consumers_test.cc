@@ -89,8 +89,7 @@ TEST(InfoConsumers, MpichFindsAllItCanWishForWithoutHints)
     Info owner;
     const fi_info* ours = answer_to_no_hints(owner);
     ASSERT_NE(ours, nullptr);
-    constexpr std::uint64_t wanted =
-        FI_MSG | FI_MULTI_RECV | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_NAMED_RX_CTX;
+    constexpr std::uint64_t wanted = FI_MSG | FI_MULTI_RECV | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_NAMED_RX_CTX;
     EXPECT_EQ(ours->caps & wanted, wanted);
     // It hints all of them: what costs each access something must not come unasked.
     EXPECT_EQ(ours->caps & FI_RMA_EVENT, 0u);
@@ -130,8 +129,7 @@ TEST(InfoConsumers, Mpich)
                 fi_version());
             ASSERT_NE(info, nullptr);
             EXPECT_EQ(info->domain_attr->threading, threading); // else it aborts
-            EXPECT_EQ(info->tx_attr->msg_order & (FI_ORDER_SAS | atomic_orders),
-                      FI_ORDER_SAS | atomic_orders);
+            EXPECT_EQ(info->tx_attr->msg_order & (FI_ORDER_SAS | atomic_orders), FI_ORDER_SAS | atomic_orders);
             EXPECT_EQ(info->caps & ours->caps, ours->caps);
             EXPECT_EQ(info->domain_attr->mr_mode, 0); // windows with keys of MPICH's
             EXPECT_EQ(info->domain_attr->av_type, FI_AV_TABLE);
@@ -228,12 +226,17 @@ TEST(InfoConsumers, Chapel)
     ASSERT_NE(info, nullptr);
     EXPECT_EQ(info->domain_attr->mr_mode, 0); // FI_MR_ALLOCATED was not offered: keys of the user
     EXPECT_GE(info->domain_attr->max_ep_rx_ctx, 1u);
-    EXPECT_NE(ask([&](fi_info& h) { base(h); h.tx_attr->op_flags |= FI_DELIVERY_COMPLETE; }), nullptr);
     EXPECT_NE(ask([&](fi_info& h) {
-        base(h);
-        h.caps |= FI_ATOMIC | FI_FENCE;
-        h.tx_attr->msg_order = h.rx_attr->msg_order = FI_ORDER_ATOMIC_WAW | FI_ORDER_SAS;
-    }), nullptr);
+                  base(h);
+                  h.tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
+              }),
+              nullptr);
+    EXPECT_NE(ask([&](fi_info& h) {
+                  base(h);
+                  h.caps |= FI_ATOMIC | FI_FENCE;
+                  h.tx_attr->msg_order = h.rx_attr->msg_order = FI_ORDER_ATOMIC_WAW | FI_ORDER_SAS;
+              }),
+              nullptr);
 }
 
 TEST(InfoConsumers, NcclPlugin)

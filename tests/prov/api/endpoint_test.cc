@@ -96,7 +96,7 @@ struct Stranger {
         fid.ops = &ops;
     }
     fi_ops ops{};
-    struct fid fid{};
+    struct fid fid {};
     std::uint64_t behind[256] = {}; ///< which nothing of ours may read
 };
 
@@ -202,14 +202,15 @@ TEST(Endpoint, AtomicsThatItsCloseDiscardsAreNotReported)
             ASSERT_EQ(s.post([&] {
                 return fi_atomic(s.ep, operand.data(), count, nullptr, 0, peers[0].base, peers[0].key, FI_UINT64,
                                  FI_PROD, &s);
-            }), 0);
+            }),
+                      0);
         ASSERT_EQ(fi_close(&s.ep->fid), 0);
         s.ep = nullptr;
         int reported = 0;
         std::uint64_t product = 1; // of those reported, which each word has been multiplied by
         for (fi_cq_data_entry entry{}; fi_cq_read(s.cq, &entry, 1) == 1; reported++)
             product *= 3;
-        s.expect_silence(); // no error either
+        s.expect_silence();         // no error either
         EXPECT_LE(reported, posts); // all, where they need less than the second that a close lets them have
         for (std::uint64_t word : memory)
             EXPECT_EQ(word % product, 0u);

@@ -18,7 +18,10 @@ struct End {
     std::size_t& (*of)(fi_info& info);
 };
 
-#define TOFU_END(most, place) {#place, most, [](fi_info& info) -> std::size_t& { return info.place; }}
+#define TOFU_END(most, place)                                                                                          \
+    {                                                                                                                  \
+#place, most, [](fi_info & info) -> std::size_t& { return info.place; }                                        \
+    }
 const End ends[] = {
     TOFU_END(192, tx_attr->inject_size),
     TOFU_END(1024, tx_attr->size),
@@ -116,8 +119,10 @@ TEST(Ends, OfTheVectorsOfACall)
             one = {byte, 1};
         const auto calls = [&](std::size_t count) {
             return std::vector<ssize_t>{
-                fi_recvv(s.ep, iov, nullptr, count, 0, nullptr), fi_trecvv(s.ep, iov, nullptr, count, 0, 1, 0, nullptr),
-                fi_sendv(s.ep, iov, nullptr, count, 0, nullptr), fi_tsendv(s.ep, iov, nullptr, count, 0, 1, nullptr),
+                fi_recvv(s.ep, iov, nullptr, count, 0, nullptr),
+                fi_trecvv(s.ep, iov, nullptr, count, 0, 1, 0, nullptr),
+                fi_sendv(s.ep, iov, nullptr, count, 0, nullptr),
+                fi_tsendv(s.ep, iov, nullptr, count, 0, 1, nullptr),
                 fi_writev(s.ep, iov, nullptr, count, 0, windows[0].base, windows[0].key, nullptr),
                 fi_readv(s.ep, iov, nullptr, count, 0, windows[0].base, windows[0].key, nullptr)};
         };
@@ -143,7 +148,16 @@ TEST(Ends, OfTheVectorsOfACall)
 TEST(Ends, AreThoseThatTheOptionsTell)
 {
     expect_processes(1, [](const Rank& rank) {
-        enum : int { max_msg = 12, max_tagged, max_rma, max_atomic, inject_msg, inject_tagged, inject_rma, inject_atomic };
+        enum : int {
+            max_msg = 12,
+            max_tagged,
+            max_rma,
+            max_atomic,
+            inject_msg,
+            inject_tagged,
+            inject_rma,
+            inject_atomic
+        };
         Options options;
         options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
         Session s(rank, options);
@@ -166,9 +180,8 @@ TEST(Ends, AreThoseThatTheOptionsTell)
         check(inject_msg, [&](std::size_t n) { return fi_inject(s.ep, from, n, 0); });
         check(inject_tagged, [&](std::size_t n) { return fi_tinject(s.ep, from, n, 0, 1); });
         check(inject_rma, [&](std::size_t n) { return fi_inject_write(s.ep, from, n, 0, w.base, w.key); });
-        check(inject_atomic, [&](std::size_t n) {
-            return fi_inject_atomic(s.ep, from, n, 0, w.base, w.key, FI_UINT8, FI_SUM);
-        });
+        check(inject_atomic,
+              [&](std::size_t n) { return fi_inject_atomic(s.ep, from, n, 0, w.base, w.key, FI_UINT8, FI_SUM); });
         check(max_atomic, [&](std::size_t n) {
             return fi_atomic(s.ep, from, n, nullptr, 0, w.base, w.key, FI_UINT8, FI_ATOMIC_WRITE, nullptr);
         });

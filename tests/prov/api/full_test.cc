@@ -22,7 +22,10 @@ constexpr std::uint64_t first_value = 1000;
 enum : unsigned { taken_word = 600, turn_word = 610, answer_word, reads_word, writes_word, dead_key_word };
 
 using Cells = std::array<std::uint64_t, attempts * stride / 8>;
-std::uint64_t& cell(Cells& cells, unsigned i) { return cells[i * stride / 8]; }
+std::uint64_t& cell(Cells& cells, unsigned i)
+{
+    return cells[i * stride / 8];
+}
 
 /// What a kind of call does where it is taken.
 enum class Effect { changes, reads, reads_and_changes, arrives };
@@ -132,7 +135,10 @@ const std::vector<Kind>& message_kinds()
     return kinds;
 }
 
-bool is_message(const Kind& kind) { return kind.effect == Effect::arrives; }
+bool is_message(const Kind& kind)
+{
+    return kind.effect == Effect::arrives;
+}
 
 struct Counts {
     std::array<std::uint64_t, 3> done, failed; // read, write, send
@@ -331,7 +337,8 @@ class Target {
         ASSERT_EQ(s_.post([&] {
             return tagged ? fi_trecv(s_.ep, to, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, to)
                           : fi_recv(s_.ep, to, 8, nullptr, FI_ADDR_UNSPEC, to);
-        }), 0);
+        }),
+                  0);
     }
     void poll()
     {

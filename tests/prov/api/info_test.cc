@@ -82,10 +82,16 @@ TEST(Info, RefusesWhatItDoesNotHave)
         [](fi_info& h) { h.fabric_attr->name = strdup("ether"); },
         [](fi_info& h) { h.domain_attr->ep_cnt = 100000; },
         [](fi_info& h) { h.domain_attr->mr_iov_limit = 100; },
-        [](fi_info& h) { h.caps = FI_MSG; h.tx_attr->caps = FI_RMA; },
+        [](fi_info& h) {
+            h.caps = FI_MSG;
+            h.tx_attr->caps = FI_RMA;
+        },
         [](fi_info& h) { h.tx_attr->comp_order = order_strict; },
         [](fi_info& h) { h.tx_attr->op_flags = FI_COMMIT_COMPLETE; },
-        [](fi_info& h) { h.caps = FI_RMA; h.domain_attr->mr_mode = mr_basic | mr_scalable; },
+        [](fi_info& h) {
+            h.caps = FI_RMA;
+            h.domain_attr->mr_mode = mr_basic | mr_scalable;
+        },
     };
     for (std::size_t i = 0; i < std::size(fills); i++)
         EXPECT_TRUE(refused(fills[i])) << "number " << i;
@@ -179,7 +185,12 @@ TEST(Info, OldVersionsGetTheOldModes)
 {
     for (int mode : {mr_basic, mr_scalable})
         for (std::uint32_t version : {FI_VERSION(1, 4), FI_VERSION(1, 17)}) {
-            Info info = ask([&](fi_info& h) { h.caps = FI_RMA; h.domain_attr->mr_mode = mode; }, version);
+            Info info = ask(
+                [&](fi_info& h) {
+                    h.caps = FI_RMA;
+                    h.domain_attr->mr_mode = mode;
+                },
+                version);
             ASSERT_NE(info, nullptr);
             EXPECT_EQ(info->domain_attr->mr_mode, mode);
         }
@@ -249,8 +260,7 @@ TEST(InfoBackendDeathTest, ABadBackendIsNamedInOneLine)
     const auto refused_with_0 = testing::ExitedWithCode(0);
     EXPECT_EXIT(getinfo_with_backend("nonsense"), refused_with_0, "FI_TOFU_BACKEND=nonsense is invalid");
     EXPECT_EXIT(getinfo_with_backend("/no/such/library.so"), refused_with_0, "FI_TOFU_BACKEND: /no/such");
-    EXPECT_EXIT(getinfo_with_backend("/lib/x86_64-linux-gnu/libm.so.6"), refused_with_0,
-                "lacks utofu_|cannot open");
+    EXPECT_EXIT(getinfo_with_backend("/lib/x86_64-linux-gnu/libm.so.6"), refused_with_0, "lacks utofu_|cannot open");
 }
 
 } // namespace

@@ -36,9 +36,9 @@ constexpr const char* names[] = {"nothing yet",           "contact", "eager",   
 /// Shared by the processes of a test.
 struct Scene {
     std::atomic<pid_t> victim;
-    std::atomic<bool> goes;   ///< the victim closes or dies: what it has to do with may fail
-    std::atomic<bool> dies;   ///< it is about to
-    std::atomic<bool> slow;   ///< the close took as long as it waits for who does not run
+    std::atomic<bool> goes;                ///< the victim closes or dies: what it has to do with may fail
+    std::atomic<bool> dies;                ///< it is about to
+    std::atomic<bool> slow;                ///< the close took as long as it waits for who does not run
     std::atomic<std::uint64_t> address[4]; ///< of the closer's second endpoint
     std::atomic<bool> reopened;
 };
@@ -76,8 +76,8 @@ bool is_dead(pid_t pid)
 }
 
 struct Memory {
-    std::uint64_t words[64];  ///< for atomics, all 1
-    std::uint64_t told[64];   ///< what the closer has injected into it
+    std::uint64_t words[64]; ///< for atomics, all 1
+    std::uint64_t told[64];  ///< what the closer has injected into it
     std::uint8_t room[4096]; ///< for the writes of each rank
 };
 
@@ -356,9 +356,8 @@ class Actor {
         fi_addr_t second = 0;
         ASSERT_EQ(fi_av_insert(s->av, name, 1, &second, 0, nullptr), 1);
         receive(static_cast<unsigned>(second), sizes[3], sizes[3]);
-        track(closer, sizes[2], [&](Op& op) {
-            return fi_tsend(s->ep, op.bytes.data(), sizes[2], nullptr, second, second_tag, &op);
-        });
+        track(closer, sizes[2],
+              [&](Op& op) { return fi_tsend(s->ep, op.bytes.data(), sizes[2], nullptr, second, second_tag, &op); });
         EXPECT_TRUE(until([&] {
             return std::none_of(ops_.begin(), ops_.end(),
                                 [](const auto& op) { return op->busy && op->peer != victim; });

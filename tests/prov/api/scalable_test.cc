@@ -11,8 +11,8 @@ namespace {
 
 using sim::test::expect_processes;
 
-constexpr std::uint64_t all_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE |
-                                   FI_NAMED_RX_CTX;
+constexpr std::uint64_t all_caps =
+    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_NAMED_RX_CTX;
 
 /// A scalable endpoint with all its contexts, each with a queue of its own.
 struct Scalable {
@@ -64,9 +64,8 @@ TEST(ScalableEndpoint, EachMessageReachesTheContextItNames)
                 const fi_addr_t to = fi_rx_addr(self, static_cast<int>(r), 3);
                 std::uint64_t out = t * 16 + r, in = 0;
                 ASSERT_EQ(fi_trecv(s.rx[r], &in, sizeof in, nullptr, self, 5, 0, &in), 0);
-                ASSERT_EQ(post(s.tx_cq[t], [&] {
-                    return fi_tsend(s.tx[t], &out, sizeof out, nullptr, to, 5, &out);
-                }), 0);
+                ASSERT_EQ(post(s.tx_cq[t], [&] { return fi_tsend(s.tx[t], &out, sizeof out, nullptr, to, 5, &out); }),
+                          0);
                 fi_cq_tagged_entry entry{};
                 fi_addr_t source = 0;
                 // Manual progress: the sender's queue is read, too, or what it has yet to post stays where it is.
@@ -131,7 +130,12 @@ TEST(ScalableEndpoint, FencesOfTwoContextsAtOneReceiverAreAnsweredEachForItself)
         for (unsigned t = 0; t < 2; t++) {
             receive(t, 0, &in[t][0]);
             receive(t, 10, &in[t][1]);
-            ASSERT_TRUE(wait_until([&] { fence(0); fence(1); poll(); return ended[t] && received == 2 * t + 2; })) << t;
+            ASSERT_TRUE(wait_until([&] {
+                fence(0);
+                fence(1);
+                poll();
+                return ended[t] && received == 2 * t + 2;
+            })) << t;
         }
     });
 }
@@ -155,9 +159,8 @@ TEST(ScalableEndpoint, ThreadsWithAContextEachDoNotDisturbEachOther)
                     for (std::size_t w = 0; w < size / 8; w++)
                         out[w] = (std::uint64_t{rank.number} << 48) + (t << 24) + i + w;
                     ASSERT_EQ(fi_recv(s.rx[t], in.data(), size, nullptr, peer, &in), 0);
-                    ASSERT_EQ(post(s.tx_cq[t], [&] {
-                        return fi_send(s.tx[t], out.data(), size, nullptr, to, &out);
-                    }), 0);
+                    ASSERT_EQ(post(s.tx_cq[t], [&] { return fi_send(s.tx[t], out.data(), size, nullptr, to, &out); }),
+                              0);
                     // Both queues in turn: manual progress, each context for itself.
                     bool sent = false, received = false;
                     ASSERT_TRUE(wait_until([&] {
@@ -169,7 +172,8 @@ TEST(ScalableEndpoint, ThreadsWithAContextEachDoNotDisturbEachOther)
                             EXPECT_EQ(entry.len, size);
                         }
                         return sent && received;
-                    })) << t << " " << i;
+                    })) << t
+                        << " " << i;
                     for (std::size_t w = 0; w < size / 8; w++)
                         ASSERT_EQ(in[w], (std::uint64_t{1 - rank.number} << 48) + (t << 24) + i + w);
                 }
@@ -196,10 +200,12 @@ TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
         fi_cq_tagged_entry entry{};
         for (unsigned t = 0; t < 2; t++) {
             std::uint64_t value = 100 + t;
-            ASSERT_EQ(post(s.tx_cq[t], [&] {
-                return fi_writedata(s.tx[t], &value, 8, nullptr, 0xfeed0000 + t,
-                                    fi_rx_addr(peer, static_cast<int>(t), 4), 8 * t, 7, &value);
-            }), 0);
+            ASSERT_EQ(post(s.tx_cq[t],
+                           [&] {
+                               return fi_writedata(s.tx[t], &value, 8, nullptr, 0xfeed0000 + t,
+                                                   fi_rx_addr(peer, static_cast<int>(t), 4), 8 * t, 7, &value);
+                           }),
+                      0);
             ASSERT_TRUE(next(s.tx_cq[t], entry));
             EXPECT_EQ(entry.flags, FI_RMA | FI_WRITE);
             ASSERT_TRUE(next(s.rx_cq[t], entry));
@@ -207,9 +213,10 @@ TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
             EXPECT_EQ(entry.data, 0xfeed0000u + t);
             EXPECT_EQ(window[t], 100 + t);
             std::uint64_t one = 1;
-            ASSERT_EQ(post(s.tx_cq[t], [&] {
-                return fi_atomic(s.tx[t], &one, 1, nullptr, peer, 8 * 4, 7, FI_UINT64, FI_SUM, &one);
-            }), 0);
+            ASSERT_EQ(
+                post(s.tx_cq[t],
+                     [&] { return fi_atomic(s.tx[t], &one, 1, nullptr, peer, 8 * 4, 7, FI_UINT64, FI_SUM, &one); }),
+                0);
             ASSERT_TRUE(next(s.tx_cq[t], entry));
             EXPECT_EQ(entry.op_context, &one);
         }
@@ -377,8 +384,8 @@ TEST(ScalableEndpoint, ContextsAsMpichOpensThem)
         check(fi_ep_bind(tx, &cntr->fid, FI_WRITE | FI_READ), "bind cntr");
         check(fi_enable(tx), "fi_enable");
         fi_rx_attr takes = *base.info->rx_attr;
-        takes.caps = FI_TAGGED | FI_DIRECTED_RECV | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC |
-                     FI_MSG | FI_MULTI_RECV | FI_NAMED_RX_CTX;
+        takes.caps = FI_TAGGED | FI_DIRECTED_RECV | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC | FI_MSG |
+                     FI_MULTI_RECV | FI_NAMED_RX_CTX;
         check(fi_rx_context(sep, 0, &takes, &rx, nullptr), "fi_rx_context");
         check(fi_ep_bind(rx, &cq->fid, FI_RECV), "bind cq");
         check(fi_enable(rx), "fi_enable");

@@ -65,9 +65,7 @@ struct Group {
     /// Sends from one to another, both ends of this process, and waits for the sender's end.
     void send(unsigned from, fi_addr_t to, std::uint64_t& word)
     {
-        ASSERT_EQ(post(tx_cq[from],
-                       [&] { return fi_send(ep[from], &word, sizeof word, nullptr, to, &word); }),
-                  0);
+        ASSERT_EQ(post(tx_cq[from], [&] { return fi_send(ep[from], &word, sizeof word, nullptr, to, &word); }), 0);
         fi_cq_tagged_entry entry{};
         ASSERT_TRUE(next(tx_cq[from], entry));
         EXPECT_EQ(entry.op_context, &word);
@@ -140,9 +138,10 @@ TEST(SharedContexts, MessagesThatCameEarlyAreGivenThroughTheirEndpoint)
         if (rank.number == 0) {
             for (unsigned i = 0; i < count; i++) {
                 std::fill(bytes.begin(), bytes.end(), static_cast<std::uint8_t>(i));
-                ASSERT_EQ(post(g.tx_cq[0], [&] {
-                    return fi_tsend(g.ep[0], bytes.data(), sizes[i % 3], nullptr, 1 + i % 2, i, nullptr);
-                }), 0);
+                ASSERT_EQ(
+                    post(g.tx_cq[0],
+                         [&] { return fi_tsend(g.ep[0], bytes.data(), sizes[i % 3], nullptr, 1 + i % 2, i, nullptr); }),
+                    0);
                 if (sizes[i % 3] == 8)
                     rank.set(20, i + 1);
                 ASSERT_TRUE(next(g.tx_cq[0], entry));
@@ -192,9 +191,8 @@ TEST(SharedContexts, ThreadsShareAVcq)
                     const std::size_t size = i % 2 != 0 ? 48000 : 64;
                     out[0] = out[size / 8 - 1] = i * 2 + t;
                     ASSERT_EQ(fi_recv(g.ep[t], in.data(), size, nullptr, FI_ADDR_UNSPEC, &in), 0);
-                    ASSERT_EQ(post(g.tx_cq[t], [&] {
-                        return fi_send(g.ep[t], out.data(), size, nullptr, t, &out);
-                    }), 0);
+                    ASSERT_EQ(post(g.tx_cq[t], [&] { return fi_send(g.ep[t], out.data(), size, nullptr, t, &out); }),
+                              0);
                     bool sent = false, received = false;
                     ASSERT_TRUE(wait_until([&] {
                         fi_cq_tagged_entry entry{};
@@ -225,9 +223,8 @@ TEST(SharedContexts, AnEndpointThatGoesTakesNothingFromTheOthers)
         for (unsigned i = 0; i < 3; i++)
             g.send(0, at[i], out[i]);
         std::vector<std::uint8_t> block(50000, 5), target(50000);
-        ASSERT_EQ(post(g.tx_cq[0], [&] {
-            return fi_send(g.ep[0], block.data(), block.size(), nullptr, at[2], nullptr);
-        }), 0);
+        ASSERT_EQ(
+            post(g.tx_cq[0], [&] { return fi_send(g.ep[0], block.data(), block.size(), nullptr, at[2], nullptr); }), 0);
         for (int i = 0; i < 1000; i++)
             for (fid_cq* cq : g.rx_cq)
                 fi_cq_read(cq, nullptr, 0);

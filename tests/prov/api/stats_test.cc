@@ -38,7 +38,10 @@ struct Pair : Objects {
         while (counted("ring_granted") == 0 && !testing::Test::HasFailure())
             exchange(8);
     }
-    void receive(std::size_t size) { must(static_cast<int>(fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr))); }
+    void receive(std::size_t size)
+    {
+        must(static_cast<int>(fi_trecv(to, in.data(), size, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr)));
+    }
     void send(std::size_t size)
     {
         post(cq, [&] { return fi_tsend(from, out.data(), size, nullptr, 1, 1, nullptr); });
@@ -106,8 +109,11 @@ TEST(Statistics, OldNamesHaveTheValuesOfTheNewOnes)
     for (const fi_tofu_statistic& one : list)
         all[one.name] = one.value;
     EXPECT_EQ(all.at("ring_claimed"), 1u);
-    const std::pair<const char*, const char*> names[] = {{"send_visit", "send_anonymous"}, {"visit_lost", "anonymous_lost"},
-                                                         {"ring_claimed", "ring_granted"}, {"branch", "rail"}, {"by_branch", "by_rail"}};
+    const std::pair<const char*, const char*> names[] = {{"send_visit", "send_anonymous"},
+                                                         {"visit_lost", "anonymous_lost"},
+                                                         {"ring_claimed", "ring_granted"},
+                                                         {"branch", "rail"},
+                                                         {"by_branch", "by_rail"}};
     for (const auto& [old_name, name] : names)
         EXPECT_EQ(all.at(old_name), all.at(name)) << old_name;
     // A short list is filled as far as it goes.
@@ -127,7 +133,8 @@ TEST(Statistics, CountMessagesThatNobodyWaitedFor)
         (void)fi_cq_read(pair.cq, nullptr, 0);
         return since(before, read_statistics(pair.domain))["unexpected"] == 3;
     }));
-    EXPECT_EQ(since(before, read_statistics(pair.domain)), (Numbers{{"send_slot", 3}, {"unexpected", 3}, {"unexpected_bytes", 300}}));
+    EXPECT_EQ(since(before, read_statistics(pair.domain)),
+              (Numbers{{"send_slot", 3}, {"unexpected", 3}, {"unexpected_bytes", 300}}));
     for (int i = 0; i < 3; i++)
         pair.receive(100);
     pair.finish(3);

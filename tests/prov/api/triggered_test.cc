@@ -40,8 +40,8 @@ struct Count {
 
 /// A write or a fetching sum of 8 bytes to a window, and the request that does it later.
 struct Later {
-    Later(Session& s, fi_addr_t to, const Window& window, fi_op_type type, const Count& trigger, std::uint64_t threshold,
-          const Count& done)
+    Later(Session& s, fi_addr_t to, const Window& window, fi_op_type type, const Count& trigger,
+          std::uint64_t threshold, const Count& done)
         : remote{window.base, 8, window.key}, word{window.base, 1, window.key}
     {
         work.threshold = threshold;
@@ -117,7 +117,8 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
                         EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
                     } else {
                         EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &later.work), 0);
-                        const int ret = i % 5 != 0 ? fi_control(&s.domain->fid, FI_CANCEL_WORK, &later.work) : -FI_ENOENT;
+                        const int ret =
+                            i % 5 != 0 ? fi_control(&s.domain->fid, FI_CANCEL_WORK, &later.work) : -FI_ENOENT;
                         EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
                         canceled += ret == 0;
                     }

@@ -138,17 +138,14 @@ class Circle {
         case FI_BARRIER: return fi_barrier(ep, group, context);
         case FI_BROADCAST: return fi_broadcast(ep, out, c.count, nullptr, group, c.root, c.type, 0, context);
         case FI_ALLTOALL: return fi_alltoall(ep, in, c.count, nullptr, out, nullptr, group, c.type, 0, context);
-        case FI_ALLREDUCE:
-            return fi_allreduce(ep, in, c.count, nullptr, out, nullptr, group, c.type, c.op, 0, context);
+        case FI_ALLREDUCE: return fi_allreduce(ep, in, c.count, nullptr, out, nullptr, group, c.type, c.op, 0, context);
         case FI_ALLGATHER: return fi_allgather(ep, in, c.count, nullptr, out, nullptr, group, c.type, 0, context);
         case FI_REDUCE_SCATTER:
             return fi_reduce_scatter(ep, in, c.count, nullptr, out, nullptr, group, c.type, c.op, 0, context);
         case FI_REDUCE:
             return fi_reduce(ep, in, c.count, nullptr, out, nullptr, group, c.root, c.type, c.op, 0, context);
-        case FI_SCATTER:
-            return fi_scatter(ep, in, c.count, nullptr, out, nullptr, group, c.root, c.type, 0, context);
-        case FI_GATHER:
-            return fi_gather(ep, in, c.count, nullptr, out, nullptr, group, c.root, c.type, 0, context);
+        case FI_SCATTER: return fi_scatter(ep, in, c.count, nullptr, out, nullptr, group, c.root, c.type, 0, context);
+        case FI_GATHER: return fi_gather(ep, in, c.count, nullptr, out, nullptr, group, c.root, c.type, 0, context);
         }
         return -FI_EINVAL;
     }

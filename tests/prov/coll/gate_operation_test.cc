@@ -144,8 +144,8 @@ void expect_order(fi_datatype type)
 {
     using L = std::numeric_limits<T>;
     const T least = L::denorm_min(), nan = L::quiet_NaN();
-    const std::vector<T> rising = {-L::infinity(), L::lowest(), T(-1), -L::min(), -least, T(-0.0),
-                                   T(0.0), least, L::min(), T(1), L::max(), L::infinity()};
+    const std::vector<T> rising = {-L::infinity(), L::lowest(), T(-1),    -L::min(), -least,   T(-0.0),
+                                   T(0.0),         least,       L::min(), T(1),      L::max(), L::infinity()};
     for (std::size_t i = 0; i < rising.size(); i++)
         for (std::size_t j = 0; j < rising.size(); j++) {
             const T low = extreme<T>(type, FI_MIN, {rising[i], nan, rising[j]});

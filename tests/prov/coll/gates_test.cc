@@ -59,7 +59,8 @@ struct Hoard {
 void use(Circle& circle, fid_mc* mc, unsigned members)
 {
     std::uint64_t one = 1, sum = 0;
-    ASSERT_EQ(fi_allreduce(circle.session.ep, &one, 1, nullptr, &sum, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM, 0, mc), 0);
+    ASSERT_EQ(
+        fi_allreduce(circle.session.ep, &one, 1, nullptr, &sum, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM, 0, mc), 0);
     circle.session.expect(mc, FI_COLLECTIVE);
     EXPECT_EQ(sum, members);
 }
@@ -192,8 +193,9 @@ void sums_of_numbers(const Rank& rank, bool gates)
     fid_mc* const mc = circle.join(circle.all());
     const auto sum = [&](double value, fi_op op = FI_SUM) {
         double result = 0;
-        EXPECT_EQ(fi_allreduce(circle.session.ep, &value, 1, nullptr, &result, nullptr, fi_mc_addr(mc), FI_DOUBLE, op, 0, mc),
-                  0);
+        EXPECT_EQ(
+            fi_allreduce(circle.session.ep, &value, 1, nullptr, &result, nullptr, fi_mc_addr(mc), FI_DOUBLE, op, 0, mc),
+            0);
         circle.session.expect(mc, FI_COLLECTIVE);
         return result;
     };

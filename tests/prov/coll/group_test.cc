@@ -35,7 +35,8 @@ TEST_P(EitherWay, NobodyCompletesBeforeAllHaveCalled)
             Bytes out = c.coll == FI_BROADCAST && rank.number == 0 ? in : Bytes(out_bytes(c, rank.number));
             circle.session.barrier();
             if (rank.number == 2) { // late, until the others have polled in vain, once for seconds
-                ASSERT_TRUE(wait_until([&] { return rank.get(turn) == coll * 2 + 1 && rank.get(turn + 1) == coll * 2 + 1; }));
+                ASSERT_TRUE(
+                    wait_until([&] { return rank.get(turn) == coll * 2 + 1 && rank.get(turn + 1) == coll * 2 + 1; }));
                 ASSERT_EQ(circle.call(c, mc, in.data(), out.data(), mc), 0);
             } else {
                 ASSERT_EQ(circle.call(c, mc, in.data(), out.data(), mc), 0);

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <string>
 
-
 #include "coll/group.h"
 #include "prov/coll/circle.h"
 #include "prov/lib/library.h"
@@ -95,7 +94,9 @@ TEST(HostileMember, ACircuitThatOneCannotWireIsUsedByNobody)
 {
     expect_processes(3, [](const Rank& rank) {
         if (rank.number == 1)
-            library_functions().set_vbg = [](utofu_vbg_setting*, std::size_t) -> int { return UTOFU_ERR_INVALID_VBG_ID; };
+            library_functions().set_vbg = [](utofu_vbg_setting*, std::size_t) -> int {
+                return UTOFU_ERR_INVALID_VBG_ID;
+            };
         EXPECT_EQ(over_gates(rank), 0u);
     });
 }
@@ -109,8 +110,8 @@ TEST(HostileMember, GatesOfAnotherNodeAreNotBelieved)
         if (rank.number == 1) { // whoever says so, a gate of its is somewhere else
             auto& functions = library_functions();
             true_info = functions.query_vbg_info;
-            functions.query_vbg_info = [](utofu_vbg_id_t id, std::uint8_t* coords, utofu_tni_id_t* tni, utofu_bg_id_t* bg,
-                                          std::uint16_t* extra) -> int {
+            functions.query_vbg_info = [](utofu_vbg_id_t id, std::uint8_t* coords, utofu_tni_id_t* tni,
+                                          utofu_bg_id_t* bg, std::uint16_t* extra) -> int {
                 const int code = true_info(id, coords, tni, bg, extra);
                 coords[3] ^= 1;
                 return code;

@@ -41,7 +41,10 @@ inline std::size_t size_of(fi_datatype type)
     }
 }
 
-inline bool integral(fi_datatype type) { return type != FI_FLOAT && type != FI_DOUBLE; }
+inline bool integral(fi_datatype type)
+{
+    return type != FI_FLOAT && type != FI_DOUBLE;
+}
 
 /// Small whole numbers, of which every sum and product of a few is exact in every type; integers wrap.
 template <class T>
@@ -136,7 +139,8 @@ inline Bytes output_of(const Case& c, unsigned member)
     if (out.empty())
         return out;
     const auto copy = [&](const Bytes& from, std::size_t at, std::size_t to) {
-        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), block, out.begin() + static_cast<std::ptrdiff_t>(to));
+        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), block,
+                    out.begin() + static_cast<std::ptrdiff_t>(to));
     };
     switch (c.coll) {
     case FI_BROADCAST: copy(input_of(c, c.root), 0, 0); break;
@@ -172,9 +176,10 @@ inline Bytes output_of(const Case& c, unsigned member)
 
 inline Case random_case(std::mt19937_64& random, unsigned members, std::size_t most)
 {
-    static constexpr fi_datatype types[] = {FI_INT8, FI_UINT8, FI_INT16, FI_UINT16, FI_INT32,
-                                            FI_UINT32, FI_INT64, FI_UINT64, FI_FLOAT, FI_DOUBLE};
-    static constexpr fi_op ops[] = {FI_MIN, FI_MAX, FI_SUM, FI_LOR, FI_LAND, FI_LXOR, FI_BOR, FI_BAND, FI_BXOR, FI_PROD};
+    static constexpr fi_datatype types[] = {FI_INT8,   FI_UINT8, FI_INT16,  FI_UINT16, FI_INT32,
+                                            FI_UINT32, FI_INT64, FI_UINT64, FI_FLOAT,  FI_DOUBLE};
+    static constexpr fi_op ops[] = {FI_MIN,  FI_MAX, FI_SUM,  FI_LOR,  FI_LAND,
+                                    FI_LXOR, FI_BOR, FI_BAND, FI_BXOR, FI_PROD};
     Case c;
     c.coll = static_cast<fi_collective_op>(random() % (FI_GATHER + 1));
     c.type = types[random() % std::size(types)];

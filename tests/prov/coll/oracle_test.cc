@@ -77,7 +77,8 @@ void random_groups(const Rank& rank, std::uint64_t seed, unsigned rounds, std::s
         ASSERT_TRUE(wait_until([&] {
             read();
             return ended == running.size() || testing::Test::HasFailure();
-        })) << ended << " of " << running.size() << " operations end";
+        })) << ended
+            << " of " << running.size() << " operations end";
         for (const Group& group : groups)
             if (group.mc != nullptr && random.max() != 0)
                 circle.leave(group.mc);

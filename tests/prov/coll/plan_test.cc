@@ -165,7 +165,8 @@ TEST(Plan, AllHaveTheSameBitsOfAFloatSum)
                 Net net(c);
                 for (auto& me : net.member)
                     for (std::size_t i = 0; i < count; i++) { // sums that depend on their order
-                        std::uint64_t dice = (i * 31 + static_cast<std::size_t>(&me - net.member.data()) + 1) * 0x9e3779b97f4a7c15;
+                        std::uint64_t dice =
+                            (i * 31 + static_cast<std::size_t>(&me - net.member.data()) + 1) * 0x9e3779b97f4a7c15;
                         dice ^= dice >> 31;
                         const double value = std::ldexp(static_cast<double>(dice), static_cast<int>(dice % 80) - 100);
                         std::memcpy(me.in.data() + i * 8, &value, 8); // the plan reads it as it begins

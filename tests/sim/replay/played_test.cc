@@ -37,20 +37,33 @@ TEST(Played, EveryCollectiveEndsAndSendsAsManyMessagesAsSaid)
 {
     for (const uint32_t processes : {2u, 3u, 7u, 12u, 33u, 64u})
         for (const uint32_t bytes : {0u, 8u, 17u, 4064u, 40000u})
-            for (const auto& [name, algorithm] : std::multimap<std::string, std::string>{
-                     {"barrier", ""}, {"reduce", ""}, {"broadcast", ""}, {"broadcast", "chain"},
-                     {"broadcast", "double-tree"}, {"broadcast", "scatter-allgather"}, {"allreduce", ""},
-                     {"allreduce", "doubling"}, {"allreduce", "ring"}, {"allgather", ""}, {"allgather", "ring"},
-                     {"alltoall", ""}, {"alltoall", "pairwise"}, {"alltoall", "linear"}}) {
+            for (const auto& [name, algorithm] :
+                 std::multimap<std::string, std::string>{{"barrier", ""},
+                                                         {"reduce", ""},
+                                                         {"broadcast", ""},
+                                                         {"broadcast", "chain"},
+                                                         {"broadcast", "double-tree"},
+                                                         {"broadcast", "scatter-allgather"},
+                                                         {"allreduce", ""},
+                                                         {"allreduce", "doubling"},
+                                                         {"allreduce", "ring"},
+                                                         {"allgather", ""},
+                                                         {"allgather", "ring"},
+                                                         {"alltoall", ""},
+                                                         {"alltoall", "pairwise"},
+                                                         {"alltoall", "linear"}}) {
                 const Result result = play(name.c_str(), {processes, bytes, 3, algorithm, 3000});
-                const std::string what = name + " " + algorithm + " of " + std::to_string(processes) + ", " + std::to_string(bytes) + " B";
+                const std::string what =
+                    name + " " + algorithm + " of " + std::to_string(processes) + ", " + std::to_string(bytes) + " B";
                 ASSERT_EQ(result.stuck, 0u) << what;
                 // Credits follow each second message of a lane, rounds ahead included: some more or fewer.
                 const bool slots = result.algorithm != "chain" && result.algorithm != "double-tree" &&
                                    result.algorithm != "scatter-allgather" && result.algorithm != "pairwise" &&
                                    result.algorithm != "linear" && !(name == "allgather" && algorithm == "ring");
                 if (slots)
-                    ASSERT_NEAR(static_cast<double>(result.messages), static_cast<double>(result.expected), 0.35 * static_cast<double>(result.expected)) << what;
+                    ASSERT_NEAR(static_cast<double>(result.messages), static_cast<double>(result.expected),
+                                0.35 * static_cast<double>(result.expected))
+                        << what;
                 else
                     ASSERT_EQ(result.messages, result.expected) << what;
             }
@@ -70,7 +83,8 @@ TEST(Played, ABarrierOfTwoIsAPutEach)
     using namespace figures;
     const Result result = play("barrier", {2, 0, 1, "", 0}, {1, 1, 1});
     EXPECT_EQ(result.messages, 2u);
-    EXPECT_EQ(result.length, post_call + fetch + stream_time(schedule::tail_bytes, largest_packet) + wire + hop + write + found);
+    EXPECT_EQ(result.length,
+              post_call + fetch + stream_time(schedule::tail_bytes, largest_packet) + wire + hop + write + found);
 }
 
 // Four slots: the fifth message of a transfer waits for the credit that follows the second.
@@ -89,7 +103,8 @@ TEST(Played, ALongTransferWaitsForCredits)
 TEST(Played, CollectivesInARowTakeAsLongEach)
 {
     const Result once = play("allreduce", {12, 64, 1, "", 0}), often = play("allreduce", {12, 64, 5, "", 0});
-    EXPECT_NEAR(static_cast<double>(often.length), 5.0 * static_cast<double>(once.length), 0.15 * static_cast<double>(often.length)); // and credits
+    EXPECT_NEAR(static_cast<double>(often.length), 5.0 * static_cast<double>(once.length),
+                0.15 * static_cast<double>(often.length)); // and credits
 }
 
 class Turns : public testing::Test {
@@ -137,7 +152,8 @@ TEST_F(Turns, WhatComesEarlierToALinkThatIsBookedForLaterGoesAhead)
     second.path = 1;
     traffic.carry(second, 0);
     run();
-    EXPECT_EQ(arrival(2), figures::fetch + figures::stream_time(8, figures::largest_packet) + figures::wire + figures::hop + figures::write);
+    EXPECT_EQ(arrival(2), figures::fetch + figures::stream_time(8, figures::largest_packet) + figures::wire +
+                              figures::hop + figures::write);
     EXPECT_EQ(arrival(1), arrival(2) + figures::hop);
 }
 
