@@ -40,7 +40,8 @@ class Played final : public Pattern {
     using Call = std::conditional_t<by_slots, schedule::Call, schedule::FieldCall>;
 
     Played(const Placement& placement, const PatternOptions& options, const Call& call, std::string algorithm)
-        : Pattern(placement, options), call_(call), algorithm_(std::move(algorithm)), strands_(strands_of(call)), actors_(size_t{options.processes} * strands_)
+        : Pattern(placement, options), call_(call), algorithm_(std::move(algorithm)), strands_(strands_of(call)),
+          actors_(size_t{options.processes} * strands_)
     {
         if constexpr (by_slots) {
             lanes_ = 2 * schedule::bits_of(options.processes);
@@ -86,7 +87,8 @@ class Played final : public Pattern {
         }
         void receive(unsigned lane, const schedule::Blocks& b, schedule::Take, unsigned) const
         {
-            actor.receives.push_back({schedule::member_at(lane, rank, members), lane, static_cast<uint32_t>(b.bytes())});
+            actor.receives.push_back(
+                {schedule::member_at(lane, rank, members), lane, static_cast<uint32_t>(b.bytes())});
         }
         void send_to(unsigned peer, const schedule::Blocks& b, uint64_t tag) const
         {
@@ -198,7 +200,8 @@ bool Played<Algorithm>::send_step(uint32_t number, Actor& actor, const Transfer&
                 }
                 break;
             case 2:
-                post(number, t, schedule::tail_bytes, key_between(t.peer, number, lane_number(schedule::mirror(t.lane), sent), false), 0, step);
+                post(number, t, schedule::tail_bytes,
+                     key_between(t.peer, number, lane_number(schedule::mirror(t.lane), sent), false), 0, step);
                 sent++;
                 return true;
             default: return false;
@@ -215,7 +218,8 @@ bool Played<Algorithm>::receive_step(uint32_t number, Actor& actor, const Transf
         if (actor.step == 1 && ++taken % schedule::messages_per_credit == 0) {
             actor.step++;
             const uint32_t first = taken - schedule::messages_per_credit;
-            post(number, t, sizeof(uint64_t), key_between(t.peer, number, lane_number(schedule::mirror(t.lane), first), true), 0, step);
+            post(number, t, sizeof(uint64_t),
+                 key_between(t.peer, number, lane_number(schedule::mirror(t.lane), first), true), 0, step);
             return true;
         }
         if (actor.step != 0) {
@@ -307,8 +311,7 @@ bool Played<Algorithm>::next(uint32_t index, Step& step)
             move_on(actor);
             break;
         case receive:
-            if (actor.transfer < actor.receives.size() &&
-                actor.message < messages_of(actor.receives[actor.transfer]) &&
+            if (actor.transfer < actor.receives.size() && actor.message < messages_of(actor.receives[actor.transfer]) &&
                 receive_step(number, actor, actor.receives[actor.transfer], step)) {
                 return true;
             }
@@ -352,9 +355,9 @@ uint64_t Played<Algorithm>::messages() const
 schedule::Call provider_call(std::string_view name, std::string_view algorithm, uint32_t bytes)
 {
     using enum schedule::Kind;
-    constexpr std::pair<std::string_view, schedule::Kind> kinds[] = {
-        {"barrier", barrier}, {"broadcast", broadcast}, {"reduce", reduce},
-        {"allreduce", allreduce}, {"allgather", allgather}, {"alltoall", alltoall}};
+    constexpr std::pair<std::string_view, schedule::Kind> kinds[] = {{"barrier", barrier},     {"broadcast", broadcast},
+                                                                     {"reduce", reduce},       {"allreduce", allreduce},
+                                                                     {"allgather", allgather}, {"alltoall", alltoall}};
     schedule::Call call{.count = bytes};
     for (const auto& [word, kind] : kinds) {
         call.kind = name == word ? kind : call.kind;
@@ -372,7 +375,8 @@ schedule::Call provider_call(std::string_view name, std::string_view algorithm, 
 
 } // namespace
 
-std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement& placement, const PatternOptions& options)
+std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement& placement,
+                                         const PatternOptions& options)
 {
     constexpr std::string_view collectives[] = {"barrier", "broadcast", "reduce", "allreduce", "allgather", "alltoall"};
     if (std::find(std::begin(collectives), std::end(collectives), name) == std::end(collectives)) {
@@ -380,13 +384,17 @@ std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement&
     }
     using enum schedule::FieldAlgorithm;
     constexpr std::pair<std::string_view, std::pair<std::string_view, schedule::FieldAlgorithm>> fields[] = {
-        {"broadcast", {"chain", chain}},      {"broadcast", {"double-tree", double_tree}},
-        {"broadcast", {"scatter-allgather", scatter_allgather}}, {"allgather", {"ring", ring}},
-        {"alltoall", {"pairwise", pairwise}}, {"alltoall", {"linear", linear}}};
+        {"broadcast", {"chain", chain}},
+        {"broadcast", {"double-tree", double_tree}},
+        {"broadcast", {"scatter-allgather", scatter_allgather}},
+        {"allgather", {"ring", ring}},
+        {"alltoall", {"pairwise", pairwise}},
+        {"alltoall", {"linear", linear}}};
     for (const auto& [pattern, field] : fields) {
         if (name == pattern && options.algorithm == field.first) {
             return std::make_unique<Played<schedule::FieldSchedule>>(
-                placement, options, schedule::FieldCall{field.second, options.bytes, options.segment, 0}, options.algorithm);
+                placement, options, schedule::FieldCall{field.second, options.bytes, options.segment, 0},
+                options.algorithm);
         }
     }
     const schedule::Call call = provider_call(name, options.algorithm, options.bytes);
