@@ -181,10 +181,6 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// msg/copies.h
     [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
-    /// True if more processes run than there are processors, as the last reader without success found
-    /// (ProgressSet). Only a hint.
-    [[nodiscard]] bool oversubscribed() const noexcept { return oversubscribed_.load(std::memory_order_relaxed); }
-    void set_oversubscribed(bool now) noexcept { oversubscribed_.store(now, std::memory_order_relaxed); }
     /// The lock of all endpoints that share a context with others (api/contexts.h), or of all endpoints of a
     /// serialised domain.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
@@ -210,7 +206,6 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
 
   private:
     EndpointNumbers numbers_;
-    std::atomic<bool> oversubscribed_{false};
 };
 
 // --- Progress of all endpoints of the process, for an object that waits for one of them while it closes

@@ -67,7 +67,6 @@ void ProgressSet::yield(unsigned looks) noexcept
         return;
     const auto ask = domain_.backend().functions().give_way;
     const bool oversubscribed = ask != nullptr && ask(looks / (between_if_oversubscribed + 1)) != 0;
-    domain_.set_oversubscribed(oversubscribed);
     between_.store(oversubscribed ? between_if_oversubscribed : between, std::memory_order_relaxed);
     if (!oversubscribed && looks >= patience && looks % yield_every <= between)
         sched_yield();

@@ -24,7 +24,6 @@ namespace tofu::proto {
 /// A copy and its receiver.
 struct Copy {
     Bounce block{};
-    std::size_t size = 0; ///< of the message
     bool live = false;
     std::uint32_t fin = 0;   ///< the completion word that its receiver writes,
     std::uint32_t seq = 0;   ///< and the operation that it belongs to
@@ -35,35 +34,29 @@ struct Copy {
 
 class Copies {
   public:
-    /// Longest message that is copied for the receiver to fetch, so that the sender need not wait for the
-    /// fetch: the copy takes a microsecond, two switches between processes take several. Longer copies, or more of
-    /// them, would push each other out of the processor's cache.
-    static constexpr std::size_t longest = 16384;
-
     /// The destructor takes the home lock.
     Copies(vcq::Vcq& home, Lock& home_lock) noexcept
-        : short_(home, {BouncePool::small_size, shortest_ones}, {BouncePool::large_size, short_ones}, &home_lock),
-          long_(home, {}, {longest, long_ones}, &home_lock)
+        : blocks_(home, {BouncePool::small_size, small_ones}, {BouncePool::large_size, large_ones}, &home_lock)
     {
     }
     /// Null: none is free now.
     [[nodiscard]] Copy* alloc(std::size_t size) noexcept
     {
-        const Bounce block = pool_for(size).alloc(size);
+        const Bounce block = blocks_.alloc(size);
         if (block.data == nullptr)
             return nullptr;
         Copy* const copy = pool_.alloc();
         if (copy == nullptr) {
-            pool_for(size).release(block);
+            blocks_.release(block);
             return nullptr;
         }
-        *copy = {.block = block, .size = size, .live = true};
+        *copy = {.block = block, .live = true};
         return copy;
     }
     void release(Copy& copy) noexcept
     {
         copy.live = false;
-        pool_for(copy.size).release(copy.block);
+        blocks_.release(copy.block);
         pool_.release(&copy);
     }
     [[nodiscard]] std::size_t in_use() const noexcept { return pool_.in_use(); }
@@ -83,15 +76,10 @@ class Copies {
     unsigned number = 0;      ///< of the endpoint
 
   private:
-    [[nodiscard]] BouncePool& pool_for(std::size_t size) noexcept
-    {
-        return size <= BouncePool::large_size ? short_ : long_;
-    }
-    static constexpr unsigned shortest_ones = 192, short_ones = 24, long_ones = 16;
+    static constexpr unsigned small_ones = 192, large_ones = 24;
 
-    BouncePool short_;
-    BouncePool long_;
-    Pool<Copy> pool_{shortest_ones + short_ones + long_ones};
+    BouncePool blocks_;
+    Pool<Copy> pool_{small_ones + large_ones};
 };
 
 } // namespace tofu::proto

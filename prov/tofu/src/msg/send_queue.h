@@ -137,7 +137,7 @@ class SendRequests {
     /// For a send whose packet waits in its channel (Outbound::defer): it is reported when the packet has arrived.
     /// Null: no memory.
     [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
-    /// A block for a copy of `size` bytes, at most Copies::longest. Null: none is free now.
+    /// A block for a copy of `size` bytes, at most BouncePool::large_size. Null: none is free now.
     [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
     /// Frees a request of which nothing was posted.
     void drop(SendRequest& request) noexcept;

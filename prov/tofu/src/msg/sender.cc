@@ -337,14 +337,10 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     if (request == nullptr)
         return tx_.again(Stat::again_operations);
     Segment segments[max_segments];
-    if (call.is_inject || (call.flags & levels) == 0) {
-        if (is_by_get(ch, call) || (tx_.domain().oversubscribed() && call.length <= Copies::longest))
-            request->copy = requests_.make_copy(call.length);
-    }
+    if (is_by_get(ch, call) && (call.is_inject || (call.flags & levels) == 0))
+        request->copy = requests_.make_copy(call.length);
     const bool kept = request->copy != nullptr;
-    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of the
-    // sender. So does a message that is not much longer, where processes outnumber processors and the receiver needs
-    // ours before it can fetch.
+    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of the sender.
     if (kept) {
         Copy& copy = *request->copy;
         gather(copy.block.data, call.iov, call.count, call.length);
