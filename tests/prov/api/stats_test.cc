@@ -165,7 +165,7 @@ TEST(Statistics, StandInTheManual)
     const std::string page{std::istreambuf_iterator<char>(file), {}};
     Pair pair;
     for (const auto& [name, value] : read_statistics(pair.domain))
-        EXPECT_NE(page.find("\n.B " + name + "\n"), std::string::npos) << name;
+        EXPECT_NE(page.find("\n\\fB" + name + "\\fR|"), std::string::npos) << name;
 }
 
 TEST(Statistics, OutliveTheirEndpoint)
