@@ -28,6 +28,10 @@ namespace tofu::check {
     X(armw8)                                                                                                           \
     X(cswap4)                                                                                                          \
     X(cswap8)                                                                                                          \
+    X(prepare_armw4)                                                                                                   \
+    X(prepare_armw8)                                                                                                   \
+    X(prepare_cswap4)                                                                                                  \
+    X(prepare_cswap8)                                                                                                  \
     X(post_toq)                                                                                                        \
     X(poll_tcq)                                                                                                        \
     X(poll_mrq)                                                                                                        \

@@ -192,15 +192,55 @@ Finding toq_full(Side& side)
     });
 }
 
-Finding delay_start(Side& side)
+/// A prepared ADD. Its size, or 0.
+std::size_t prepare_add(Link& link, std::uint64_t operand, std::size_t word, unsigned char* to)
 {
+    std::size_t size = 0;
+    const int code = link.u.prepare_armw8(link.vcq.handle(), link.peer, UTOFU_ARMW_OP_ADD, operand,
+                                          link.peer_stadd + word * 8, 1, 0, to, &size);
+    return code == UTOFU_SUCCESS ? size : 0;
+}
+
+/// Where two descriptors of one size differ, and the first has `value`. `size`: nowhere.
+std::size_t field_of(const unsigned char* a, const unsigned char* b, std::size_t size, std::uint64_t value)
+{
+    const std::size_t first = static_cast<std::size_t>(std::mismatch(a, a + size, b).first - a);
+    for (std::size_t at = first < 8 ? 0 : first - 7; at <= first && at + 8 <= size; at++)
+        if (std::memcmp(a + at, &value, 8) == 0 && std::equal(a + at + 8, a + size, b + at + 8))
+            return at;
+    return size;
+}
+
+Finding prepared(Side& side)
+{
+    constexpr unsigned row = 64;
     return by_first(side, [&](Link& link) -> Finding {
-        for (unsigned i = 0; i < 32; i++)
-            link.armw(UTOFU_ARMW_OP_ADD, 1, 0, UTOFU_ONESIDED_FLAG_DELAY_START | local_mrq, i + 1);
-        link.vcq.post([&] { return side.u.post_toq(link.vcq.handle(), nullptr, 0, nullptr); });
-        for (unsigned i = 0; i < 32; i++)
-            link.vcq.must_mrq();
-        return holds("32 delayed ARMWs are started by utofu_post_toq without a descriptor");
+        alignas(8) unsigned char descriptors[row * 64], other[64];
+        const std::size_t size = prepare_add(link, 1, 0, descriptors);
+        if (size == 0 || size > 64)
+            return fails("utofu_prepare_armw8 gives no descriptor of at most 64 bytes");
+        for (std::size_t i = 1; i < row; i++)
+            if (prepare_add(link, 1, i, descriptors + i * size) != size)
+                return fails("descriptors of one kind have several sizes");
+        unsigned rows = 0;
+        int code = UTOFU_SUCCESS;
+        while (rows < 400 && code == UTOFU_SUCCESS) {
+            code = link.u.post_toq(link.vcq.handle(), descriptors, row * size, nullptr);
+            rows += code == UTOFU_SUCCESS ? 1 : 0;
+        }
+        if (rows == 0 || (code != UTOFU_SUCCESS && code != UTOFU_ERR_BUSY))
+            return fails("row %u of %u descriptors fails with %s", rows, row, code_name(code).c_str());
+        for (const std::size_t word : {std::size_t{0}, std::size_t{row - 1}}) {
+            link.armw(UTOFU_ARMW_OP_ADD, 0, word * 8, strong | local_mrq, 1);
+            if (const std::uint64_t sum = link.vcq.must_mrq().rmt_value; sum != rows)
+                return fails("%u rows were accepted, word %zu was added to %lu times", rows, word, sum);
+        }
+        const bool same = prepare_add(link, ~std::uint64_t{1}, 0, other) == size;
+        const std::size_t operand = field_of(descriptors, other, size, 1);
+        const std::size_t stadd = field_of(descriptors, descriptors + size, size, link.peer_stadd);
+        return holds("%u rows of %u descriptors, each all or nothing; %zu bytes each, %s", rows, row, size,
+                     same && operand != size && stadd != size ? "written by copying one"
+                                                              : "not to be copied: a call for each word");
     });
 }
 
@@ -342,8 +382,7 @@ constexpr Check list[] = {
     {"notice-fields", "notices have type, STADD, VCQ and old value as in the guide", "utofu/vcq, mem/mr", 2, fields},
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "utofu/vcq", 2, tcq_order},
     {"toq-full", "a post to a full TOQ fails without effect", "utofu/vcq", 2, toq_full},
-    {"delay-start", "utofu_post_toq without a descriptor starts the delayed posts", "atomic/armw_batch", 2,
-     delay_start},
+    {"prepared", "utofu_post_toq posts all of its descriptors or none", "utofu/word_batch", 2, prepared},
     {"armw-ops", "all ARMWs of 4 and 8 bytes store the right word and return the old value", "atomic, msg/anon_slots",
      2, armw_ops},
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",

@@ -2,6 +2,7 @@
 // Role: guide 3.7.2 and 3.7.3: descriptors written to the caller's memory, and posting them.
 #include "api/build.h"
 #include "tni/engine.h"
+#include "tni/gather.h"
 #include "tni/remote.h"
 #include "tni/session.h"
 
@@ -246,6 +247,9 @@ int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void*
         return fail(UTOFU_ERR_INVALID_POINTER);
     }
     const auto* bytes = static_cast<const std::byte*>(desc);
+    if (vcq->special == 0 && start_prepared(*vcq, bytes, desc_size)) {
+        return UTOFU_SUCCESS;
+    }
     const size_t count = count_descriptors(bytes, desc_size);
     if (count == 0 || count > toq_entries) {
         return fail(UTOFU_ERR_INVALID_DESC);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 namespace tofu::sim {
@@ -53,5 +54,28 @@ inline constexpr size_t large_descriptor_bytes = 64;
 // the caller's is not trusted.
 [[nodiscard]] std::optional<size_t> decode_descriptor(const void* memory, size_t bytes,
                                                       Descriptor& descriptor) noexcept;
+
+// The word of a prepared ARMW or CSWAP.
+struct PreparedWord {
+    uint64_t rmt_stadd;
+    uint64_t operand;
+    uint64_t compare;
+};
+
+// Reads the descriptor at `memory`, an ARMW of the operation `op`. False: it differs from the one at `first` in more than
+// its word.
+[[nodiscard]] inline bool decode_word(const std::byte* first, Op op, const std::byte* memory,
+                                      PreparedWord& word) noexcept
+{
+    uint64_t like[2], words[4], compare = 0;
+    std::memcpy(like, first, sizeof like);
+    std::memcpy(words, memory, sizeof words);
+    if (op == Op::cswap8) {
+        std::memcpy(&compare, memory + sizeof words, sizeof compare);
+    }
+    word = op == Op::cswap4 ? PreparedWord{words[2], words[3] & 0xffffffff, words[3] >> 32}
+                            : PreparedWord{words[2], words[3], compare};
+    return words[0] == like[0] && words[1] == like[1];
+}
 
 } // namespace tofu::sim

@@ -219,4 +219,62 @@ void start_gathered(Vcq& vcq) noexcept
     count(flow_of(vcq, remote, d), d.op, 0, row.count);
 }
 
+namespace {
+
+// Adds the further words of prepared descriptors, `count` of them in all. False: one of them does not belong to the row.
+template <Op op>
+bool fill_row(Gathered& row, const std::byte* descriptors, size_t count) noexcept
+{
+    using Word = WordOf<op>;
+    constexpr size_t size = op == Op::cswap8 ? large_descriptor_bytes : small_descriptor_bytes;
+    for (size_t i = 1; i < count; i++) {
+        PreparedWord word;
+        if (!decode_word(descriptors, op, descriptors + i * size, word) ||
+            word.rmt_stadd != row.first.rmt_stadd + i * sizeof(Word)) {
+            return false;
+        }
+        reinterpret_cast<Word*>(row.operands)[i] = static_cast<Word>(word.operand);
+        if constexpr (is_cswap<op>) {
+            reinterpret_cast<Word*>(row.compares)[i] = static_cast<Word>(word.compare);
+        }
+    }
+    row.count = static_cast<uint32_t>(count);
+    return true;
+}
+
+bool fill_row(Gathered& row, const std::byte* descriptors, size_t count) noexcept
+{
+    switch (row.op) {
+    case Op::armw4: return fill_row<Op::armw4>(row, descriptors, count);
+    case Op::armw8: return fill_row<Op::armw8>(row, descriptors, count);
+    case Op::cswap4: return fill_row<Op::cswap4>(row, descriptors, count);
+    case Op::cswap8: return fill_row<Op::cswap8>(row, descriptors, count);
+    case Op::put:
+    case Op::put_piggyback:
+    case Op::get:
+    case Op::nop: break;
+    }
+    return false;
+}
+
+} // namespace
+
+bool start_prepared(Vcq& vcq, const std::byte* descriptors, size_t bytes) noexcept
+{
+    Descriptor d;
+    const auto size = decode_descriptor(descriptors, bytes, d);
+    const bool is_word = d.op == Op::armw4 || d.op == Op::armw8 || d.op == Op::cswap4 || d.op == Op::cswap8;
+    if (!size || bytes < 2 * *size || bytes % *size != 0 || !is_word || (d.flags & (notice_remote | notice_tcq)) != 0 ||
+        !gather_first(vcq, d, d.flags)) {
+        return false;
+    }
+    vcq.special &= ~uint32_t{Vcq::gathering}; // it starts now, or not as a row
+    const size_t count = bytes / *size;
+    if (count > vcq.gathered->room || !fill_row(*vcq.gathered, descriptors, count)) {
+        return false;
+    }
+    start_gathered(vcq);
+    return true;
+}
+
 } // namespace tofu::sim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what DELAY_START holds back (guide 3.7.9.1) where it pays: ARMWs and CSWAPs on neighbouring words.
+// Role: what DELAY_START holds back (guide 3.7.9.1) where it pays: ARMWs and CSWAPs on neighbouring words. And such rows
+// as prepared descriptors, which utofu_post_toq starts at once.
 //
 // The lookups of an instruction of a row cost more than its execution: the owner of the VCQ, the address of the word,
 // the sleepers. Held back, all of a row are looked up at once. Only those that leave nothing but local notices are
@@ -69,5 +70,9 @@ template <Op op>
 
 // Carries out what is held.
 void start_gathered(Vcq& vcq) noexcept;
+
+// Carries out `bytes` bytes of prepared descriptors that are a row; the TOQ has room for them. False: they are none, and
+// nothing has happened.
+[[nodiscard]] bool start_prepared(Vcq& vcq, const std::byte* descriptors, size_t bytes) noexcept;
 
 } // namespace tofu::sim

@@ -55,6 +55,60 @@ TEST(AtomicBatches, OneNoticeAndTwoPlacesServeASum)
     }
 }
 
+/// The library's descriptors, with something else in their last bytes.
+template <auto last>
+int prepare_otherwise(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_armw_op op, std::uint64_t operand,
+                      utofu_stadd_t remote, std::uint64_t edata, unsigned long flags, void* to, std::size_t* size)
+{
+    const int code = prepare_armw<std::uint64_t>(vcq, peer, op, operand, remote, edata, flags, to, size);
+    const std::uint32_t word = last(PreparedArmw::read(to));
+    std::memcpy(static_cast<char*>(to) + 4, &word, sizeof word);
+    return code;
+}
+
+struct RowCase {
+    const char* name;
+    decltype(tofu::vcq::Functions::prepare_armw8) prepare;
+    std::size_t rows; ///< of 511 words, the last of which has a notice of its own
+};
+
+class AtomicRows : public testing::TestWithParam<RowCase> {};
+
+/// Descriptors are copied only where a copy is what the library would have prepared.
+TEST_P(AtomicRows, ReachEachWordOnce)
+{
+    Net& net = Net::reset(7, 8);
+    tofu::vcq::Functions functions = fake::functions();
+    functions.prepare_armw8 = GetParam().prepare;
+    Initiator who(functions);
+    std::vector<std::uint64_t> operand(512);
+    for (unsigned i = 0; i < 512; ++i)
+        operand[i] = i + 1;
+    for (unsigned round = 1; round <= 2; ++round) { // what is known of the descriptors, and what was learned before
+        sum(who, operand, nullptr, nullptr, false, 64);
+        ASSERT_TRUE(run({&who}));
+        EXPECT_EQ(net.rows, GetParam().rows * round);
+        EXPECT_EQ(net.posts, 512u * round);
+        for (unsigned i = 0; i < 512; ++i) {
+            std::uint64_t value;
+            std::memcpy(&value, &net.memory[64 + 8 * i], 8);
+            ASSERT_EQ(value, (i + 1) * round);
+        }
+    }
+    EXPECT_TRUE(who.vcq.idle());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , AtomicRows,
+    testing::Values(
+        RowCase{"Plain", prepare_armw<std::uint64_t>, 8}, RowCase{"None", nullptr, 0},
+        RowCase{"WithAChecksum",
+                prepare_otherwise<[](const PreparedArmw& d) { return std::uint32_t(d.operand * 31 + d.remote); }>, 0},
+        RowCase{"ThatDependOnTheWordAtTheEnd",
+                prepare_otherwise<[](const PreparedArmw& d) { return std::uint32_t(d.operand == 511); }>, 0},
+        RowCase{"Refused", [](auto...) { return int{UTOFU_ERR_NOT_SUPPORTED}; }, 0}),
+    [](const auto& test) { return std::string(test.param.name); });
+
 TEST(AtomicBatches, FetchedValuesBelongToTheirElements)
 {
     for (unsigned seed = 1; seed <= 10; ++seed) {

@@ -27,7 +27,7 @@ using Ends = std::map<void*, std::vector<int>>;
 inline constexpr std::uint64_t locks_at = 0xf000;
 
 struct Initiator {
-    tofu::vcq::Backend backend{fake::functions(), {}, 1};
+    tofu::vcq::Backend backend;
     tofu::vcq::Vcq vcq;
     tofu::Pending pending;
     tofu::PeerMemory memory{vcq, true, {}};
@@ -36,7 +36,7 @@ struct Initiator {
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;
 
-    Initiator()
+    explicit Initiator(const tofu::vcq::Functions& functions = fake::functions()) : backend(functions, {}, 1)
     {
         Net::now().area = locks_at - tofu::directory::locks_offset;
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "prov/lib/prepared.h"
 #include "utofu/library.h"
 #include "utofu/vcq.h"
 
@@ -64,6 +65,7 @@ struct Net {
     bool read_only_all = false;   ///< ARMW may touch nothing
     std::uint64_t area = 0;       ///< what lies under reserved STags
     std::size_t posts = 0;
+    std::size_t rows = 0; ///< of prepared descriptors
     std::size_t swaps = 0;
     std::size_t strays = 0; ///< accesses beyond the memory, which fail
     std::vector<std::tuple<std::uint8_t, std::uint64_t, bool>> remote_notices; ///< type, STADD, EDATA is 0
@@ -88,20 +90,27 @@ struct Net {
 
     unsigned char* at(std::uint64_t stadd) { return memory.data() + (stadd - base); }
 
-    int post(Post p)
+    int post(const Post& p) { return post(&p, 1); }
+    /// Posts all, or none.
+    int post(const Post* all, std::size_t n)
     {
-        ++posts;
-        if ((refused_from && posts >= refused_from) || (refused && p.stadd == refused))
-            return UTOFU_ERR_INVALID_ARG;
+        posts += n == 1 ? 1 : 0;
+        for (std::size_t i = 0; i < n; i++)
+            if ((refused_from && posts + (n == 1 ? 0 : n) >= refused_from) || (refused && all[i].stadd == refused) ||
+                (all[i].kind < 2 && all[i].stadd % all[i].width != 0))
+                return UTOFU_ERR_INVALID_ARG;
         if (random() % 100 < busy_percent)
             return UTOFU_ERR_BUSY;
-        if (p.kind < 2 && p.stadd % p.width != 0)
-            return UTOFU_ERR_INVALID_ARG;
-        p.number = vcqs[p.vcq].count++;
-        vcqs[p.vcq].held.push_back({p.number, p.peer, false, false, 0, {}});
-        vcqs[p.vcq].posted.push_back(p);
-        if (prompt)
-            step(p.vcq);
+        posts += n == 1 ? 0 : n;
+        rows += n == 1 ? 0 : 1;
+        for (std::size_t i = 0; i < n; i++) {
+            Post p = all[i];
+            p.number = vcqs[p.vcq].count++;
+            vcqs[p.vcq].held.push_back({p.number, p.peer, false, false, 0, {}});
+            vcqs[p.vcq].posted.push_back(p);
+            if (prompt)
+                step(p.vcq);
+        }
         return UTOFU_SUCCESS;
     }
 
@@ -294,9 +303,24 @@ inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long)
 {
     return UTOFU_SUCCESS;
 }
-inline int post_toq(utofu_vcq_hdl_t, void*, std::size_t, void*)
+inline int post_toq(utofu_vcq_hdl_t h, void* descriptors, std::size_t size, void*)
 {
-    return UTOFU_SUCCESS;
+    std::vector<Net::Post> all;
+    for (const auto& d : tofu::test::PreparedArmw::read_all(descriptors, size))
+        all.push_back({unsigned(h - 1),
+                       d.swaps,
+                       d.op,
+                       d.width,
+                       d.operand,
+                       d.compare,
+                       d.remote,
+                       0,
+                       d.peer,
+                       d.edata,
+                       d.flags,
+                       {},
+                       0});
+    return Net::now().post(all.data(), all.size());
 }
 inline int poll_tcq(utofu_vcq_hdl_t h, unsigned long, void** cbdata)
 {
@@ -329,6 +353,7 @@ inline tofu::vcq::Functions functions()
     f.cswap4 = cswap4;
     f.cswap8 = cswap8;
     f.post_toq = post_toq;
+    tofu::test::add_prepare(f);
     f.get = get;
     f.put = put;
     f.put_piggyback = put_piggyback;

@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+#include "prov/lib/prepared.h"
+
 namespace swarm {
 
 Net* Net::now = nullptr;
@@ -57,7 +59,7 @@ struct Net::Op {
     Kind kind = put;
     Stage stage = posted;
     std::uint8_t width = 0; ///< of an ARMW
-    bool strong = false, held = false, sent_told = false, mute = false;
+    bool strong = false, sent_told = false, mute = false;
     bool here = false; ///< a put of what stands in the descriptor
     int armw_op = 0;
     int tcq_code = UTOFU_SUCCESS, code = UTOFU_SUCCESS;
@@ -153,17 +155,16 @@ std::uint64_t Net::time() noexcept
 
 // --- posts
 
-int Net::post(Vcq& vcq, std::unique_ptr<Op> op)
+/// Posts all of them, or none.
+int Net::post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops)
 {
     idle_ = 0;
-    if (vcq.ops.size() >= freedoms.toq || dice_.percent(freedoms.busy))
+    if (vcq.ops.size() + ops.size() > freedoms.toq || dice_.percent(freedoms.busy))
         return UTOFU_ERR_BUSY;
-    op->strong = (op->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
-    op->held = (op->flags & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
-    if (!op->held)
-        for (auto& each : vcq.ops)
-            each->held = false;
-    vcq.ops.push_back(std::move(op));
+    for (auto& op : ops) {
+        op->strong = (op->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
+        vcq.ops.push_back(std::move(op));
+    }
     activate(vcq);
     if (freedoms.chaos == 0)
         run_all();
@@ -172,7 +173,7 @@ int Net::post(Vcq& vcq, std::unique_ptr<Op> op)
 
 void Net::activate(Vcq& vcq)
 {
-    if (vcq.active || vcq.ops.empty() || vcq.ops.front()->held)
+    if (vcq.active || vcq.ops.empty())
         return;
     vcq.active = true;
     active_.push_back(&vcq);
@@ -190,7 +191,7 @@ void Net::step()
         bool some = false;
         for (std::size_t i = 0; i < vcq.ops.size() && !some; i++)
             some = advance(vcq, i);
-        if (!some) { // all that is left is held back
+        if (!some) {
             vcq.active = false;
             std::erase(active_, &vcq);
         }
@@ -202,7 +203,7 @@ void Net::step()
 bool Net::advance(Vcq& vcq, std::size_t at)
 {
     Op& op = *vcq.ops[at];
-    if (op.held || op.stage == Op::told)
+    if (op.stage == Op::told)
         return false;
     if (op.strong || op.stage == Op::written)
         for (std::size_t i = 0; i < at; i++)
@@ -604,27 +605,39 @@ struct Calls {
         return UTOFU_SUCCESS;
     }
 
-    static int start(utofu_vcq_hdl_t handle, Net::Op&& op, utofu_vcq_id_t peer, utofu_stadd_t remote,
-                     std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
+    /// Fills in what all posts have. A code, as that of the call.
+    static int fill(Net::Op& op, utofu_vcq_id_t peer, utofu_stadd_t remote, std::size_t length, std::uint64_t edata,
+                    unsigned long flags, void* cbdata)
     {
-        Net& net = Calls::net();
-        Net::Vcq* const vcq = net.of(handle);
         Place place{};
-        if (vcq == nullptr)
-            return UTOFU_ERR_INVALID_VCQ_HDL;
         if (!Place::of(peer, place))
             return UTOFU_ERR_INVALID_VCQ_ID;
         if (edata > 0xff)
             return UTOFU_ERR_INVALID_EDATA;
         if (length > caps().max_putget_size)
             return UTOFU_ERR_INVALID_SIZE;
+        if (op.is_armw() && remote % op.width != 0)
+            return UTOFU_ERR_INVALID_STADD;
         op.peer = peer;
         op.remote = remote;
         op.length = length;
         op.edata = edata;
         op.flags = flags;
         op.cbdata = cbdata;
-        return net.post(*vcq, std::make_unique<Net::Op>(std::move(op)));
+        return UTOFU_SUCCESS;
+    }
+    static int start(utofu_vcq_hdl_t handle, Net::Op&& op, utofu_vcq_id_t peer, utofu_stadd_t remote,
+                     std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
+    {
+        Net& net = Calls::net();
+        Net::Vcq* const vcq = net.of(handle);
+        if (vcq == nullptr)
+            return UTOFU_ERR_INVALID_VCQ_HDL;
+        if (const int code = fill(op, peer, remote, length, edata, flags, cbdata); code != UTOFU_SUCCESS)
+            return code;
+        std::vector<std::unique_ptr<Net::Op>> one;
+        one.push_back(std::make_unique<Net::Op>(std::move(op)));
+        return net.post(*vcq, std::move(one));
     }
     static int put(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
                    std::size_t length, std::uint64_t edata, unsigned long flags, void* cbdata)
@@ -657,8 +670,6 @@ struct Calls {
     static int armw(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, utofu_armw_op which, Word operand, utofu_stadd_t remote,
                     std::uint64_t edata, unsigned long flags, void* cbdata)
     {
-        if (remote % sizeof(Word) != 0)
-            return UTOFU_ERR_INVALID_STADD;
         Net::Op op;
         op.kind = Net::Op::armw;
         op.width = sizeof(Word);
@@ -670,8 +681,6 @@ struct Calls {
     static int cswap(utofu_vcq_hdl_t h, utofu_vcq_id_t peer, Word compare, Word swap, utofu_stadd_t remote,
                      std::uint64_t edata, unsigned long flags, void* cbdata)
     {
-        if (remote % sizeof(Word) != 0)
-            return UTOFU_ERR_INVALID_STADD;
         Net::Op op;
         op.kind = Net::Op::cswap;
         op.width = sizeof(Word);
@@ -679,16 +688,24 @@ struct Calls {
         op.compare = compare;
         return start(h, std::move(op), peer, remote, sizeof(Word), edata, flags, cbdata);
     }
-    static int post_toq(utofu_vcq_hdl_t handle, void*, std::size_t, void*)
+    static int post_toq(utofu_vcq_hdl_t handle, void* descriptors, std::size_t size, void* cbdata)
     {
         Net& net = Calls::net();
         Net::Vcq* const vcq = net.of(handle);
         if (vcq == nullptr)
             return UTOFU_ERR_INVALID_VCQ_HDL;
-        for (auto& op : vcq->ops)
-            op->held = false;
-        net.activate(*vcq);
-        return UTOFU_SUCCESS;
+        std::vector<std::unique_ptr<Net::Op>> all;
+        for (const auto& d : tofu::test::PreparedArmw::read_all(descriptors, size)) {
+            auto& op = *all.emplace_back(std::make_unique<Net::Op>());
+            op.kind = d.swaps != 0 ? Net::Op::cswap : Net::Op::armw;
+            op.width = d.width;
+            op.armw_op = d.op;
+            op.operand = d.operand;
+            op.compare = d.compare;
+            if (const int code = fill(op, d.peer, d.remote, d.width, d.edata, d.flags, cbdata); code != UTOFU_SUCCESS)
+                return code;
+        }
+        return net.post(*vcq, std::move(all));
     }
     static int poll_tcq(utofu_vcq_hdl_t handle, unsigned long, void** cbdata)
     {
@@ -755,6 +772,7 @@ tofu::vcq::Functions Net::functions()
     f.cswap4 = Calls::cswap<std::uint32_t>;
     f.cswap8 = Calls::cswap<std::uint64_t>;
     f.post_toq = Calls::post_toq;
+    tofu::test::add_prepare(f);
     f.poll_tcq = Calls::poll_tcq;
     f.poll_mrq = Calls::poll_mrq;
     f.query_my_coords = Calls::coords;

@@ -108,7 +108,7 @@ class Net {
     void tick();
     Vcq* find(utofu_vcq_id_t id) const noexcept;
     Vcq* of(utofu_vcq_hdl_t handle) const noexcept;
-    int post(Vcq& vcq, std::unique_ptr<Op> op);
+    int post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops);
     bool advance(Vcq& vcq, std::size_t at);
     void carry_out(Vcq& vcq, Op& op);
     void read(Vcq& vcq, Op& op);

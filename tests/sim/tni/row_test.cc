@@ -235,6 +235,44 @@ ROW_TEST(HalfWordsAreSwappedEachByItself)
     }
 }
 
+// Prepared descriptors that are a row take effect as one by one, and none of them where one is unsound.
+ROW_TEST(PreparedOnesTakeEffectInTheirOrder)
+{
+    alignas(8) static std::byte memory_of[128 * 64];
+    const auto prepare = [&](bool swaps, size_t i, uint64_t operand, utofu_stadd_t to, size_t& used) {
+        size_t bytes = 0;
+        const int code =
+            swaps ? utofu_prepare_cswap8(vcq, id, at(i), operand, to, 7, told, memory_of + used, &bytes)
+                  : utofu_prepare_armw8(vcq, id, UTOFU_ARMW_OP_XOR, operand, to, 7, told, memory_of + used, &bytes);
+        used += bytes;
+        return code;
+    };
+    for (const bool swaps : {false, true})
+        for (const size_t count : {1u, 2u, 3u, 64u, 65u, 128u})
+            for (const size_t gap : {0u, 1u, 2u}) { // none, in the middle, at the end
+                std::array<uint64_t, words> wanted{}, before{};
+                for (size_t i = 0; i < words; i++)
+                    memory[i] = wanted[i] = before[i] = noise(i * 7 + count);
+                size_t used = 0;
+                std::array<size_t, 128> at_word{};
+                for (size_t i = 0; i < count; i++) {
+                    at_word[i] = i + (gap == 1 && i >= count / 2 ? 3 : gap == 2 && i + 1 == count ? 5 : 0);
+                    wanted[at_word[i]] = swaps ? noise(i) : before[at_word[i]] ^ noise(i);
+                    ASSERT_EQ(prepare(swaps, at_word[i], noise(i), stadd + at_word[i] * 8, used), UTOFU_SUCCESS);
+                }
+                EXPECT_EQ(utofu_post_toq(vcq, memory_of, used - 8, nullptr), UTOFU_ERR_INVALID_DESC);
+                ASSERT_EQ(memory, before) << "nothing of it";
+                ASSERT_EQ(row([&] { return utofu_post_toq(vcq, memory_of, used, nullptr); }), UTOFU_SUCCESS);
+                for (size_t i = 0; i < count; i++) {
+                    utofu_mrq_notice notice{};
+                    ASSERT_EQ(wait_mrq(vcq, &notice), UTOFU_SUCCESS);
+                    ASSERT_EQ(notice.rmt_value, before[at_word[i]]) << i << " of " << count << " with gap " << gap;
+                    ASSERT_EQ(notice.rmt_stadd, stadd + at_word[i] * 8);
+                }
+                ASSERT_EQ(memory, wanted) << count << " with gap " << gap;
+            }
+}
+
 // A CSWAP is no ARMW, whatever number its operation is called by, and the other way round.
 ROW_TEST(OnlyItsLikeContinuesARow)
 {

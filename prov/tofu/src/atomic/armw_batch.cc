@@ -111,7 +111,6 @@ bool BatchRunner::start(AtomicOp& op) noexcept
             ops_.advance(op, done);
         if (posted == Post::done)
             continue;
-        ops_.vcq.start_batch();
         if (posted == Post::busy)
             return false;
         return failed(op);
@@ -148,9 +147,8 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
         words.operands = run_of<Word>(op.operand, first + i, words.n, operands);
         if (swaps)
             words.compares = run_of<Word>(op.compare, first + i, words.n, compares);
-        const bool more = i + words.n < n;
-        i += swaps ? ops_.vcq.post_batch<Word, true>(batch.place, words, flags, more, posted)
-                   : ops_.vcq.post_batch<Word, false>(batch.place, words, flags, more, posted);
+        i += swaps ? ops_.vcq.post_batch<Word, true>(batch.place, words, flags, posted)
+                   : ops_.vcq.post_batch<Word, false>(batch.place, words, flags, posted);
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)

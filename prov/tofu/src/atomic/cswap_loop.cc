@@ -441,10 +441,9 @@ void SpanRunner::post(Span& s) noexcept
                                                                                          {},
                                                                                          bytes(s.desired + s.posted),
                                                                                          bytes(s.found() + s.posted)},
-                                                                                        flags, false, posted));
+                                                                                        flags, posted));
     if (posted == Post::done) [[likely]]
         return;
-    ops_.vcq.start_batch();
     const int code = ops_.put_off(s, posted);
     if (code == UTOFU_SUCCESS)
         return;

@@ -30,6 +30,10 @@ namespace tofu::vcq {
     each(armw8) \
     each(cswap4) \
     each(cswap8) \
+    each(prepare_armw4) \
+    each(prepare_armw8) \
+    each(prepare_cswap4) \
+    each(prepare_cswap8) \
     each(post_toq) \
     each(poll_tcq) \
     each(poll_mrq) \

@@ -343,6 +343,15 @@ struct Words {
     const std::byte* compares; ///< ... these
 };
 
+/// Where the descriptors of such ARMWs have what distinguishes the words, in bytes from their start.
+struct WordLayout {
+    static constexpr std::uint8_t none = 1; ///< as size: these are no such descriptors
+    std::uint8_t size = 0;                  ///< of a descriptor; 0: not known yet
+    std::uint8_t operand = 0;
+    std::uint8_t compare = 0;
+    std::uint8_t remote = 0;
+};
+
 /// The flags of an unsignaled post.
 constexpr unsigned long flags_of(bool strong_order, bool remote_notice) noexcept
 {
@@ -451,55 +460,10 @@ class Posts : public Handle {
 
     /// Takes a tag for a batch of `notices` notices. 0: none is free.
     [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, unsigned notices) noexcept;
-    /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest. The
-    /// library may hold them back to start them together, with `more` until the next post or start_batch().
+    /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest.
     template <class Word, bool swaps>
-    [[nodiscard, gnu::always_inline]] std::size_t post_batch(std::uint8_t batch, const Words& words,
-                                                             unsigned long flags, bool more, Post& posted) noexcept
-    {
-        // Copies: the compiler cannot know that a post changes none of these.
-        const utofu_vcq_hdl_t handle = handle_;
-        const Words w = words;
-        const auto functions = word_functions<Word>();
-        const std::uintptr_t place = batch;
-        // The three rows have one count, the address of an operand: so far it is to the word and to the compare.
-        const std::byte* at = w.operands;
-        const auto to_remote = w.remote - reinterpret_cast<std::uintptr_t>(w.operands);
-        const auto to_compare =
-            reinterpret_cast<std::uintptr_t>(w.compares) - reinterpret_cast<std::uintptr_t>(w.operands);
-        const auto word = [](const std::byte* from) {
-            Word value;
-            std::memcpy(&value, from, sizeof(Word));
-            return value;
-        };
-        int code = UTOFU_SUCCESS;
-        const auto post_up_to = [&](const std::byte* end, unsigned long all) {
-            for (; at != end; at += sizeof(Word)) {
-                const auto count = reinterpret_cast<std::uintptr_t>(at);
-                const utofu_stadd_t remote = count + to_remote;
-                const auto* const compare = reinterpret_cast<const std::byte*>(count + to_compare);
-                if constexpr (swaps)
-                    code = functions.second(handle, w.peer, word(compare), word(at), remote, place, all,
-                                            Mark::cbdata_of(place));
-                else
-                    code = functions.first(handle, w.peer, w.op, word(at), remote, place, all, Mark::cbdata_of(place));
-                if (code != UTOFU_SUCCESS) [[unlikely]]
-                    return false;
-            }
-            return true;
-        };
-        const std::byte* const end = w.operands + w.n * sizeof(Word);
-        const std::byte* const held_end = more ? end : end - sizeof(Word); // the last one starts those held back
-        const bool done = post_up_to(held_end, flags | UTOFU_ONESIDED_FLAG_DELAY_START) && post_up_to(end, flags);
-        posted = done ? Post::done : refuse(code, When::never, 0);
-        return static_cast<std::size_t>(at - w.operands) / sizeof(Word);
-    }
-    /// Starts what was posted with `more` and has not been followed by another post.
-    void start_batch() noexcept
-    {
-        if (functions_->post_toq != nullptr)
-            (void)functions_->post_toq(handle_, nullptr, 0, nullptr);
-    }
+    [[nodiscard]] std::size_t post_batch(std::uint8_t batch, const Words& words, unsigned long flags,
+                                         Post& posted) noexcept;
 
     /// The posts whose notices are still to come.
     [[nodiscard]] CompletionTable& completions() noexcept { return completions_; }
@@ -554,20 +518,14 @@ class Posts : public Handle {
             return Post::done;
         return refuse(code, how.when, ticket.edata);
     }
-    template <class Word>
-    [[nodiscard]] auto word_functions() const noexcept
-    {
-        if constexpr (sizeof(Word) == 8)
-            return std::pair(functions_->armw8, functions_->cswap8);
-        else
-            return std::pair(functions_->armw4, functions_->cswap4);
-    }
     [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[nodiscard, gnu::always_inline]] bool admit(const SignaledArgs& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
     [[nodiscard, gnu::always_inline]] bool admit(const UnsignaledArgs& how, utofu_vcq_id_t peer,
                                                  Ticket& ticket) noexcept;
     [[gnu::noinline, gnu::cold]] Post no_room() noexcept;
     [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
+
+    WordLayout layouts_[2][2]; ///< of post_batch(): of CSWAPs, of words of 8 bytes
 };
 
 // --- inline part
