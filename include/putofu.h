@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * putofu.h: the profiling twins of utofu.h, and the list of its functions.
- * Used by: tools that wrap uTofu, tofu_sim/api (defines both names), tests of the interface.
- * May call: utofu.h.
+ * putofu.h: the profiling names of the functions of utofu.h, and a list of these functions.
  *
- * As MPI has PMPI, a uTofu library has a strong putofu_NAME() for every function, with a weak
- * utofu_NAME() over it: a tool defines utofu_NAME() itself and calls putofu_NAME() inside. Meaning,
- * ownership, thread safety and errors of a twin are those of the function it doubles. Not in the
- * guide. Apart from utofu.h, so that a program that declares a twin itself meets no second one.
+ * Like PMPI for MPI, a uTofu library has a strong putofu_NAME() for every function, and a weak alias
+ * utofu_NAME(). A tool defines utofu_NAME() itself and calls putofu_NAME() inside. Meaning,
+ * ownership, thread safety and errors are the same for both names. The names are not in the guide.
+ * They are not in utofu.h, since some programs declare them themselves.
  */
 #ifndef PUTOFU_H_
 #define PUTOFU_H_

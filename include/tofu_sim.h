@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tofu_sim.h: what the simulated libtofucom.so offers beyond uTofu. All of it is optional: look the
- * symbols up with dlsym() and do without where they are missing, as in the real library.
+ * tofu_sim.h: extensions of the simulated libtofucom.so to uTofu. The real library has none of them. Look the symbols
+ * up with dlsym(), and do without them if they are missing.
  *
- * From version 1.0 on, and throughout version 1: what is declared here keeps its name, its parameters, its layout and
- * its meaning, and stays. What is added has a name of its own; no structure grows. So a program that was compiled
- * with this header runs with each later library of version 1, and with an earlier one as far as that has the symbols.
+ * From version 1.0 on, and throughout version 1, each declaration keeps its name, parameters, layout and meaning, and
+ * none is removed. Additions have new names, and no structure grows. So a program that was compiled with this header
+ * runs with each later library of version 1, and with an earlier one as far as that has the symbols.
  */
 #ifndef TOFU_SIM_H_
 #define TOFU_SIM_H_
@@ -16,12 +16,13 @@
 extern "C" {
 #endif
 
-/** Version of the simulator, a constant string. Any thread. */
+/** Returns the version of the simulator, a constant string. Any thread. */
 const char* tofu_sim_version(void);
 
 /**
- * Name of the job of this process (TOFU_SIM_JOB, see tofu_sim(7)). The call joins the job if this has not happened.
- * NULL if that fails; a line on stderr says why. The simulator owns the string, which is valid until the process ends.
+ * Returns the name of the job of this process (TOFU_SIM_JOB, see tofu_sim(7)). The call joins the job if the process
+ * has not joined yet. NULL: that has failed, and a line on stderr says why. The simulator owns the string, which is
+ * valid until the process ends.
  *
  * Any thread. Processes reach each other's memory only within one job.
  */
@@ -68,38 +69,43 @@ int tofu_sim_wake(void);
  */
 int tofu_sim_give_way(unsigned times);
 
-/** What this process has posted on one TNI since it started. */
+/** Counters of this process for one TNI, since its start. */
 struct tofu_sim_tni_statistics {
-    uint64_t operations; /**< instructions carried out, errors included */
+    uint64_t operations; /**< executed instructions, including failed ones */
     uint64_t bytes;      /**< payload of puts and gets */
 };
 
 /**
- * Fills in the counters of a TNI: UTOFU_SUCCESS, UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_INVALID_POINTER.
+ * Fills in the counters of a TNI.
  *
- * Any thread; other threads' posts may be under way, so that the two counters need not belong to the same instant.
+ * @param statistics  out: owned by the caller
+ * @return UTOFU_SUCCESS, UTOFU_ERR_INVALID_TNI_ID, UTOFU_ERR_INVALID_POINTER
+ *
+ * Any thread. During posts of other threads the two counters may belong to different instants.
  */
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics);
 
 /**
- * Notifies the virtual clock (TOFU_SIM_CLOCK, see tofu_sim(7)) that the program has just found these bytes of its memory
- * written by a put, get or ARMW without a notice. The clock advances to the time of their arrival, if it is known. From
- * the first call on, only these calls count memory as seen. Without them, all arrived bytes count as seen at the next
- * call of uTofu.
+ * Notifies the virtual clock (TOFU_SIM_CLOCK, see tofu_sim(7)) that the program has just found these bytes of its
+ * memory written by a put, get or ARMW without a notice. The clock advances to the time of their arrival, if it is
+ * known. From the first call on, only these calls count memory as seen. Without them, all arrived bytes count as seen
+ * at the next call of uTofu.
  *
- * Returns 1; 0 without a virtual clock, and further calls are not needed.
+ * @return 1; 0: there is no virtual clock, and further calls are not needed
  *
- * Any thread, one that has called uTofu before.
+ * Any thread that has called uTofu before.
  */
 int tofu_sim_seen(const void* address, size_t length);
 
-/** The virtual clock of this process in picoseconds; 0 without such a clock. Any thread. */
+/** Returns the virtual clock of this process in picoseconds; 0 without such a clock. Any thread. */
 uint64_t tofu_sim_time(void);
 
 /**
- * Whether all pages of [address, address + length) are memory that this library has moved (docs/memory-model.md). The
- * kernel shows such memory as a shared mapping of a file, but it is private memory of the program: no other process
- * replaces its pages as long as the program keeps the mapping. 1: all of them are; 0: not all.
+ * Checks whether this library has moved all pages of [address, address + length) (docs/memory-model.md). The kernel
+ * shows such memory as a shared mapping of a file, but it is private memory of the program: no other process replaces
+ * its pages as long as the program keeps the mapping.
+ *
+ * @return 1: all pages were moved; 0: not all
  *
  * Any thread. Makes system calls.
  */

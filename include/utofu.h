@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * utofu.h: the C interface of uTofu, the user level API of the Tofu interconnect.
- * Used by: uTofu programs, prov/tofu (through dlopen), tofu_sim (which implements it). C99 or C++.
- * May call: nothing; it includes standard headers only.
+ * For C99 and C++. It includes standard headers only.
  *
  * Clauses in square brackets are those of the "uTofu User's Guide" (Fujitsu, J2UL-2567). Values and
  * layouts are those of the libtofucom.so of real systems: a program compiled with this header runs
@@ -10,9 +9,9 @@
  *
  * Common to all functions:
  *  - They return UTOFU_SUCCESS (0) or a negative enum utofu_return_code, unless they return void.
- *    What each may return beyond "the argument is wrong" (UTOFU_ERR_INVALID_*), UTOFU_ERR_OUT_OF_*
- *    and UTOFU_ERR_FATAL stands beside it. Outputs are written on success only, unless said
- *    otherwise.
+ *    Each function may return UTOFU_ERR_INVALID_* (a wrong argument), UTOFU_ERR_OUT_OF_* and
+ *    UTOFU_ERR_FATAL. Its other errors are listed with it, without the prefix UTOFU_ERR_.
+ *    Outputs are written on success only, unless stated otherwise.
  *  - Lengths, strides and sizes are in bytes.
  *  - Coordinates are uint8_t[6], in the order X, Y, Z, A, B, C; path coordinates are uint8_t[3],
  *    in the order A, B, C.
@@ -33,8 +32,7 @@ extern "C" {
 
 /* ---- 3.9.3 version of this header -------------------------------------------------------- */
 
-/** Version of the API that the header describes; utofu_query_utofu_version() tells the library's.
- */
+/** Version of the API in this header. utofu_query_utofu_version() returns that of the library. */
 #define UTOFU_VERSION_MAJOR 1
 #define UTOFU_VERSION_MINOR 0
 
@@ -43,28 +41,27 @@ extern "C" {
 typedef uint16_t utofu_tni_id_t;   /**< TNI of a node: 0 .. number of TNIs - 1 */
 typedef uint16_t utofu_cq_id_t;    /**< control queue of a TNI: 0 .. number of CQs - 1 */
 typedef uint16_t utofu_bg_id_t;    /**< barrier gate of a TNI: 0 .. number of BGs - 1 */
-typedef uint16_t utofu_cmp_id_t;   /**< component: tells apart the VCQs that share a CQ */
-typedef uintptr_t utofu_vcq_hdl_t; /**< VCQ as its own process names it; means nothing elsewhere */
-typedef uint64_t utofu_vcq_id_t;   /**< VCQ as the whole network names it, with a default path */
-typedef uint64_t utofu_vbg_id_t;   /**< VBG as the whole network names it */
-typedef uint8_t utofu_path_id_t;   /**< path to one remote VCQ, valid with that VCQ ID only */
-typedef uint64_t utofu_stadd_t;    /**< steering address: memory as a TNI names it; can be offset */
+typedef uint16_t utofu_cmp_id_t;   /**< component: distinguishes the VCQs that share a CQ */
+typedef uintptr_t utofu_vcq_hdl_t; /**< handle of an own VCQ; valid in the process that created it */
+typedef uint64_t utofu_vcq_id_t;   /**< ID of a VCQ in the whole network, with a default path */
+typedef uint64_t utofu_vbg_id_t;   /**< ID of a barrier gate in the whole network */
+typedef uint8_t utofu_path_id_t;   /**< path to one remote VCQ; valid with that VCQ ID only */
+typedef uint64_t utofu_stadd_t;    /**< steering address: registered memory; offsets may be added */
 
 /* ---- 3.1.2 return values ----------------------------------------------------------------- */
 
-/** What functions return [3.1.2.1]. Not every nonzero value is a failure: NOT_FOUND of a poll is
- * not. */
+/** Return values [3.1.2.1]. Some nonzero values are no failures, such as NOT_FOUND of a poll. */
 enum utofu_return_code {
     UTOFU_SUCCESS = 0,
 
     UTOFU_ERR_NOT_FOUND = -1,     /**< no new entry in the queue */
-    UTOFU_ERR_NOT_COMPLETED = -2, /**< still going on */
-    UTOFU_ERR_NOT_PROCESSED = -3, /**< was not carried out */
-    UTOFU_ERR_BUSY = -4,          /**< try again later, nothing was done */
-    UTOFU_ERR_USED = -5,          /**< in use: try another one */
+    UTOFU_ERR_NOT_COMPLETED = -2, /**< still under way */
+    UTOFU_ERR_NOT_PROCESSED = -3, /**< not executed */
+    UTOFU_ERR_BUSY = -4,          /**< retry later; the call had no effect */
+    UTOFU_ERR_USED = -5,          /**< in use: choose another one */
     UTOFU_ERR_FULL = -6,          /**< none left */
-    UTOFU_ERR_NOT_AVAILABLE = -7, /**< none of this kind can be had */
-    UTOFU_ERR_NOT_SUPPORTED = -8, /**< this system does not do that */
+    UTOFU_ERR_NOT_AVAILABLE = -7, /**< none of this kind is available */
+    UTOFU_ERR_NOT_SUPPORTED = -8, /**< not supported by this system */
 
     /* reported by utofu_poll_tcq(): the descriptor could not be sent */
     UTOFU_ERR_TCQ_OTHER = -128,
@@ -85,9 +82,9 @@ enum utofu_return_code {
 
     /* reported by utofu_poll_barrier() and utofu_poll_reduce_*() */
     UTOFU_ERR_BARRIER_OTHER = -256,
-    UTOFU_ERR_BARRIER_MISMATCH = -257, /**< the participants asked for different operations */
+    UTOFU_ERR_BARRIER_MISMATCH = -257, /**< the participants started different operations */
 
-    /* an argument was wrong; nothing was done */
+    /* an argument is invalid; the call had no effect */
     UTOFU_ERR_INVALID_ARG = -512,
     UTOFU_ERR_INVALID_POINTER = -513,
     UTOFU_ERR_INVALID_FLAGS = -514,
@@ -111,7 +108,7 @@ enum utofu_return_code {
     UTOFU_ERR_INVALID_DESC = -532,
     UTOFU_ERR_INVALID_DATA = -533,
 
-    UTOFU_ERR_OUT_OF_RESOURCE = -640, /**< something other than memory is exhausted */
+    UTOFU_ERR_OUT_OF_RESOURCE = -640, /**< a resource other than memory is exhausted */
     UTOFU_ERR_OUT_OF_MEMORY = -641,
 
     UTOFU_ERR_FATAL = -768
@@ -120,8 +117,8 @@ enum utofu_return_code {
 /* ---- 3.2 TNI query ----------------------------------------------------------------------- */
 
 /** utofu_onesided_caps::flags [3.2.3.1] */
-#define UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE (1UL << 0) /**< session mode VCQs can be made */
-#define UTOFU_ONESIDED_CAP_FLAG_ARMW (1UL << 1)         /**< atomic read-modify-write works */
+#define UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE (1UL << 0) /**< VCQs of session mode can be created */
+#define UTOFU_ONESIDED_CAP_FLAG_ARMW (1UL << 1)         /**< atomic read-modify-write is supported */
 
 /* utofu_barrier_caps::flags [3.2.3.2]: none defined */
 
@@ -143,7 +140,7 @@ enum utofu_return_code {
 #define UTOFU_BARRIER_CAP_REDUCE_OP_SUM (1UL << 7)
 #define UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM (1UL << 8)
 
-/** What a TNI can do in one-sided communication, and its limits [3.2.2.1]. */
+/** Capabilities and limits of a TNI in one-sided communication [3.2.2.1]. */
 struct utofu_onesided_caps {
     unsigned long int flags;         /**< UTOFU_ONESIDED_CAP_FLAG_* */
     unsigned long int armw_ops;      /**< UTOFU_ONESIDED_CAP_ARMW_OP_* */
@@ -159,7 +156,7 @@ struct utofu_onesided_caps {
     size_t max_gap;                  /**< largest gap between packets; rate is 8 / (gap + 8) */
 };
 
-/** What a TNI can do in barrier communication, and its limits [3.2.2.2]. */
+/** Capabilities and limits of a TNI in barrier communication [3.2.2.2]. */
 struct utofu_barrier_caps {
     unsigned long int flags;      /**< none defined */
     unsigned long int reduce_ops; /**< UTOFU_BARRIER_CAP_REDUCE_OP_* */
@@ -168,9 +165,9 @@ struct utofu_barrier_caps {
 };
 
 /**
- * The TNIs this process may use for one-sided communication [3.2.1.1].
+ * Returns the TNIs that this process may use for one-sided communication [3.2.1.1].
  * @param tni_ids   out: array made with malloc(); the caller frees it. NULL if there is none.
- * @param num_tnis  out: its length. May be less than the node has.
+ * @param num_tnis  out: its length, at most the number of TNIs of the node
  */
 int utofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis);
 
@@ -178,47 +175,48 @@ int utofu_get_onesided_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis);
 int utofu_get_barrier_tnis(utofu_tni_id_t** tni_ids, size_t* num_tnis);
 
 /**
- * Capabilities of a TNI that utofu_get_onesided_tnis() named [3.2.1.3].
- * @param tni_caps  out: points to the library's own data: neither write nor free it. Stays valid.
+ * Returns the capabilities of a TNI of utofu_get_onesided_tnis() [3.2.1.3].
+ * @param tni_caps  out: owned by the library and always valid; the caller neither writes nor frees it
  */
 int utofu_query_onesided_caps(utofu_tni_id_t tni_id, struct utofu_onesided_caps** tni_caps);
 
-/** The same for a TNI that utofu_get_barrier_tnis() named [3.2.1.4]. */
+/** The same for a TNI of utofu_get_barrier_tnis() [3.2.1.4]. */
 int utofu_query_barrier_caps(utofu_tni_id_t tni_id, struct utofu_barrier_caps** tni_caps);
 
 /* ---- 3.3 VCQs ---------------------------------------------------------------------------- */
 
 /** Flags of utofu_create_vcq() [3.3.4.1] */
-#define UTOFU_VCQ_FLAG_THREAD_SAFE (1UL << 0)  /**< one VCQ, many threads */
-#define UTOFU_VCQ_FLAG_EXCLUSIVE (1UL << 1)    /**< a CQ of its own; not with SESSION_MODE */
+#define UTOFU_VCQ_FLAG_THREAD_SAFE (1UL << 0)  /**< several threads may use the VCQ at a time */
+#define UTOFU_VCQ_FLAG_EXCLUSIVE (1UL << 1)    /**< the VCQ has a CQ of its own; not with SESSION_MODE */
 #define UTOFU_VCQ_FLAG_SESSION_MODE (1UL << 2) /**< descriptors wait for incoming puts [2.2.8] */
 
 /**
- * Makes a VCQ on a TNI [3.3.1.1]. May make a system call.
+ * Creates a VCQ on a TNI [3.3.1.1]. May make a system call.
  * @param flags    UTOFU_VCQ_FLAG_*
- * @param vcq_hdl  out: owned by the caller, given back by utofu_free_vcq()
- * @return FULL: the TNI has none left; NOT_AVAILABLE, NOT_SUPPORTED: none of the kind asked for.
+ * @param vcq_hdl  out: owned by the caller, released by utofu_free_vcq()
+ * @return FULL: the TNI has none left; NOT_AVAILABLE, NOT_SUPPORTED: none with these flags.
  */
 int utofu_create_vcq(utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_hdl_t* vcq_hdl);
 
 /**
- * Makes a VCQ whose component ID the caller chooses, so that peers can compute its ID by
- * utofu_construct_vcq_id() [3.3.1.2]. Neither EXCLUSIVE nor SESSION_MODE may be asked for.
+ * Creates a VCQ with a component ID of the caller's choice, so that peers can compute its ID by
+ * utofu_construct_vcq_id() [3.3.1.2]. The flags EXCLUSIVE and SESSION_MODE are not permitted.
  * @param cmp_id  below utofu_onesided_caps::num_cmp_ids
  * @return as utofu_create_vcq(), or USED: another component has this ID.
  */
 int utofu_create_vcq_with_cmp_id(utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
                                  utofu_vcq_hdl_t* vcq_hdl);
 
-/** Frees a VCQ, once [3.3.1.3]. May make a system call. */
+/** Frees a VCQ [3.3.1.3]. The handle is invalid afterwards. May make a system call. */
 int utofu_free_vcq(utofu_vcq_hdl_t vcq_hdl);
 
-/** The network-wide ID of an own VCQ; its node's A, B, C are the default path [3.3.2.1]. */
+/** Returns the ID of an own VCQ. Its default path is A, B, C of its node [3.3.2.1]. */
 int utofu_query_vcq_id(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t* vcq_id);
 
 /**
- * Computes the ID of a VCQ made by utofu_create_vcq_with_cmp_id(), here or elsewhere [3.3.2.2].
- * Does not tell whether the VCQ exists.
+ * Computes the ID of a VCQ of utofu_create_vcq_with_cmp_id(), an own or a remote one [3.3.2.2].
+ * Does not check whether the VCQ exists.
+ * @param coords  6 elements
  */
 int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_t cq_id, utofu_cmp_id_t cmp_id,
                            utofu_vcq_id_t* vcq_id);
@@ -226,12 +224,12 @@ int utofu_construct_vcq_id(uint8_t coords[], utofu_tni_id_t tni_id, utofu_cq_id_
 /**
  * Replaces the default path in the caller's copy of a VCQ ID [3.3.2.3].
  * @param vcq_id       in, out
- * @param path_coords  A, B, C; NULL lets the library choose for the way from here to that VCQ
+ * @param path_coords  A, B, C; NULL: the library chooses a path from this node to that VCQ
  */
 int utofu_set_vcq_id_path(utofu_vcq_id_t* vcq_id, uint8_t path_coords[]);
 
 /**
- * Takes a VCQ ID apart, of an own or of a remote VCQ [3.3.3.1].
+ * Returns the parts of a VCQ ID, of an own or of a remote VCQ [3.3.3.1].
  * @param coords     out: 6 elements
  * @param extra_val  out: internal to the library
  */
@@ -246,92 +244,94 @@ int utofu_query_vcq_info(utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_t
 /** In a setting: no such source or destination [3.4.6.1]. */
 #define UTOFU_VBG_ID_NULL ((utofu_vbg_id_t)-1)
 
-/** How one gate is wired [3.4.4.1]. Signals stay on the TNI, packets may go to any node. */
+/** The connections of one gate [3.4.4.1]. Signals stay on the TNI, packets may go to any node. */
 struct utofu_vbg_setting {
     utofu_vbg_id_t vbg_id;         /**< the gate, an own one */
-    utofu_vbg_id_t src_lcl_vbg_id; /**< where its input signal comes from, or NULL */
-    utofu_vbg_id_t src_rmt_vbg_id; /**< where its input packet comes from, or NULL */
-    utofu_vbg_id_t dst_lcl_vbg_id; /**< where its output signal goes, or NULL */
-    utofu_vbg_id_t dst_rmt_vbg_id; /**< where its output packet goes, or NULL */
-    uint8_t dst_path_coords[3];    /**< A, B, C of that way; UTOFU_PATH_COORD_NULL in A: choose */
+    utofu_vbg_id_t src_lcl_vbg_id; /**< source of its input signal, or UTOFU_VBG_ID_NULL */
+    utofu_vbg_id_t src_rmt_vbg_id; /**< source of its input packet, or UTOFU_VBG_ID_NULL */
+    utofu_vbg_id_t dst_lcl_vbg_id; /**< target of its output signal, or UTOFU_VBG_ID_NULL */
+    utofu_vbg_id_t dst_rmt_vbg_id; /**< target of its output packet, or UTOFU_VBG_ID_NULL */
+    uint8_t dst_path_coords[3];    /**< path of the output packet; UTOFU_PATH_COORD_NULL in A: any */
 };
 
 /**
- * Allocates gates on a TNI: the first one a start/end gate, the others relays [3.4.1.1].
+ * Allocates gates on a TNI. The first one is a start/end gate, the others are relay gates [3.4.1.1].
  * May make a system call.
  * @param num_vbgs  above 0
  * @param flags     UTOFU_VBG_FLAG_*
- * @param vbg_ids   out: num_vbgs elements, the caller's array. (The guide prints one level of
- *                  indirection more, but its own sample and the text say what is meant.)
- * @return FULL: not that many left; NOT_AVAILABLE, NOT_SUPPORTED: none of the kind asked for.
+ * @param vbg_ids   out: num_vbgs elements, the caller's array. (The guide prints another level of
+ *                  indirection, which its own sample and the text contradict.)
+ * @return FULL: fewer are left; NOT_AVAILABLE, NOT_SUPPORTED: none with these flags.
  */
 int utofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags, utofu_vbg_id_t vbg_ids[]);
 
-/** Frees, once, exactly what one utofu_alloc_vbg() gave [3.4.1.2]. May make a system call. */
+/** Frees all gates of one utofu_alloc_vbg() together [3.4.1.2]. May make a system call. */
 int utofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs);
 
 /**
- * Wires gates of one utofu_alloc_vbg() into a barrier circuit [3.4.2.1]. All participants do their
- * part before the first barrier. The first setting is that of the start/end gate. The last call
- * for a set of gates wins. May make a system call.
+ * Connects gates of one utofu_alloc_vbg() to a barrier circuit [3.4.2.1]. All participants call it
+ * before the first barrier. The first setting is that of the start/end gate. A later call for the
+ * same gates replaces the settings. May make a system call.
  */
 int utofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_settings);
 
-/** Takes a VBG ID apart [3.4.3.1]; coords has 6 elements, extra_val is internal. */
+/** Returns the parts of a VBG ID [3.4.3.1]. coords has 6 elements; extra_val is internal. */
 int utofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_bg_id_t* bg_id,
                          uint16_t* extra_val);
 
 /* ---- 3.5 paths --------------------------------------------------------------------------- */
 
-/** In utofu_vbg_setting::dst_path_coords[0]: let the library choose the path [3.5.2.1]. */
+/** In utofu_vbg_setting::dst_path_coords[0]: the library chooses the path [3.5.2.1]. */
 #define UTOFU_PATH_COORD_NULL ((uint8_t)-1)
 
 /**
- * Path ID for path coordinates towards one remote VCQ, for UTOFU_ONESIDED_FLAG_PATH() [3.5.1.1].
- * @param path_coords  A, B, C; NULL lets the library choose
+ * Returns the path ID of path coordinates to one remote VCQ, for UTOFU_ONESIDED_FLAG_PATH()
+ * [3.5.1.1].
+ * @param path_coords  A, B, C; NULL: the library chooses
  */
 int utofu_get_path_id(utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t* path_id);
 
-/** The reverse, with the same VCQ ID [3.5.1.2]; path_coords has 3 elements. */
+/** Returns the path coordinates of a path ID with its VCQ ID [3.5.1.2]; path_coords: 3 elements. */
 int utofu_get_path_coords(utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[]);
 
 /* ---- 3.6 STADDs -------------------------------------------------------------------------- */
 
-/** Flag of utofu_reg_mem*() [3.6.2.1]: communication only reads this memory. */
+/** Flag of utofu_reg_mem*() [3.6.2.1]: no communication writes this memory. */
 #define UTOFU_REG_MEM_FLAG_READ_ONLY (1UL << 0)
 
 /* flags of utofu_dereg_mem() [3.6.2.2]: none defined */
 
 /**
- * Registers memory with a VCQ [3.6.1.1]. Regions may overlap, the same region may be registered
- * again; each registration wants its deregistration. The memory must be accessible, and writable
- * unless READ_ONLY is given, and must stay until it is deregistered. May make a system call.
+ * Registers memory with a VCQ [3.6.1.1]. Regions may overlap, and the same region may be registered
+ * again; each registration is ended by a call of utofu_dereg_mem(). The memory must be accessible,
+ * and writable without READ_ONLY. It must exist until then. May make a system call.
  * @param size   above 0
  * @param flags  UTOFU_REG_MEM_FLAG_*
- * @param stadd  out: names the first byte; STADDs inside the region follow by addition
+ * @param stadd  out: of the first byte; add an offset for other bytes of the region
  * @return FULL: this VCQ has no STADD left; NOT_AVAILABLE, NOT_SUPPORTED: none of this kind.
  */
 int utofu_reg_mem(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned long int flags, utofu_stadd_t* stadd);
 
 /**
- * The same with an STag of the caller's choice, whose STADD peers can compute [3.6.1.2].
+ * The same with an STag of the caller's choice. Peers compute the STADD by utofu_query_stadd()
+ * [3.6.1.2].
  * @param addr, size  multiples of utofu_onesided_caps::stag_address_alignment
  * @param stag        below utofu_onesided_caps::num_reserved_stags
- * @return USED: the VCQ has this STag registered; NOT_AVAILABLE, NOT_SUPPORTED: none of this kind.
+ * @return USED: this STag of the VCQ is in use; NOT_AVAILABLE, NOT_SUPPORTED: none of this kind.
  */
 int utofu_reg_mem_with_stag(utofu_vcq_hdl_t vcq_hdl, void* addr, size_t size, unsigned int stag,
                             unsigned long int flags, utofu_stadd_t* stadd);
 
 /**
- * The STADD that utofu_reg_mem_with_stag() gives for this STag with that VCQ, an own or a remote
- * one [3.6.1.3]. Does not tell whether it is registered.
+ * Computes the STADD of utofu_reg_mem_with_stag() for this STag and VCQ, an own or a remote one
+ * [3.6.1.3]. Does not check whether it is registered.
  */
 int utofu_query_stadd(utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t* stadd);
 
 /**
- * Ends one registration [3.6.1.4]. Communication that uses it must be complete. May make a system
- * call.
- * @param stadd  as utofu_reg_mem() or utofu_reg_mem_with_stag() returned it
+ * Ends one registration [3.6.1.4]. All communication that uses it must have completed. May make a
+ * system call.
+ * @param stadd  the result of utofu_reg_mem() or utofu_reg_mem_with_stag()
  * @param flags  none defined: 0
  */
 int utofu_dereg_mem(utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags);
@@ -358,56 +358,55 @@ enum utofu_mrq_notice_type {
 };
 
 /** Flags of all start and prepare functions [3.7.9.1]. */
-/** Memory is accessed after what was posted before by this VCQ to that VCQ on that path. */
+/** Memory is accessed after earlier posts of this VCQ to that VCQ on that path. */
 #define UTOFU_ONESIDED_FLAG_STRONG_ORDER (1UL << 0)
 /* bit 1 is used inside real implementations */
-/** The target's utofu_poll_mrq() reports the end. */
+/** utofu_poll_mrq() of the target reports the completion. */
 #define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2)
-/** Piggyback only: the rest of the target's cache line may be overwritten, with anything. */
+/** Piggyback only: the rest of the target's cache line may be overwritten by any values. */
 #define UTOFU_ONESIDED_FLAG_PADDING (1UL << 3)
-/** Data go into the last level cache besides memory. */
+/** Data are also written into the last level cache of the target. */
 #define UTOFU_ONESIDED_FLAG_CACHE_INJECTION (1UL << 5)
 /** May wait for the next post without this flag, or utofu_post_toq(). */
 #define UTOFU_ONESIDED_FLAG_DELAY_START (1UL << 8)
-/** utofu_poll_tcq() reports that everything was sent (a put's source can be reused). */
+/** utofu_poll_tcq() reports that all data were sent (the source of a put can be reused). */
 #define UTOFU_ONESIDED_FLAG_TCQ_NOTICE (1UL << 14)
-/** The origin's utofu_poll_mrq() reports the end on both sides. */
+/** utofu_poll_mrq() of the origin reports the completion at both sides. */
 #define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE (1UL << 15)
 
 /** Session progress step, for a remote VCQ of session mode [3.7.9.3]. */
 #define UTOFU_ONESIDED_FLAG_SPS(sps) ((unsigned long int)(sps) << 24)
-/** Path by its ID; wins over the path in the VCQ ID [3.7.9.2]. */
+/** Path by its ID; replaces the path in the VCQ ID [3.7.9.2]. */
 #define UTOFU_ONESIDED_FLAG_PATH(path_id) ((unsigned long int)(path_id) << 28)
 
 /* flags of the poll functions [3.7.10.1]: none defined */
 
-/** What utofu_poll_mrq() reports [3.7.6.1]. */
+/** A notice of utofu_poll_mrq() [3.7.6.1]. */
 struct utofu_mrq_notice {
     uint8_t notice_type;     /**< enum utofu_mrq_notice_type */
     uint8_t padding1[7];     /**< not to be used */
     utofu_vcq_id_t vcq_id;   /**< the peer, with its node's own A, B, C as path */
-    uint64_t edata;          /**< as given to the start function */
-    uint64_t rmt_value;      /**< LCL_ARMW: the old value, zero extended if of 4 bytes */
+    uint64_t edata;          /**< edata of the start function */
+    uint64_t rmt_value;      /**< LCL_ARMW: the old value; 4 bytes are zero extended */
     utofu_stadd_t lcl_stadd; /**< LCL_GET, RMT_GET: end of the data at the origin */
     utofu_stadd_t rmt_stadd; /**< PUT, RMT_GET: end of the data at the target; ARMW: its start */
     uint64_t reserved[2];    /**< not to be used */
 };
 
 /*
- * 3.7.1 Start functions. Each posts one descriptor (those with "stride": num_blocks) to the VCQ's
- * TOQ and returns; the transfer goes on by itself.
+ * 3.7.1 Start functions. Each posts one descriptor (those with "stride": num_blocks) to the TOQ of
+ * the VCQ and returns. The TNI then executes the transfer.
  *   vcq_hdl     own VCQ
  *   rmt_vcq_id  the peer's VCQ, with the path to take
  *   lcl_stadd   own memory, registered with vcq_hdl
  *   rmt_stadd   the peer's memory, registered with its VCQ
  *   length      up to utofu_onesided_caps::max_putget_size
- *   edata       up to utofu_onesided_caps::max_edata_size bytes, handed to utofu_poll_mrq()
+ *   edata       up to utofu_onesided_caps::max_edata_size bytes, returned by utofu_poll_mrq()
  *   flags       UTOFU_ONESIDED_FLAG_*
- *   cbdata      handed to utofu_poll_tcq()
- * Memory belongs to the transfer until its notice. They return BUSY, without having posted
- * anything, while the TOQ (or the TCQ behind it) is full: call utofu_poll_tcq() and try again.
- * Errors found later are reported by utofu_poll_tcq() and utofu_poll_mrq(), even where no notice
- * was asked for.
+ *   cbdata      returned by utofu_poll_tcq()
+ * The program must not change or free the memory of a transfer before its notice. The functions
+ * return BUSY without an effect while the TOQ (or its TCQ) is full: call utofu_poll_tcq() and retry.
+ * utofu_poll_tcq() and utofu_poll_mrq() report later errors, also without a notice flag.
  */
 
 /** Writes length bytes from own memory into the peer's [3.7.1.1]. */
@@ -468,7 +467,7 @@ int utofu_armw4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_a
 int utofu_armw8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
-/** Compare and swap of 4 bytes: new_value is written where old_value is found [3.7.1.13]. */
+/** Compare and swap of 4 bytes: new_value is written if the value is old_value [3.7.1.13]. */
 int utofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
@@ -476,15 +475,15 @@ int utofu_cswap4(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t ol
 int utofu_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void* cbdata);
 
-/** A descriptor that does nothing; it takes its turn in the queue [3.7.1.15]. */
+/** A descriptor without communication; it is processed in the order of the queue [3.7.1.15]. */
 int utofu_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* cbdata);
 
 /*
- * 3.7.2 Prepare functions. As the start functions, but the descriptor is written to memory of the
- * caller, to be posted by utofu_post_toq(), any number of times; DELAY_START has no effect.
+ * 3.7.2 Prepare functions. Like the start functions, but the descriptor is written to memory of the
+ * caller. utofu_post_toq() posts it, any number of times. DELAY_START has no effect.
  *   desc       out: aligned to 8; room for utofu_onesided_caps::max_toq_desc_size bytes (those with
  *              "stride": times num_blocks)
- *   desc_size  out: bytes written. Descriptors one behind the other can be posted together.
+ *   desc_size  out: bytes written. Contiguous descriptors can be posted together.
  */
 
 /** Prepares utofu_put() [3.7.2.1]. */
@@ -563,35 +562,36 @@ int utofu_prepare_cswap8(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uin
 int utofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* desc, size_t* desc_size);
 
 /**
- * Posts prepared descriptors, and starts whatever DELAY_START held back on this VCQ [3.7.3.1].
- * @param desc       descriptors one behind the other, prepared with this same vcq_hdl
- * @param desc_size  their bytes together; 0: only start what was held back
- * @param cbdata     the same for all of them, handed to utofu_poll_tcq()
+ * Posts prepared descriptors, and starts all operations that DELAY_START has delayed on this VCQ
+ * [3.7.3.1].
+ * @param desc       contiguous descriptors, prepared with this same vcq_hdl
+ * @param desc_size  their total size; 0: only start delayed operations
+ * @param cbdata     the same for all of them, returned by utofu_poll_tcq()
  * @return BUSY: no room in the TOQ for all of them; none was posted.
  */
 int utofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void* cbdata);
 
 /**
- * Takes the next entry from the VCQ's TCQ [3.7.4.1]. Never blocks. Entries come in the order of
- * posting. To be called even where no notice is wanted: it makes room in the queue.
+ * Removes and returns the next entry of the VCQ's TCQ [3.7.4.1]. Never blocks. Entries come in the
+ * order of the posts. Programs without TCQ notices also have to call it, to free entries.
  * @param flags   none defined: 0
- * @param cbdata  out, unless NOT_FOUND is returned: as given to the start function
- * @return NOT_FOUND: nothing new; TCQ_*: the communication that cbdata names failed.
+ * @param cbdata  out, unless NOT_FOUND is returned: cbdata of the start function
+ * @return NOT_FOUND: no entry; TCQ_*: the communication with this cbdata has failed.
  */
 int utofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata);
 
 /**
- * Takes the next notice, local or remote, from the VCQ's MRQ [3.7.4.2]. Never blocks. An MRQ that
- * is not polled overflows, which is a fatal error.
+ * Removes and returns the next notice, local or remote, of the VCQ's MRQ [3.7.4.2]. Never blocks.
+ * An MRQ that is not polled overflows, which is a fatal error.
  * @param flags   none defined: 0
- * @param notice  out, unless NOT_FOUND is returned; the caller's
- * @return NOT_FOUND: nothing new; MRQ_*: the communication that notice describes failed.
+ * @param notice  out, unless NOT_FOUND is returned; owned by the caller
+ * @return NOT_FOUND: no notice; MRQ_*: the communication of this notice has failed.
  */
 int utofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice);
 
 /**
- * How many posted descriptors have a TCQ entry that was not read yet [3.7.5.1]: about how much the
- * TNI still has to do. Counted for the whole CQ, not for the VCQ.
+ * Returns the number of posted descriptors whose TCQ entry has not been read yet [3.7.5.1], an
+ * estimate of the remaining work of the TNI. Counted for the whole CQ, not for the VCQ.
  */
 int utofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count);
 
@@ -609,15 +609,15 @@ enum utofu_reduce_op {
     UTOFU_REDUCE_OP_MAX = 5,
     UTOFU_REDUCE_OP_MAXLOC = 6, /**< value and location pairs */
     UTOFU_REDUCE_OP_SUM = 7,
-    UTOFU_REDUCE_OP_BFPSUM = 8 /**< sum that does not depend on the order */
+    UTOFU_REDUCE_OP_BFPSUM = 8 /**< sum that is independent of the order */
 };
 
 /* flags of the barrier functions [3.8.4.1]: none defined */
 
 /*
  * All participants of a circuit start the same operation with the same flags and number of data.
- * vbg_id is the caller's first gate of the circuit, the start/end gate. One operation per circuit
- * at a time: BUSY is returned until the one before was polled to its end.
+ * vbg_id is the start/end gate of the caller. A circuit has one operation at a time: BUSY is
+ * returned until a poll has reported the end of the one before.
  */
 
 /** Starts a barrier [3.8.1.1]. Never blocks. */
@@ -636,14 +636,14 @@ int utofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double d
                         unsigned long int flags);
 
 /**
- * Has the barrier come to its end [3.8.2.1]? Never blocks.
- * @return SUCCESS: yes; NOT_COMPLETED: not yet; BUSY: none was started; BARRIER_*: it failed.
+ * Polls a barrier [3.8.2.1]. Never blocks.
+ * @return SUCCESS: completed; NOT_COMPLETED: not yet; BUSY: none was started; BARRIER_*: failed.
  */
 int utofu_poll_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags);
 
 /**
  * The same for utofu_reduce_uint64() [3.8.2.2].
- * @param data  out, on success: as many values as were put in; the caller's array
+ * @param data  out, on success: as many values as the reduction has; the caller's array
  */
 int utofu_poll_reduce_uint64(utofu_vbg_id_t vbg_id, unsigned long int flags, uint64_t data[]);
 
@@ -652,19 +652,19 @@ int utofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, dou
 
 /* ---- 3.9 supplemental -------------------------------------------------------------------- */
 
-/** Version of the interconnect as uTofu counts it; Tofu-D is 3.0 [3.9.1.1]. */
+/** Returns the version of the interconnect; Tofu-D is 3.0 [3.9.1.1]. */
 void utofu_query_tofu_version(int* major_ver, int* minor_ver);
 
-/** Version of the API that the library implements [3.9.1.2]. */
+/** Returns the version of the API that the library implements [3.9.1.2]. */
 void utofu_query_utofu_version(int* major_ver, int* minor_ver);
 
-/** Coordinates of this node: 6 elements [3.9.2.1]. */
+/** Returns the coordinates of this node: 6 elements [3.9.2.1]. */
 int utofu_query_my_coords(uint8_t coords[]);
 
 /**
- * Text of the calling thread's last error, with a NUL. Not in the guide. Callers pass a buffer of
- * 1024 bytes; at most so many are written. The parameter is what programs that declare it
- * themselves call it, although it is written to.
+ * Writes the text of the calling thread's last error, with a NUL. Not in the guide. The buffer of
+ * the caller has 1024 bytes. It is written although the type is const: existing programs declare the
+ * function with this type.
  */
 void utofu_get_last_error(const char* text);
 
