@@ -16,7 +16,7 @@ constexpr size_t area_bytes = nodes * tnis_per_node * tni_gates_bytes;
 
 const auto page = size_t(::sysconf(_SC_PAGESIZE));
 
-// The last byte in front of a page that nobody may touch.
+// The last byte in front of a page without access.
 std::byte* make_area()
 {
     auto* const all =

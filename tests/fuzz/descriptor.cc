@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: whatever memory utofu_post_toq is given, the decoder reads no more than it was told and accepts
+// Role: fuzz target: with any memory in utofu_post_toq, the decoder reads no more than desc_size and accepts
 // only what it could have written. Called by: tests/fuzz. Calls: tni/descriptor.
 #include "fuzz.h"
 

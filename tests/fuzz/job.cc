@@ -23,7 +23,7 @@ struct Place {
     char path[32] = "/tmp/tofu-fuzz-XXXXXX";
     tools::File base;
     int file = -1;
-    int fifo = -1; // who opens it for reading alone waits for a writer
+    int fifo = -1; // an open for reading alone waits for a writer
 
     Place()
     {
@@ -77,7 +77,7 @@ ProcessSlot some_process(Input& input, int fifo)
         slot.start_time = process_start_time(slot.pid);
         slot.segment_fd = input.below(4) == 0 ? fifo : static_cast<int>(input.below(16));
     } else {
-        slot.pid = -slot.pid; // not just anybody
+        slot.pid = -slot.pid; // a process that does not live
     }
     return slot;
 }

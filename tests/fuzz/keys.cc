@@ -40,7 +40,7 @@ struct Liar {
                 continue;
             input->fill(&e, sizeof e);
             e.key = input->below(4) != 0 ? input->below(8) : e.key;
-            if (input->below(4) != 0) { // a region that somebody could mean
+            if (input->below(4) != 0) { // a region with a plausible key
                 e.begin = input->below(1 << 10);
                 e.length = input->number(1 << 12);
                 e.rights = std::uint16_t(input->below(4));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: an MRQ in which a process has written nonsense neither holds up those who write to it nor the
-// owner. Called by: tests/fuzz. Calls: tni/mrq.
+// Role: fuzz target: an MRQ with invalid contents, written by a process, blocks neither the processes that write to it
+// nor the owner. Called by: tests/fuzz. Calls: tni/mrq.
 #include "fuzz.h"
 
 #include "tni/mrq.h"
@@ -39,7 +39,7 @@ void mrq(Input input)
                 bool valid = false;
                 const Claimant holder = ring.claimant_at(head, valid);
                 ring.abort_claim(head, holder);
-                require(head == before + 1, "a claim that nobody fills is skipped");
+                require(head == before + 1, "a claim that stays unfilled is skipped");
             }
             break;
         }

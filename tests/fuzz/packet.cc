@@ -35,13 +35,13 @@ void check(const std::byte* slot)
         for (std::uint32_t slots = min_ring_slots; slots <= max_ring_slots; slots *= 2) {
             const Geometry geometry{1, slots};
             if (p.control.length > geometry.eager_limit())
-                continue; // refused by who receives it
+                continue; // rejected by the receiver
             const LongSlots where = long_slots(p.control.seq, p.control.length, slots);
             require(where.first + where.count <= slots, "a payload in the ring");
             require(where.total <= slots / 2 + 1, "a message in half of the ring");
         }
         break;
-    case Type::fence: require((p.control.flags & flag_ack) != 0, "somebody to answer"); break;
+    case Type::fence: require((p.control.flags & flag_ack) != 0, "a sender that waits for an answer"); break;
     case Type::bye: require(false, "no packet of the rings' own"); break;
     case Type::none: break;
     }
@@ -81,7 +81,7 @@ void check_anonymous(const std::byte* slot)
     require(p.body == nullptr || p.body >= packet, "a body in the copy");
 }
 
-/// A slot of anything, and while somebody writes on.
+/// A slot of any content, also while another process writes it.
 template <class Check>
 void look(Input& input, std::byte* slot, Check&& check)
 {

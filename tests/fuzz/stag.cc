@@ -18,7 +18,7 @@ constexpr size_t margin = 4096; // around what is written
 constexpr uint32_t files = 4;
 constexpr size_t file_bytes = 8 * margin;
 
-// A segment that nobody serves: what is not mapped ends at once, because its process does not live.
+// A segment without a server thread: an access to unmapped memory ends at once, because its process does not live.
 struct Peer {
     std::byte* base = nullptr;
     int fds[files];
@@ -108,7 +108,7 @@ void stag(Input input)
         case 2: (void)cache.armw(vcq, stadd & ~7ull, 8, ArmwOp(input.below(8)), 1, 0, &old); break;
         default: (void)cache.check(vcq, stadd, length, Need::write); break;
         }
-        require(data[margin - 1] == mark && data[margin + length] == mark, "a get writes where it was told");
+        require(data[margin - 1] == mark && data[margin + length] == mark, "a get writes at its destination only");
     }
 }
 

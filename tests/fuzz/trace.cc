@@ -90,7 +90,7 @@ void trace(Input input)
         return;
     }
     for (const Transfer& transfer : run.transfers) {
-        require(transfer.from < run.processes.size(), "who posts is a process");
+        require(transfer.from < run.processes.size(), "the poster is a process");
         require(transfer.to == no_index || transfer.to < run.processes.size(), "and so is its target");
         require(transfer.arrived == 0 || transfer.arrived >= transfer.posted, "nothing arrives before it was posted");
         require(transfer.returned <= run.length && transfer.arrived <= run.length, "the run lasts until all is over");

@@ -50,7 +50,7 @@ void count(Input& input)
     const auto reported = sent - static_cast<std::uint32_t>(input.number(under_way));
     const std::uint32_t now = believed(reported, sent, before);
     require(sent - now <= under_way, "neither backwards nor beyond what was sent");
-    require(now == before || now == reported, "a count that somebody has named");
+    require(now == before || now == reported, "a count that was reported");
     require(sent - reported > under_way || now == reported, "what can be is believed");
 }
 

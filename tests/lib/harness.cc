@@ -52,7 +52,7 @@ std::string read_all(int fd)
     return text;
 }
 
-// The body's stderr goes to a file of memory, so that a full pipe can't stop it.
+// The body's stderr goes to a file of memory, so that a full pipe cannot stop it.
 [[noreturn]] void child(const Rank& rank, int errors, const std::function<void(const Rank&)>& body)
 {
     (void)::dup2(errors, STDERR_FILENO);
@@ -80,12 +80,12 @@ void Rank::barrier() const
         (void)::syscall(SYS_futex, &board->round, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
         return;
     }
-    // Asleep, so that many processes on few cores leave them to those who have work.
+    // Asleep, so that many processes on few cores leave them to processes with work.
     const auto end = Clock::now() + wait_limit;
     const timespec look_again{0, 100'000'000};
     while (board->round.load() == round) {
         if (Clock::now() > end || board->failed.load() != 0) {
-            ADD_FAILURE() << "process " << number << " waits in vain for the others";
+            ADD_FAILURE() << "process " << number << " waits too long for the others";
             std::exit(1);
         }
         (void)::syscall(SYS_futex, &board->round, FUTEX_WAIT, round, &look_again, nullptr, 0);
@@ -184,8 +184,8 @@ std::string become_ordinary()
     if (::setgroups(0, nullptr) != 0 || ::setresgid(nobody, nobody, nobody) != 0 ||
         ::setresuid(nobody, nobody, nobody) != 0)
         return "root may not become another user here";
-    // As after exec: else nobody may look at this process, itself included.
-    return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 ? "" : "the process can't be made dumpable";
+    // As after exec: otherwise no process may inspect this one, not even itself.
+    return ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 ? "" : "the process cannot be made dumpable";
 }
 
 bool memory_moves()
@@ -221,7 +221,7 @@ bool wait_until(const std::function<bool()>& done)
             if (Clock::now() > end) {
                 return false;
             }
-            ::usleep(polls < 640 ? 0 : 50); // the cores are for those who have work
+            ::usleep(polls < 640 ? 0 : 50); // the cores are for processes with work
         }
     }
     return true;

@@ -64,7 +64,7 @@ void clear_last_job();
 [[nodiscard]] bool filters_calls();
 
 // Makes this process, one of a test's, an ordinary user's without capabilities, as setpriv does. Empty, or why it
-// can't.
+// cannot.
 [[nodiscard]] std::string become_ordinary();
 
 // Polls until `done` or 40 s are over; returns whether it was done.

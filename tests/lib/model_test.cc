@@ -9,7 +9,7 @@ namespace {
 
 /// Two that want two locks each, and take them in the orders given.
 struct Locks {
-    std::uint8_t holder[2]; ///< 0: free, else 1 + who
+    std::uint8_t holder[2]; ///< 0: free, else 1 + number of the holder
     std::uint8_t at[2];     ///< steps done: 2 locks, then both are given back
 };
 

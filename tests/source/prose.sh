@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Plain technical English: forms of speech that must not come back, sentences above 40 words, lines above 120 columns.
-# Called by: make check. Reads man/, docs/, README.md and NEWS, and the comments and texts of sources.
+# Called by: make check. Reads man/, docs/, README.md and NEWS, and the comments and texts of sources and scripts.
 # TOFU_PROSE_COUNTS=1 prints how often each page has each form.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
@@ -133,7 +133,7 @@ long_lines() # FILE...
 
 all_pages() { for page in man/*.[1-8]; do paragraphs_of_page "$page"; done; }
 all_documents() { for document in README.md NEWS docs/*.md; do paragraphs_of_document "$document"; done; }
-mapfile -t sources < <(find prov tofu_sim analysis check bench fabtests include schedule mpi -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
+mapfile -t sources < <(find prov tofu_sim analysis check bench fabtests include schedule mpi tests -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
 
 if [ -n "${TOFU_PROSE_COUNTS:-}" ]; then
     for form in "${forms[@]}"; do

@@ -104,7 +104,7 @@ TEST(Addresses, RemovedPlacesAreUsedAgainLowestFirst)
     EXPECT_EQ(at[2], 6u);
 }
 
-/// A peer may have two places (fi_av(3)): who has one of them later is somebody else all the same.
+/// A peer may have two indices (fi_av(3)). The later owner of one of them is another peer all the same.
 TEST(Addresses, APlaceThatWasGivenToAnotherLeadsThere)
 {
     Objects o;
@@ -249,7 +249,7 @@ TEST(Addresses, TheWayBackFromASenderIsSmallAndSeesChanges)
     ASSERT_EQ(fi_av_insert(o.av, all.data(), machine, nullptr, 0, nullptr), static_cast<int>(machine));
     EXPECT_EQ(source_of_a_message(0), 0u);
     EXPECT_LT(heap_used() - before, std::size_t{16} << 20);
-    // The same endpoint at another place, while its first one goes to somebody else.
+    // The same endpoint at another place, while its first one goes to another endpoint.
     fi_addr_t place = 0;
     ASSERT_EQ(fi_av_remove(o.av, &place, 1, 0), 0);
     const Address other = made_up(machine);
@@ -376,7 +376,7 @@ TEST(Names, AServiceIsFoundWhileItsEndpointLives)
     EXPECT_EQ(find(), "");
 }
 
-/// Whoever looks a service up leaves a connection that nobody takes; as many as there are may look.
+/// A lookup of a service leaves a connection that is not accepted. Any number of lookups is possible.
 TEST(Names, AServiceIsFoundByAnyNumberOfClients)
 {
     Wishes wishes;
@@ -418,7 +418,7 @@ TEST(Names, TheSourceOfAServiceIsWhoeverHasIt)
     }
 }
 
-/// An endpoint that can't be enabled for want of descriptors can be enabled when there are some.
+/// An endpoint that cannot be enabled for want of descriptors can be enabled when there are some.
 TEST(Names, WhatCannotBeAnnouncedIsNotEnabled)
 {
     Wishes wishes;

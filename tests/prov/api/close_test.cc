@@ -251,7 +251,8 @@ TEST_F(Close, InjectedMessagesArrive)
     }
 }
 
-/// Who has no ring, and closes as soon as his packet was taken: it arrives, whenever the library carries it out.
+/// A sender without a ring that closes as soon as its packet is posted: the packet arrives, whenever the library
+/// executes it.
 TEST_F(Close, AnonymousPacketsArrive)
 {
     for (std::size_t size : {0, 8, 192}) {
@@ -269,7 +270,7 @@ TEST_F(Close, AnonymousPacketsArrive)
     EXPECT_EQ(o.counted("send_anonymous"), 3u);
 }
 
-/// No slot is given out, and none ever will be: who injects is told to try again, and closing ends.
+/// No slot is ever granted: an inject returns -FI_EAGAIN, and the close ends.
 TEST_F(Close, AnAnonymousPacketThatIsNotAnsweredHoldsNobodyUp)
 {
     fid_ep* const ep = o.add(tx, tx);
@@ -336,8 +337,8 @@ TEST_F(Close, ACopyIsFetchedFromASenderThatIsBeingClosed)
     EXPECT_EQ(o.counted("ring_granted"), 0u);
 }
 
-/// A receiver in a domain of its own. Its endpoints may be another thread's (FI_THREAD_DOMAIN), so the close of a sender
-/// makes no progress for it.
+/// A receiver in a domain of its own. Its endpoints may be another thread's (FI_THREAD_DOMAIN), so the close of a
+/// sender makes no progress for it.
 struct CloseBeforeTheFetch : Close {
     CloseBeforeTheFetch()
     {
@@ -469,7 +470,7 @@ TEST_F(CloseOfDomain, DoesNotWaitForEver)
     late = {};
     setenv("FI_TOFU_LINGER", "0", 1);
     Wishes wishes;
-    wishes.threading = FI_THREAD_DOMAIN; // perhaps of another thread: nobody else makes its progress
+    wishes.threading = FI_THREAD_DOMAIN; // perhaps of another thread: no other thread makes its progress
     Objects o(wishes);
     fid_cq* const cq = o.open_queue();
     fid_ep* const ep = o.add(cq, cq);
@@ -568,7 +569,7 @@ TEST_F(Close, AFenceWaitsForSendsThatWait)
     Objects::post(tx, [&] { return fi_tsendmsg(ep, &message, FI_FENCE); });
 }
 
-/// Who has received a message and closes: its sender hears of it.
+/// A receiver closes after it has received a message: its sender gets the completion.
 TEST_F(Close, AnAcknowledgementArrives)
 {
     fid_ep* const other = o.add(rx, rx); // number 1
@@ -649,11 +650,11 @@ TEST_F(Close, AlsoWhereOthersShareTheVcq)
     const iovec local{out.data(), 20000};
     const fi_rma_iov remote{large_base, 20000, fi_mr_key(large)};
     const fi_msg_rma msg{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
-    ASSERT_EQ(fi_writemsg(ep, &msg, FI_INJECT_COMPLETE | FI_COMPLETION), 0); // told by the TCQ
+    ASSERT_EQ(fi_writemsg(ep, &msg, FI_INJECT_COMPLETE | FI_COMPLETION), 0); // reported by the TCQ
     ASSERT_EQ(fi_read(ep, in.data(), 20000, nullptr, 0, large_base, fi_mr_key(large), nullptr), 0);
     EXPECT_EQ(fi_close(&ep->fid), 0);
     EXPECT_EQ(late.deregistered_early, 0u);
-    late.never = false; // they end at last, and nobody is told
+    late.never = false; // they end at last, without a handler
     EXPECT_EQ(fi_close(&shared->fid), 0);
     EXPECT_EQ(late.lost, 0u);
     EXPECT_EQ(late.deregistered_early, 0u);

@@ -136,7 +136,8 @@ TEST(InfoConsumers, Mpich)
         }
 }
 
-/// Its configure options: how memory is registered, who progresses, whether waits count or poll; its thread levels.
+/// Its configure options: how memory is registered, which thread progresses, whether waits count or poll; its thread
+/// levels.
 TEST(InfoConsumers, SandiaOpenShmem)
 {
     for (int mode : {0, FI_MR_RMA_EVENT, three_bits, three_bits | FI_MR_ENDPOINT})

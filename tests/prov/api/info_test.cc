@@ -29,7 +29,7 @@ TEST(Info, GrantsContextsThatAreAskedFor)
     });
     ASSERT_NE(scalable, nullptr);
     EXPECT_NE(scalable->caps & FI_NAMED_RX_CTX, 0u);
-    // fi_getinfo(3): it says whom transmits can name.
+    // fi_getinfo(3): it is the destination of transmits.
     EXPECT_NE(scalable->tx_attr->caps & FI_NAMED_RX_CTX, 0u);
     EXPECT_EQ(scalable->rx_attr->caps & FI_NAMED_RX_CTX, 0u);
     EXPECT_EQ(scalable->ep_attr->tx_ctx_cnt, 4u);
@@ -124,7 +124,7 @@ TEST(Info, RefusesUnknownNodes)
     int error = 0;
     ask([](fi_info&) {}, FI_VERSION(1, 17), &error, "no-such-node.invalid", "9228");
     EXPECT_EQ(error, -FI_ENODATA);
-    ask([](fi_info&) {}, FI_VERSION(1, 17), &error, "127.0.0.1", "a service nobody announced");
+    ask([](fi_info&) {}, FI_VERSION(1, 17), &error, "127.0.0.1", "a service that was not announced");
     EXPECT_EQ(error, -FI_ENODATA);
     ask([](fi_info&) {}, FI_VERSION(1, 17), &error, "tofu://zz", nullptr);
     EXPECT_EQ(error, -FI_ENODATA);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_close of an endpoint whose peer was killed: before contact, in each protocol, with credits due, in its own close.
-// Whatever is outstanding, the close succeeds, what others were sent before arrives there, nothing is told twice or
+// Whatever is outstanding, the close succeeds, what others were sent before arrives there, nothing is reported twice or
 // afterwards, and the domain goes on with another endpoint. The provider, linked in, over a simulator whose posts are
 // counted: the victim dies in front of a chosen one. Calls libfabric's calls of the provider.
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Scene {
     std::atomic<pid_t> victim;
     std::atomic<bool> goes;                ///< the victim closes or dies: what it has to do with may fail
     std::atomic<bool> dies;                ///< it is about to
-    std::atomic<bool> slow;                ///< the close took as long as it waits for who does not run
+    std::atomic<bool> slow;                ///< the close took as long as its limit for processes that do not run
     std::atomic<std::uint64_t> address[4]; ///< of the closer's second endpoint
     std::atomic<bool> reopened;
 };
@@ -60,7 +60,7 @@ void before_post()
         die();
 }
 
-/// Gone, though its parent has not yet been told.
+/// Dead, though its parent has not been notified yet.
 bool is_dead(pid_t pid)
 {
     char path[32], text[512];
@@ -86,7 +86,7 @@ constexpr unsigned rounds = 6;                          ///< messages of each si
 constexpr unsigned last_words = 60;                     ///< injected into the witness
 constexpr std::uint64_t word_tag = 1000, second_tag = 2000;
 
-/// An operation of a rank, told at most once.
+/// An operation of a rank, reported at most once.
 struct Op {
     unsigned peer;
     std::vector<std::uint8_t> bytes;
@@ -132,7 +132,7 @@ class Actor {
             EXPECT_TRUE(got != 1 && scene->goes.load()) << fi_strerror(error.err);
             return true;
         }
-        EXPECT_TRUE(op->busy) << "told twice";
+        EXPECT_TRUE(op->busy) << "reported twice";
         op->busy = false;
         op->failed = got != 1;
         EXPECT_TRUE(got == 1 || (op->peer == victim && scene->goes.load()))
@@ -144,7 +144,7 @@ class Actor {
     {
         return wait_until([&] { return take(), done(); });
     }
-    /// Posts; who is dead may refuse it.
+    /// Posts; a post to a dead peer may fail.
     template <class Call>
     void post(unsigned peer, Call&& call)
     {
@@ -194,7 +194,7 @@ class Actor {
                              &op);
         });
     }
-    /// A message and a write of which nobody is told.
+    /// A message and a write without any report.
     void inject(unsigned to, std::uint64_t i)
     {
         post(to, [&] { return fi_tinject(s->ep, &i, 8, to, word_tag); });
@@ -218,7 +218,7 @@ class Actor {
                 armed = true;
             }
         };
-        /// Until all of a phase has ended; who has not died in its last phase by then does now.
+        /// Until all of a phase has ended. A rank that should die in this phase and still lives dies then.
         const auto leave = [&](Phase phase) {
             EXPECT_TRUE(until([&] { return idle(); })) << names[phase];
             if (phase == last)
@@ -257,7 +257,7 @@ class Actor {
         leave(atomics);
         for (unsigned i = 0; i < 10; i++)
             inject(closer, i);
-        send(closer, 50000); // nobody receives it
+        send(closer, 50000); // it is not received
         scene->goes = true;
         enter(closing);
         (void)fi_close(&s->ep->fid);
@@ -299,7 +299,7 @@ class Actor {
         while (take()) {
         }
         for (const auto& op : ops_) {
-            op->busy = false; // discarded: nothing is told of them any more
+            op->busy = false; // discarded: they are not reported any more
             std::fill(op->bytes.begin(), op->bytes.end(), std::uint8_t{0x5a});
         }
         open_again();
@@ -378,7 +378,7 @@ struct Way {
     const char* rings;
     const char* mrq; ///< with events, small: credits are scarce
     const char* chaos;
-    bool silent = false; ///< nobody tells the survivors of failed accesses
+    bool silent = false; ///< survivors get no report of failed accesses
 };
 constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr Way ways[] = {{"Plain", 0, provider_keys, "512", "128Ki", nullptr},

@@ -88,8 +88,8 @@ TEST(ScalableEndpoint, EachMessageReachesTheContextItNames)
     });
 }
 
-/// Both contexts have the address of the scalable endpoint, and each waits for its own messages only: context 0 need not
-/// wait for the message of context 1, whose receive is posted last.
+/// Both contexts have the address of the scalable endpoint, and each waits for its own messages only: context 0 need
+/// not wait for the message of context 1, whose receive is posted last.
 TEST(ScalableEndpoint, FencesOfTwoContextsAtOneReceiverAreAnsweredEachForItself)
 {
     expect_processes(1, [](const Rank&) {
@@ -226,7 +226,7 @@ TEST(ScalableEndpoint, RemoteMemoryByAnyContextAndDataToTheOneNamed)
     });
 }
 
-/// Bits for contexts that nobody has cost no memory, however many peers there are.
+/// Bits for contexts that no endpoint has cost no memory, however many peers there are.
 TEST(ScalableEndpoint, AllBitsForContextsMayBeAskedFor)
 {
     expect_processes(1, [](const Rank&) {
@@ -266,7 +266,7 @@ TEST(ScalableEndpoint, ContextsThatDoNotExistAreRefused)
         Base base(all_caps, 4, 1, 2);
         Scalable s(base);
         const fi_addr_t self = base.insert(&s.sep->fid);
-        // A plain endpoint takes the next numbers of the domain: nobody reaches it by adding to another's.
+        // A plain endpoint takes the next numbers of the domain: no peer reaches it by adding to another number.
         fid_ep* plain = nullptr;
         base.info->ep_attr->tx_ctx_cnt = base.info->ep_attr->rx_ctx_cnt = 1;
         check(fi_endpoint(base.domain, base.info, &plain, nullptr), "fi_endpoint");
@@ -348,7 +348,7 @@ TEST(ScalableEndpoint, BindingsAndStatesAreChecked)
         EXPECT_EQ(fi_close(&tx->fid), 0);
         EXPECT_EQ(fi_close(&rx->fid), 0);
         EXPECT_EQ(fi_rx_context(sep, 0, nullptr, &rx, nullptr), -FI_EOPBADSTATE); // peers may still write to it
-        check(fi_tx_context(sep, 0, nullptr, &tx, nullptr), "fi_tx_context");     // nobody does
+        check(fi_tx_context(sep, 0, nullptr, &tx, nullptr), "fi_tx_context");     // no peer writes to it
         EXPECT_EQ(fi_close(&tx->fid), 0);
         EXPECT_EQ(fi_close(&sep->fid), 0);
         EXPECT_EQ(fi_close(&cq->fid), 0);

@@ -102,7 +102,7 @@ TEST(SharedContexts, AReceiveServesWhicheverEndpointIsSentTo)
             g.send(i / 3, at[i % 3], out);
             fi_cq_tagged_entry entry{};
             fi_addr_t source = 0;
-            ASSERT_TRUE(next(g.rx_cq[i % 3], entry, &source)); // the queue of whom it was sent to
+            ASSERT_TRUE(next(g.rx_cq[i % 3], entry, &source)); // the queue of its receiver
             EXPECT_EQ(entry.op_context, &in[i]);               // in the order of posting
             EXPECT_EQ(in[i], out);
             EXPECT_EQ(source, at[i / 3]);

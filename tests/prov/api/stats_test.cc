@@ -144,7 +144,8 @@ TEST(Statistics, CountRefusalsByCause)
 {
     Pair pair;
     const Numbers before = read_statistics(pair.domain);
-    // Nobody reads the queue, and the receiver's rounds are its alone: the ring fills, then those that may wait do.
+    // No thread reads the queue, and the receiver makes its own rounds only: the ring fills, then those that may wait
+    // do.
     ssize_t ret = 0;
     std::uint64_t taken = 0;
     for (; ret == 0 && taken < 100000; taken += ret == 0)

@@ -183,7 +183,7 @@ TEST(DeferredWork, TowardsAPeerThatHasDiedEndsWithAnError)
             return got == -FI_EAVAIL && fi_cq_readerr(s.cq, &error, 0) == 1;
         }));
         (void)fi_cntr_add(trigger.fid, 1);
-        for (unsigned i = 0; i < 4; i++) { // errors are always told
+        for (unsigned i = 0; i < 4; i++) { // errors are always reported
             EXPECT_TRUE(s.next(entry, &error));
             EXPECT_NE(error.err, 0);
         }

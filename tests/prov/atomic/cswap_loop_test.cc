@@ -223,7 +223,7 @@ TEST(AtomicContention, EachInitiatorGetsThrough)
 {
     Net& net = Net::reset(5);
     Initiator who[8];
-    // Each keeps one multiplication under way; nobody may be left far behind.
+    // Each keeps one multiplication under way; no initiator may stay far behind.
     std::uint64_t factor = 3, start = 1, result[8];
     std::memcpy(&net.memory[0], &start, 8);
     unsigned done[8] = {};
@@ -392,7 +392,7 @@ TEST(AtomicClose, WhatIsLeftEndsWithAnError)
     EXPECT_NE(who.ends[&second][0], 0);
 }
 
-/// A loop that lost and a wide element that has just got its lock need another post, which nobody takes any more.
+/// A loop that lost and a wide element that has just got its lock need another post, which is not accepted any more.
 TEST(AtomicClose, WhatCannotGoOnIsNoSuccess)
 {
     for (const fi_datatype type : {FI_UINT64, FI_UINT128}) {

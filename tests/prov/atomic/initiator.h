@@ -31,7 +31,7 @@ struct Initiator {
     tofu::vcq::Vcq vcq;
     tofu::Pending pending;
     tofu::PeerMemory memory{vcq, true, {}};
-    // The targets are known: nobody asks for a peer.
+    // The targets are known: no peer is looked up.
     tofu::RemoteMemory access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), memory};
     std::unique_ptr<AtomicRunner> runner;
     Ends ends;

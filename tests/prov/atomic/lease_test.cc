@@ -143,7 +143,7 @@ Verdict try_all(const Rules& rules)
             }
             State s = now;
             for (Initiator& i : s.who) {
-                // Who is awake posts what it has asked for. A refused Put is late without any sleep.
+                // A process that is awake posts its requests. A refused Put is late without any sleep.
                 if (!rules.may_sleep && (i.phase == put || (i.phase == asked && rules.asks_before_each_put)))
                     return;
                 if (i.phase == taken || i.phase == read)
@@ -154,7 +154,7 @@ Verdict try_all(const Rules& rules)
             emit("tick", s);
         },
         [&](const State& s) -> const char* {
-            bool told = false; // an error, or a death: nobody takes the sum for right
+            bool told = false; // an error, or a death: the sum is not taken for right
             std::uint8_t added = 0;
             for (unsigned me = 0; me < rules.initiators; me++) {
                 told |= s.who[me].phase == error || (rules.may_sleep && s.who[me].phase == dead);
@@ -192,7 +192,7 @@ TEST(LeaseModel, AskingOnceIsNotEnough)
     EXPECT_NE(verdict.wrong.find("an update is lost without a word"), std::string::npos) << verdict.states;
 }
 
-/// ... and nobody looked at what the freeing CSWAP had found.
+/// ... and the result of the freeing CSWAP was not checked.
 TEST(LeaseModel, ASleeperThatDoesNotListenIsNotTold)
 {
     const Verdict verdict = try_all({2, true, false, true, false});

@@ -101,7 +101,7 @@ TEST(AtomicSpans, OfOneEndpointDoNotMeet)
     for (auto& one : result)
         sum(who, operand, &one);
     ASSERT_TRUE(run({&who}));
-    EXPECT_EQ(net.swaps, 5 * n) << "nobody lost";
+    EXPECT_EQ(net.swaps, 5 * n) << "no loop lost";
     for (unsigned i = 0; i < 5; ++i)
         EXPECT_EQ(result[i], std::vector<double>(n, i)) << "in the order of the calls";
 }
@@ -170,7 +170,7 @@ TEST(AtomicSpans, EndWithTheRunnerAtAnyTime)
             if (net.random() % 2)
                 who.round();
             if (net.random() % 8 == 0)
-                put(net.random() % n, 100 + steps); // somebody else
+                put(net.random() % n, 100 + steps); // another initiator
         }
         who.runner->close();
         if (seed % 12 != 0) // else some never end, which takes the VCQ its time

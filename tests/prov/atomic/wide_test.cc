@@ -62,8 +62,8 @@ struct Time {
     static inline std::chrono::steady_clock::time_point at{};
 };
 
-/// One sum of 5, stopped where it has lock and value, and its Put is refused or not; then somebody takes the lock over,
-/// adds 7, and leaves. Returns the code it ended with, and the sum.
+/// One sum of 5, stopped where it has lock and value, and its Put is refused or not; then another initiator takes the
+/// lock over, adds 7, and leaves. Returns the code it ended with, and the sum.
 std::pair<int, __int128> oversleep(bool put_is_refused, std::chrono::milliseconds sleep)
 {
     Net& net = Net::reset(5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Who sent: the index of an address vector, also of one that others change meanwhile (processes, here vectors that share
-// a file). Run by make check. Calls av/peer_table.
+// The sender of a message as an index of an address vector, also of one that others change meanwhile (processes, here
+// vectors that share a file). Run by make check. Calls av/peer_table.
 #include "av/peer_table.h"
 
 #include <chrono>
@@ -166,7 +166,7 @@ TEST_F(SharedVectors, FindWhoeverIsInThem)
     }
 }
 
-/// A receiver waits for nobody, and finds those whom it did not know before, too.
+/// A receiver waits for no peer, and also finds peers that it did not know before.
 TEST_F(SharedVectors, AreAskedWhileWhoeverChangesThemIsStopped)
 {
     const fi_addr_t before = other.add(1);
@@ -221,7 +221,7 @@ TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
     EXPECT_EQ(v.who(3), second);
 }
 
-/// For owners (fi_peer(3)), who compare places.
+/// For owners (fi_peer(3)), which compare indices.
 TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
 {
     tofu::Counted domain;

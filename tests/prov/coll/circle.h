@@ -41,7 +41,7 @@ class Circle {
         EXPECT_EQ(fi_close(&session.ep->fid), 0);
         session.ep = nullptr;
         EXPECT_EQ(fi_close(&eq->fid), 0);
-        // Nobody takes away what a peer may still look at.
+        // Memory that a peer may still read is not freed.
         session.barrier();
     }
 

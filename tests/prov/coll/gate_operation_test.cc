@@ -170,7 +170,7 @@ TEST(Native, NumbersKeepTheirOrderAndNoneIsIgnored)
     EXPECT_EQ(extreme<std::uint64_t>(FI_UINT64, FI_MAX, {0, ~std::uint64_t{0}}), ~std::uint64_t{0});
 }
 
-/// Each of four members alone hears of it, whoever of them calls something else.
+/// Each of the four members detects it alone, whichever of them calls something else.
 void expect_found(const Shape& shape)
 {
     const std::vector<Bytes> in(4, Bytes(48, std::byte{1}));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: groups over barrier gates: how many operations went which way, gates that run out and come back, sums of numbers
-// that depend on their order. Called by: make check (tests/prov_collective_processes). Calls: circle, the uTofu library.
+// Role: groups over barrier gates: how many operations went which way, gates that run out and come back, sums of
+// numbers that depend on their order. Called by: make check (tests/prov_collective_processes). Calls: circle, the uTofu
+// library.
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -118,7 +119,7 @@ TEST(GroupsOverGates, GatesOfClosedGroupsAreThereForTheNext)
             use(circle, mc, 3);
             EXPECT_EQ(ways_since(circle, last), over_gates) << "group " << i;
             circle.leave(mc);
-            // The gates go when all have left and have told each other.
+            // The gates are freed when all have left and have notified each other.
             unsigned found = 0;
             EXPECT_TRUE(wait_until([&] {
                 (void)fi_cq_read(circle.session.cq, nullptr, 0);
@@ -133,7 +134,8 @@ TEST(GroupsOverGates, GatesOfClosedGroupsAreThereForTheNext)
     });
 }
 
-/// Gates compare their own operation alone (guide 3.8): what else differs is told by the words that the data leave free.
+/// Gates compare their own operation alone (guide 3.8): other differences are detected by the words that the data leave
+/// free.
 TEST(GroupsOverGates, MembersThatCallDifferentThingsAllGetOneError)
 {
     struct Pair {
@@ -223,7 +225,7 @@ void sums_of_numbers(const Rank& rank, bool gates)
     EXPECT_EQ(sum(L::max()), L::infinity());
     EXPECT_EQ(sum(me == 4 ? -L::infinity() : double(me), FI_MIN), -L::infinity());
     EXPECT_EQ(sum(me == 4 ? L::denorm_min() : -0.0, FI_MAX), L::denorm_min());
-    for (unsigned none = 0; none < rank.size; none++) { // whoever it is
+    for (unsigned none = 0; none < rank.size; none++) { // whichever it is
         const double least = sum(me == none ? L::quiet_NaN() : me + 1.0, FI_MIN);
         const double most = sum(me == none ? -L::quiet_NaN() : me + 1.0, FI_MAX);
         rank.set(700 + me, std::bit_cast<std::uint64_t>(least));
@@ -231,7 +233,7 @@ void sums_of_numbers(const Rank& rank, bool gates)
         for (unsigned r = 0; r < rank.size; r++)
             EXPECT_EQ(rank.get(700 + r), rank.get(700));
         circle.session.barrier();
-        if (gates) { // fi_tofu(7): by Puts no comparison with it holds, and what is left depends on who has it
+        if (gates) { // fi_tofu(7): by Puts no comparison with it holds, and the result depends on its member
             EXPECT_EQ(least, none == 0 ? 2 : 1);
             EXPECT_EQ(most, none == 4 ? 4 : 5);
         }

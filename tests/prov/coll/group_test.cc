@@ -34,7 +34,7 @@ TEST_P(EitherWay, NobodyCompletesBeforeAllHaveCalled)
             const Bytes in = input_of(c, rank.number);
             Bytes out = c.coll == FI_BROADCAST && rank.number == 0 ? in : Bytes(out_bytes(c, rank.number));
             circle.session.barrier();
-            if (rank.number == 2) { // late, until the others have polled in vain, once for seconds
+            if (rank.number == 2) { // late: the others have polled without success, once for seconds
                 ASSERT_TRUE(
                     wait_until([&] { return rank.get(turn) == coll * 2 + 1 && rank.get(turn + 1) == coll * 2 + 1; }));
                 ASSERT_EQ(circle.call(c, mc, in.data(), out.data(), mc), 0);
@@ -56,7 +56,7 @@ TEST(Groups, JoinsEndWhenTheLastMemberHasCalled)
 {
     expect_processes(3, [](const Rank& rank) {
         Circle circle(rank);
-        if (rank.number == 1) { // late, until the others have looked for it in vain
+        if (rank.number == 1) { // late: the others have searched for it without success
             EXPECT_TRUE(wait_until([&] { return rank.get(turn) == 1 && rank.get(turn + 2) == 1; }));
         }
         // fi_cm(3): both directions are what an endpoint has by default.
@@ -183,7 +183,8 @@ TEST(Groups, ClosedAtOnceBehindTheLastOperationHarmNobody)
     });
 }
 
-/// Peers see one address, and do not learn that another endpoint has it. The groups of the one before are still open there.
+/// Peers see one address, and do not learn that another endpoint has it. The groups of the one before are still open
+/// there.
 TEST(Groups, AnEndpointThatWasOpenedAgainJoinsWhereItsPeersAre)
 {
     expect_processes(3, [](const Rank& rank) {
@@ -208,7 +209,7 @@ TEST(Groups, AnEndpointThatWasOpenedAgainJoinsWhereItsPeersAre)
     });
 }
 
-/// Each call counts, whatever came of it: those who go on meet each other.
+/// Each call counts, whatever its result: members that continue meet each other.
 TEST(Groups, AJoinBehindOneThatAnEndpointGaveUpBeforeItWasOpenedAgain)
 {
     expect_processes(2, [](const Rank& rank) {

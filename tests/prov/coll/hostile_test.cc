@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are not
-// what they should be.
+// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are
+// not what they should be.
 // Called by: make check (tests/prov_collective_linked). Calls: circle, the provider linked in, its library surrounded.
 #include <atomic>
 #include <cstdlib>
@@ -73,7 +73,7 @@ TEST(HostileMember, MessagesOfEndedOperationsHoldNobodyInACall)
                 ASSERT_EQ(fi_cq_read(circle.session.cq, nullptr, 0), -FI_EAGAIN);
                 EXPECT_LT(before - left, 200u) << "messages in one call";
             }
-            EXPECT_LT(left, 999'990u) << "no message was taken: the test has fed nobody";
+            EXPECT_LT(left, 999'990u) << "no message was taken: the test has sent nothing";
             left = 0;
             circle.leave(mc);
             EXPECT_EQ(circle.error_of(mc), FI_ECANCELED);
@@ -107,7 +107,7 @@ TEST(HostileMember, GatesOfAnotherNodeAreNotBelieved)
 {
     expect_processes(3, [](const Rank& rank) {
         setenv("TOFU_SIM_PPN", "1", 1);
-        if (rank.number == 1) { // whoever says so, a gate of its is somewhere else
+        if (rank.number == 1) { // this rank claims a gate on another node
             auto& functions = library_functions();
             true_info = functions.query_vbg_info;
             functions.query_vbg_info = [](utofu_vbg_id_t id, std::uint8_t* coords, utofu_tni_id_t* tni,

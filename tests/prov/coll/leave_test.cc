@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: members that die or leave, in a join, before an operation and within: over gates and by Puts, and where nobody
-// tells of accesses to what is no longer there.
+// Role: members that die or leave, in a join, before an operation and within: over gates and by Puts, and if the
+// library does not report accesses to closed memory.
 // Called by: make check (tests/prov_collective_linked). Calls: circle, silent.
 #include <chrono>
 #include <cstdlib>

@@ -128,7 +128,7 @@ void expect_case(const Case& c, std::mt19937_64& random)
     for (unsigned m = 0; m < c.members; m++)
         ASSERT_EQ(net.member[m].out, output_of(c, m)) << "member " << m;
     for (const auto& [where, lane] : net.lanes)
-        ASSERT_TRUE(lane.empty()) << "a message that nobody takes, at " << where.first;
+        ASSERT_TRUE(lane.empty()) << "a message that no member takes, at " << where.first;
 }
 
 TEST(Plan, EveryCollectiveEndsAsTheModelSaysForEveryGroup)

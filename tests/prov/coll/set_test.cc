@@ -44,7 +44,7 @@ TEST(AvSet, RangesStridesAndCallsBetweenSets)
         fid_av_set* const even = open(0, 0, 7, 2, 0, 0);
         fid_av_set* const upper = open(5, 3, 100, 1, FI_BARRIER_SET, 0);
         fid_av_set* const all = open(0, none, none, 0, FI_UNIVERSE, 0);
-        EXPECT_EQ(members_of(even, 8), (Members{0, 2, 4, 6})); // 4 can't be inserted: it is no address
+        EXPECT_EQ(members_of(even, 8), (Members{0, 2, 4, 6})); // 4 cannot be inserted: it is no address
         EXPECT_EQ(members_of(upper, 8), (Members{3, 4, 5, 6, 7}));
         EXPECT_EQ(fi_av_set_intersect(upper, even), 0);
         EXPECT_EQ(members_of(upper, 8), (Members{4, 6}));

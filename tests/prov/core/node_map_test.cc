@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What is decided from the way a node is made (core/node_map, mem/bounce_pool, utofu/tni_allocator): over an A64FX, a
-// machine with two sockets, and a container with two processors of 64, none of which is here. And what can't be read,
-// or is refused. Run by make check; what a process decides once is decided in a child.
+// machine with two sockets, and a container with two processors of 64, none of which is here. And topologies that
+// cannot be read, or is refused. Run by make check; what a process decides once is decided in a child.
 #include <gtest/gtest.h>
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// More processes than processors: whoever reads a queue in vain gives the processor to the peer it waits for. Run by
+// More processes than processors: an idle poll of a queue yields the processor to the peer that it waits for. Run by
 // make check.
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ void share_one_processor()
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
 }
 
-/// Reads until the entry of `context`; how many reads were in vain.
+/// Reads until the entry of `context`; returns the number of reads without success.
 std::uint64_t reads_until(Session& s, void* context)
 {
     std::uint64_t in_vain = 0;
@@ -105,7 +105,7 @@ TEST(ManyEndpoints, ReadsOfAnEmptyQueueDoNotBlock)
     });
 }
 
-/// A rendezvous each way, after whose turns both have looked in vain often enough to detect it.
+/// A rendezvous each way, after which both have polled without success often enough to detect it.
 void detect_oversubscription(Session& s, unsigned self)
 {
     static std::array<char, 64 * 1024> buffer;

@@ -144,7 +144,7 @@ TEST(Endpoint, MoreRingsThanThereCanBeAreRefused)
     EXPECT_EQ(fi_close(&ep->fid), 0);
 }
 
-/// The structure has grown twice: who asks for an older interface has no room for what came later (fi_cq(3)).
+/// The structure has grown twice: a caller of an older interface has no room for later members (fi_cq(3)).
 TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
 {
     const std::pair<std::uint32_t, std::size_t> sizes[] = {
@@ -162,14 +162,15 @@ TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
         alignas(fi_cq_err_entry) unsigned char room[128];
         std::memset(room, 0x5a, sizeof(room));
         auto* const error = reinterpret_cast<fi_cq_err_entry*>(room);
-        // Not by fi_cq_readerr, which stores a source itself since libfabric 1.20: in its caller, who knows the member.
+        // Not by fi_cq_readerr, which stores a source itself since libfabric 1.20: in its caller, which knows the
+        // member.
         ASSERT_EQ(p.rx->ops->readerr(p.rx, error, 0), 1);
         EXPECT_EQ(error->err, FI_ECANCELED);
         EXPECT_EQ(std::count(room + size, room + sizeof(room), 0x5a), static_cast<long>(sizeof(room) - size));
     }
 }
 
-/// A caller who brings no room for data of the provider's is given its place, which is none.
+/// A caller without a buffer for the provider's data gets a pointer to them, which is null.
 TEST(Queue, AnErrorEntryPointsToNoDataWhereThereIsNone)
 {
     Pair p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Waiting: blocking reads, descriptors, mutex and condition, wait sets, poll sets, fi_trywait, automatic progress;
-// and that who waits uses no CPU (fi_cq(3), fi_cntr(3), fi_poll(3)). Run by make check.
+// and that a waiter uses no CPU (fi_cq(3), fi_cntr(3), fi_poll(3)). Run by make check.
 #include <gtest/gtest.h>
 
 #include <poll.h>
@@ -81,7 +81,8 @@ TEST(Wait, ABlockedReaderIsWokenByAMessage)
     }
 }
 
-/// Who asks for no entries is told at once that there are some, and waits no longer than he said where there are none.
+/// A caller that reads no entries learns at once that there are some, and waits no longer than its limit if there are
+/// none.
 TEST(Wait, ABlockingReadOfNoEntriesEnds)
 {
     Waiting w(FI_WAIT_UNSPEC);
@@ -160,9 +161,9 @@ long sleeps_of(pid_t thread)
     return count;
 }
 
-/// `wake` ends the sleep of another thread in `block`. That thread looks by itself every 10 ms, so it is woken as it has
-/// just fallen asleep: who is up sooner than its own look would be was woken. A machine that does other things can be late
-/// with that, but not always.
+/// `wake` ends the sleep of another thread in `block`. That thread looks by itself every 10 ms, so it is woken as it
+/// has just fallen asleep: a thread that is up before its own next poll was woken. A machine that does other things can
+/// be late with that, but not always.
 template <class Block, class Wake>
 void expect_woken_at_once(Block&& block, Wake&& wake)
 {
@@ -188,7 +189,7 @@ void expect_woken_at_once(Block&& block, Wake&& wake)
         if (Clock::now() - awake < milliseconds(8))
             return;
     }
-    ADD_FAILURE() << "who sleeps sees it when it looks by itself";
+    ADD_FAILURE() << "the sleeper finds it by its own next poll";
 }
 
 TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
@@ -326,7 +327,7 @@ TEST(Wait, AutomaticProgressNeedsNoCallsOfTheReceiver)
     std::memset(big_out, 9, sizeof(big_out));
     ASSERT_EQ(fi_trecv(w.b, big_in, sizeof(big_in), nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
     ASSERT_EQ(fi_tsend(w.a, big_out, sizeof(big_out), nullptr, 1, 1, nullptr), 0);
-    // Nobody reads a queue: the bytes arrive all the same.
+    // No thread reads a queue: the bytes arrive all the same.
     EXPECT_TRUE(
         eventually([&] { return std::atomic_ref(big_in[sizeof(big_in) - 1]).load(std::memory_order_acquire) == 9; }));
 }
@@ -500,7 +501,7 @@ TEST(PollSet, TellsWhichHaveSomething)
     EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
-/// "will not return until either an event has been read ... or an error or timeout occurs": each of those who wait,
+/// "will not return until either an event has been read ... or an error or timeout occurs": each waiter,
 /// where none of them takes the event away.
 TEST(Wait, AnEventEndsTheWaitOfAllWhoPeek)
 {

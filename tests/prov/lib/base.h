@@ -61,7 +61,7 @@ struct Base {
         EXPECT_EQ(fi_av_insert(av, name, 1, &at, 0, nullptr), 1);
         return at;
     }
-    /// Everybody's address, by rank.
+    /// The addresses of all ranks, by rank.
     void exchange(const Rank& rank, struct fid* endpoint) const
     {
         std::array<std::uint64_t, 4> words{};

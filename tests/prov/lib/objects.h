@@ -81,7 +81,7 @@ class Objects {
         }
     }
 
-    /// An endpoint that sends through a shared context. Nobody has its address; the caller closes it.
+    /// An endpoint that sends through a shared context. No peer has its address; the caller closes it.
     fid_ep* open_sharing(fid_stx* context, fid_cq* cq)
     {
         info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;

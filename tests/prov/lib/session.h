@@ -119,7 +119,7 @@ class Session {
         }
     }
 
-    /// All ranks; drives progress of nobody.
+    /// All ranks; makes no progress.
     void barrier() { rank.barrier(); }
 
     void exchange_addresses()
@@ -152,7 +152,7 @@ class Session {
         return mr;
     }
 
-    /// Registers and tells all; what the others told. Collective. Words 512 ...
+    /// Registers, publishes, and returns the data of the others. Collective. Words 512 ...
     std::vector<Window> share(void* address, std::size_t length,
                               std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE, std::uint64_t key = 0)
     {

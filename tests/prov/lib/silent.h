@@ -12,7 +12,7 @@ namespace tofu::test {
 
 inline bool silent = false;   ///< about accesses that failed
 inline bool deaf = false;     ///< to the ends of ARMWs, which are carried out
-inline unsigned failures = 0; ///< of accesses, and what was not told
+inline unsigned failures = 0; ///< of accesses, and unreported completions
 
 /// From now on; what has not ended for so long is taken for such an access.
 inline void fall_silent(std::chrono::milliseconds lost_after)

@@ -220,7 +220,7 @@ class Traffic {
             return;
         }
         finish(0, send);
-        for (int i = 0; i < 1000; i++) // it comes, and nobody waits for it
+        for (int i = 0; i < 1000; i++) // it arrives without a waiter
             fi_cq_read(cq_, nullptr, 0);
         finish(2, receive);
     }

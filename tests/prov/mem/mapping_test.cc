@@ -151,7 +151,7 @@ TEST_P(Mappings, APrivateViewOfAFileIsNot)
     close(memory);
     close(program);
 }
-/// The kernel's own file, which nobody else has.
+/// The kernel's own file, which no other process has.
 TEST_P(Mappings, HugePagesAreGood)
 {
     constexpr std::size_t huge = 2 << 20;

@@ -81,7 +81,7 @@ TEST(Mr, CountersOfARegionCountAroundARegionWithinIt)
     });
 }
 
-/// The endpoint that a region is bound to may go first, and one that it can't be bound to is none of its.
+/// The endpoint that a region is bound to may go first, and an endpoint that it cannot be bound to does not count it.
 TEST(Mr, ARegionMayOutliveItsEndpoint)
 {
     expect_processes(1, [](const Rank& rank) {

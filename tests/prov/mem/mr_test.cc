@@ -152,7 +152,7 @@ TEST(Mr, AProvidersKeyWithoutTheRightIsAnError)
                 EXPECT_NE(error.err, 0);
                 EXPECT_EQ(error.prov_errno != 0, reachable);
                 EXPECT_EQ(error.err == FI_EKEYREJECTED, !reachable);
-                // An inject that fails is told all the same, once.
+                // An inject that fails is reported all the same, once.
                 ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &value, 8, 1, w.base, w.key); }), 0);
                 ASSERT_TRUE(s.next(entry, &error));
                 EXPECT_NE(error.err, 0);
@@ -179,7 +179,7 @@ TEST(Mr, AProvidersKeyReachesItsRegionAndNoByteMore)
                 alignas(std::uint64_t) static std::uint8_t memory[192];
                 std::memset(memory, 3, sizeof(memory));
                 auto peers = s.share(memory + first, length);
-                fid_mr* aligned = s.reg(memory + 64, 64); // needs nobody's look at its bounds
+                fid_mr* aligned = s.reg(memory + 64, 64); // needs no check of its bounds
                 EXPECT_EQ(fi_mr_key(aligned) >> 63, 0u);
                 if (rank.number == 0) {
                     std::uint8_t bytes[64];

@@ -353,7 +353,7 @@ void count_events(const Rank& rank, int mode)
         ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0); // that of the overflow VCQ
         s.barrier();
         if (rank.number == 1) {
-            // Nobody else polls: the overflow VCQ wakes who sleeps.
+            // No other thread polls: the overflow VCQ wakes the sleeper.
             EXPECT_EQ(fi_cntr_wait(counter, 1, 20000), 0);
             EXPECT_EQ(memory[0], 1u);
             s.barrier();

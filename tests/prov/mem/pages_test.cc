@@ -85,7 +85,7 @@ TEST_P(Pages, AreAlignedAndWhole)
         const std::size_t whole = (bytes + unit - 1) / unit * unit;
         std::memset(piece, 1, whole); // all is there
         std::byte* small = pool.alloc(256);
-        EXPECT_TRUE(small < piece || small >= piece + whole); // and nobody else's
+        EXPECT_TRUE(small < piece || small >= piece + whole); // and belongs to no other piece
         pool.release(small, 256);
         pool.release(piece, bytes);
         EXPECT_FALSE(mapped(number(piece)));
@@ -114,7 +114,7 @@ TEST_P(Pages, AChunkGoesWithTheLastOfItsPieces)
     EXPECT_FALSE(mapped(number(c)));
 }
 
-/// Against a list of who has what: pieces never meet, and in the end nothing is left.
+/// Compared with a list of owners: pieces never overlap, and at the end nothing is left.
 TEST_P(Pages, AnyOrderOfPieces)
 {
     struct Piece {

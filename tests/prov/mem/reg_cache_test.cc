@@ -115,7 +115,7 @@ tofu::vcq::Functions functions()
     return f;
 }
 
-/// Until what was changed before is told from what is changed later.
+/// Until earlier changes are distinguished from later ones.
 void rest()
 {
     timespec begin{}, now{};
@@ -133,7 +133,7 @@ class RegistrationCacheTest : public ::testing::Test {
         library = Library{};
         hooks_ = MemoryHooks::get();
         if (hooks_ == nullptr)
-            GTEST_SKIP() << "libucm is not there (package libucx0), or can't hook into this program";
+            GTEST_SKIP() << "libucm is not there (package libucx0), or cannot hook into this program";
         ASSERT_EQ(vcq_.open(backend_, 0, false, {}), 0);
         open({.count = 64});
     }
@@ -761,7 +761,7 @@ TEST_F(RegistrationCacheTest, HoldsWhenThreadsTakeMemoryFromEachOther)
 {
     char* place = fresh();
     if (frames(reinterpret_cast<std::uintptr_t>(place), page)[0] == 0)
-        GTEST_SKIP() << "page frames can't be seen without privilege";
+        GTEST_SKIP() << "page frames are not visible without privilege";
     constexpr unsigned rounds = 300;
     std::atomic<unsigned> given{1}, taken{0};
     std::thread thief([&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of those who have no ring (msg/anon_slots): the numbered cases of anon_slots.h, over a network
+// Packets of senders without a ring (msg/anon_slots): the numbered cases of anon_slots.h, over a network
 // inside the process. The test plays the peer.
 #include <vector>
 
@@ -165,7 +165,7 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     EXPECT_EQ(approach(other, 1000), -FI_ECONNREFUSED);
     EXPECT_EQ(approach(other), -FI_ECONNREFUSED) << "for good";
     EXPECT_TRUE(std::equal(before.begin(), before.end(), net().memory.begin() + credits_offset));
-    EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is told once";
+    EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is notified once";
 }
 
 TEST_F(AnonSlotsTest, AGateThatCannotBeFailsTheChannel)
@@ -358,7 +358,7 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
     const std::uint32_t other = seq + 4096;
     std::memcpy(control, &other, sizeof other);
     EXPECT_EQ(takes(), Bodies{});
-    come(slot, 5); // who has the slot comes as ever
+    come(slot, 5); // the owner of the slot sends as before
     EXPECT_EQ(takes(), Bodies{5});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Ranks that die in the middle of transfers, in both directions and at many instants; storms of messages that nobody
-// waits for. Calls libfabric over the provider over the simulator.
+// Ranks that die in the middle of transfers, in both directions and at many instants; storms of messages that no
+// receive waits for. Calls libfabric over the provider over the simulator.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -106,7 +106,7 @@ void lose_a_rank(std::size_t size, unsigned delay_us)
             for (;;) // the timer is late
                 pause();
         }
-        ASSERT_TRUE(exchange_until_lost(s, transfers)) << "nobody noticed the death";
+        ASSERT_TRUE(exchange_until_lost(s, transfers)) << "no survivor noticed the death";
         end_all(s, transfers);
         for (Transfer& t : transfers)
             std::fill(t.bytes.begin(), t.bytes.end(), std::uint8_t{0x5a});
@@ -164,7 +164,8 @@ TEST(Fault, AStormOfLongMessagesIsHeldBack)
     sim::test::expect_processes(5, [](const sim::test::Rank& rank) {
         setenv("FI_TOFU_UNEXPECTED_BYTES", "1048576", 1);
         Session s(rank, many_options());
-        // More than one sender alone can have taken: some 750 kept in its place, 64 in its ring, 1032 that wait with it.
+        // More than one sender alone can have taken: some 750 kept in its place, 64 in its ring, 1032 that wait with
+        // it.
         constexpr unsigned count = 2500;
         constexpr std::size_t sizes[] = {16, 200, 3000, 4000, 8000};
         if (rank.number != 0) {
@@ -212,7 +213,7 @@ TEST(Fault, AStormOfLongMessagesIsHeldBack)
     });
 }
 
-/// Reports of what was taken go to one who has closed and gone: nobody's write has failed.
+/// Credit updates go to a sender that has closed: no write of the application has failed.
 TEST(Fault, AReportToOneWhoHasLeftIsNoErrorOfAWrite)
 {
     sim::test::expect_processes(2, [](const Rank& rank) {

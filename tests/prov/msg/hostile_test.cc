@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A peer that writes nonsense into the rings and words of an endpoint's message area: dropped, counted, logged once,
-// and nobody else is harmed. Calls libfabric over the provider over the simulator, and uTofu for the nonsense.
+// and no other peer is harmed. Calls libfabric over the provider over the simulator, and uTofu for the nonsense.
 #include <cstdlib>
 #include <random>
 
@@ -68,7 +68,7 @@ void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& rando
         self.get(credit_offset(asked_at), &block, sizeof block);
     const Grant grant = read_grant(block.consumed, self.victim().index);
     if (block.check != serial || grant.slots == 0 || grant.is_further())
-        return; // whoever writes into another's ring can say anything in its name
+        return; // a process that writes into another's ring can send anything in its name
     std::uint8_t slot[slot_size];
     for (std::uint32_t i = 0; i < grant.slots; i++) {
         make_packet(random, seq_base(raw.victim().nonce) + 1 + i, slot);
@@ -76,7 +76,7 @@ void fill_a_ring(Session& s, RawPeer& raw, RawPeer& self, std::mt19937_64& rando
     }
 }
 
-/// The victim: exchanges tagged messages with the honest rank, and has plain receives that anybody may fill.
+/// The victim: exchanges tagged messages with the honest rank, and has receives for any sender.
 void be_the_victim(Session& s, unsigned honest)
 {
     std::vector<std::vector<std::uint8_t>> open(8, std::vector<std::uint8_t>(6000 + 2 * guard, 0xee));

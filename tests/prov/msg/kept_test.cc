@@ -161,7 +161,7 @@ TEST(KeptMessages, RegisterNothingOfAFileInMemory)
 TEST(KeptMessages, RegisterNothingOfSharedAnonymousMemory)
 {
     if (!opens_mappings())
-        GTEST_SKIP() << "its file can't be asked for without CAP_CHECKPOINT_RESTORE: it is registered each time";
+        GTEST_SKIP() << "its file is not accessible without CAP_CHECKPOINT_RESTORE: it is registered each time";
     check_kind([](Talk&, const Use& use) { lend_mapping(use, MAP_SHARED | MAP_ANONYMOUS, -1); });
 }
 

@@ -277,8 +277,9 @@ std::vector<std::array<unsigned char, 16>> library_code()
     return code;
 }
 
-/// A thread that is in such a function while its code is replaced returns into the middle of other instructions. So hooks
-/// are there when fi_domain() returns, behind which programs start their threads, and nothing is replaced after that.
+/// A thread that is in such a function while its code is replaced returns into the middle of other instructions. So
+/// hooks are there when fi_domain() returns, behind which programs start their threads, and nothing is replaced after
+/// that.
 TEST(LargeMessage, ReplacesNoCodeThatThreadsMayBeIn)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -400,7 +401,7 @@ void lose(unsigned victim, unsigned delay_us)
                 quiet = 0;
                 (context == &out ? sends : receives)++;
             }
-            return sends == count && ++quiet > 20000; // receives that nobody has answered stay posted
+            return sends == count && ++quiet > 20000; // receives without a message stay posted
         }));
         EXPECT_EQ(sends, count);
         EXPECT_LE(receives, count);

@@ -243,7 +243,7 @@ void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
         ASSERT_TRUE(s.next(entry));
     });
     for (const auto& exit : exits)
-        EXPECT_TRUE(exit.success()) << exit.errors; // and a line for what can't be
+        EXPECT_TRUE(exit.success()) << exit.errors; // and a line for an impossible value
     EXPECT_EQ(exits[1].errors.find("invalid ring grant") != std::string::npos, !possible) << exits[1].errors;
 }
 
@@ -467,7 +467,7 @@ TEST(Limits, ARendezvousOfAnEndpointThatWasClosedIsNotRead)
         fi_cq_err_entry error{};
         EXPECT_TRUE(s.next(entry, &error));
         EXPECT_NE(error.err, 0);
-        EXPECT_EQ(in, std::vector<std::uint8_t>(in.size(), 0xee)) << "read from somebody";
+        EXPECT_EQ(in, std::vector<std::uint8_t>(in.size(), 0xee)) << "read from a peer";
         rank.barrier();
     });
 }

@@ -65,7 +65,7 @@ TEST(Message, EveryLengthArrivesWhole)
     exchange_every_length("");
 }
 
-/// What is put into the cache of who polls there has anything beside it (guide 2.2.11).
+/// The rest of a line that is put into a poller's cache has any content (guide 2.2.11).
 TEST(Message, EveryLengthArrivesWholeWhateverStandsBesideIt)
 {
     exchange_every_length("9:padding");
@@ -161,7 +161,7 @@ TEST(Message, OrderHoldsAcrossProtocolsAndUnexpectedOnes)
     });
 }
 
-/// MPI_Isend may not wait for its peer: whoever waits for completions is not refused, up to tx_attr.size of them.
+/// MPI_Isend may not wait for its peer: a sender that waits for completions is not refused, up to tx_attr.size of them.
 TEST(Message, SendsBeyondTheRoomAtThePeerWaitInTheirOrder)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -176,7 +176,7 @@ TEST(Message, SendsBeyondTheRoomAtThePeerWaitInTheirOrder)
             ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &first, 8, 1, 0); }), 0); // they know each other
             for (unsigned i = 0; i < count; i++)
                 ASSERT_EQ(fi_tsend(s.ep, out[i].data(), out[i].size(), nullptr, 1, 1, &out[i]), 0) << i;
-            EXPECT_EQ(fi_tinject(s.ep, &first, 8, 1, 2), -FI_EAGAIN); // nobody would send it later
+            EXPECT_EQ(fi_tinject(s.ep, &first, 8, 1, 2), -FI_EAGAIN); // it could not be sent later
             rank.barrier();
             for (unsigned i = 0; i < count; i++) {
                 fi_cq_data_entry entry{};
@@ -451,7 +451,7 @@ void lose_a_peer(std::size_t size)
         ASSERT_EQ(fi_trecv(s.ep, &word, 1, nullptr, 1, 1, 0, &word), 0);
         s.expect(&word, FI_RECV);
         if (rank.number == 0) {
-            // Nobody receives these: the first waits for the completion word, and once the ring is full posts are
+            // These are not received: the first waits for the completion word, and once the ring is full posts are
             // refused.
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), size, nullptr, 1, 2, &bytes); }), 0);
             rank.set(1001, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a provider that owns the receives, the queue and the counter of ours (fi_peer(3)): receives are posted here, and
-// matched one after the other in lists. Called by owner_test.cc; calls what ours gives its owner.
+// Role: a provider that owns the receives, the queue and the counter of ours (fi_peer(3)): receives are posted here,
+// and matched one after the other in lists. Called by owner_test.cc; calls what ours gives its owner.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class Owner {
         posted.push_back(std::move(item));
         return 0;
     }
-    /// The first message that waits is nobody's.
+    /// The first waiting message belongs to no receive.
     int discard()
     {
         std::unique_ptr<Item> item = std::move(kept.front());

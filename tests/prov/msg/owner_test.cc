@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Receives, queues and counters of another provider (fi_peer(3)), which the test plays in one of two processes, as
 // libfabric 2.1 has them and as 2.3 does: msg/receive_queue, cq/cq. Calls libfabric's inline functions; the
-// provider is linked in, so that it can be told by which release it was loaded.
+// provider is linked in, so that the test can set the release that loads it.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -63,7 +63,7 @@ struct Side {
         ep = nullptr;
     }
     void progress() { EXPECT_EQ(fi_cq_read(cq, nullptr, 0), -FI_EAGAIN); }
-    /// Until the owner was told of so much.
+    /// Until the owner has been notified of so many.
     [[nodiscard]] bool told(std::size_t count)
     {
         return wait_until([&] { return progress(), owner.told.size() >= count; });
@@ -316,7 +316,7 @@ TEST(PeerReceives, ASourceIsKnownOnceItsAddressIs)
             for (const auto& item : side.owner.kept)
                 EXPECT_EQ(item->fields().source, named);
             std::uint64_t in = 0;
-            EXPECT_EQ(side.owner.receive(true, &in, 8, &in, 1, 0, 77), 0); // somebody else's: posted
+            EXPECT_EQ(side.owner.receive(true, &in, 8, &in, 1, 0, 77), 0); // of another owner: posted
             EXPECT_EQ(side.owner.receive(true, &in, 8, &in, 1, 0, named), 0);
             EXPECT_TRUE(side.told(1));
             EXPECT_EQ(side.owner.told[0].source, named);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The parts of rings, each by itself over a network inside the process, without the rounds of Rings that drive them:
-// Anonymous packets and RingLeases of who sends, Grants and Arrivals of who receives. The test plays the peer, and
+// Anonymous packets and RingLeases of the sender, Grants and Arrivals of the receiver. The test plays the peer, and
 // stands between them and operator new.
 #include <cstddef>
 #include <cstring>
@@ -118,7 +118,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         answer(Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), geometry.ring_slots}.word(),
                LeaseStatus::granted);
     }
-    /// Of a sender at `from`, who asks for a ring where `at` is a credit block.
+    /// Of a sender at `from`, which requests a ring if `at` is a credit block.
     static Envelope sender(utofu_vcq_id_t from = peer_home, std::uint16_t at = no_credit_block)
     {
         return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, at, 9};
@@ -285,7 +285,7 @@ TEST_F(PartsTest, RingLeaseReusesAChannelThatNothingCanReachAnyMore)
     EXPECT_EQ(out->leases.reuse(), nullptr) << "an answer may come";
     answer(0, LeaseStatus::denied);
     channel.outstanding = 1;
-    EXPECT_EQ(out->leases.reuse(), nullptr) << "somebody waits for the peer";
+    EXPECT_EQ(out->leases.reuse(), nullptr) << "a send waits for the peer";
     channel.outstanding = 0;
     EXPECT_EQ(out->leases.reuse(), &channel);
     EXPECT_EQ(channel.area, 0u);

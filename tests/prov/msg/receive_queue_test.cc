@@ -329,7 +329,7 @@ TEST_F(Match, PeerThatLeavesTakesItsMessagesAlong)
 
 TEST_F(Match, ReceivesOfOthersStandBack)
 {
-    ASSERT_EQ(queue.recv({.source = 9, .tagged = true}), -FI_EINVAL); // nobody there
+    ASSERT_EQ(queue.recv({.source = 9, .tagged = true}), -FI_EINVAL); // no such source
     ASSERT_EQ(receive(5, &one), 0);
     EXPECT_EQ(queue.get_entry(true, source, 6), nullptr);
     EXPECT_EQ(queue.get_entry(false, source, 0), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving half of the message protocol: packets in rings and from anonymous senders, offers that are fetched,
-// questions, packets that can't be. Calls msg/message_engine.
+// questions, impossible packets. Calls msg/message_engine.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -49,7 +49,7 @@ TEST_F(Messages, AnonymousPacketsFindTheirReceivesSoonerOrLater)
     EXPECT_EQ(answered({5, 6}), 0u);
     ASSERT_EQ(receive(2), 0);
     EXPECT_EQ(entry(), "4 bytes");
-    EXPECT_EQ(answered({5, 6}), completion_word(6, 0)) << "who sent is known as long as that";
+    EXPECT_EQ(answered({5, 6}), completion_word(6, 0)) << "the sender is known as long as that";
 
     const std::vector<char> text(10000, 'z');
     std::memcpy(net().memory.data() + source_at, text.data(), text.size());
@@ -83,7 +83,7 @@ TEST_F(Messages, AMessageByEagerGetKeepsItsPlace)
     EXPECT_EQ(answered({7, 8}), completion_word(8, 0));
 }
 
-/// Nobody awaits it: it is taken, so that its sender need not keep it for longer.
+/// No receive waits for it: it is taken, so that its sender need not keep it for longer.
 TEST_F(Messages, AMessageByEagerGetIsTakenBeforeItsReceiveIsPosted)
 {
     std::memset(net().memory.data() + source_at, 'z', max_eager);
@@ -96,7 +96,7 @@ TEST_F(Messages, AMessageByEagerGetIsTakenBeforeItsReceiveIsPosted)
     EXPECT_EQ(buffer[max_eager - 1], 'z');
 }
 
-/// Its sender has gone, and others may have its memory; or that can't be read, which the sender is told.
+/// Its sender has gone, and others may have its memory; or it cannot be read, which is reported to the sender.
 TEST_F(Messages, AMessageByEagerGetWhoseSenderDoesNotKeepItIsNone)
 {
     ASSERT_EQ(receive(1), 0);
@@ -227,7 +227,7 @@ TEST_F(Messages, ALateReceiveFindsOutWhetherTheSenderStillWaits)
     ASSERT_EQ(receive(1), 0);
     run();
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EHOSTDOWN));
-    EXPECT_EQ(answered({12, 5}), 0u) << "nobody waits";
+    EXPECT_EQ(answered({12, 5}), 0u) << "no sender waits";
 }
 
 /// The receive was there first, but the RTS had stood in the ring for long: its sender may be gone all the same, and
@@ -258,7 +258,7 @@ TEST_F(Messages, AnAnswerThatFindsNoRoomIsGivenLater)
     });
     net().busy_percent = 100;
     run();
-    EXPECT_EQ(entry(), "nothing") << "the packet stays: its sender has to be told";
+    EXPECT_EQ(entry(), "nothing") << "the packet stays: its sender has to be notified";
     net().busy_percent = 0;
     run();
     EXPECT_EQ(entry(), "0 bytes");
@@ -357,7 +357,7 @@ TEST_F(Messages, AFenceForMatchedMessagesWaitsForTheirReceives)
     EXPECT_EQ(answered({11, 5}), completion_word(5, 0));
 }
 
-/// Also of one who has no ring, and asks again.
+/// Also of a sender without a ring that asks again.
 TEST_F(Messages, AFenceOfAnAnonymousSenderWaitsForTheReceivesToo)
 {
     come(Type::eager, flag_tag, 8, [](PacketWriter& w) {

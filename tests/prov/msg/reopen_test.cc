@@ -45,7 +45,7 @@ void receive(Session& s, void* bytes, std::size_t size)
     s.expect(bytes, FI_RECV);
 }
 
-/// Knows nobody: a client says who it is.
+/// Knows no peer: a client sends its address.
 void serve(const Rank& rank, const Options& options, std::uint64_t flags)
 {
     Session s(rank, options);

@@ -19,7 +19,7 @@ enum class Without {
     nothing,
     clearing,        ///< the slots are not cleared before the ring is granted
     anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case 16)
-    waiting,         ///< who has said BYE anonymous packets at once (case 8)
+    waiting,         ///< a sender of a release sends anonymous packets at once (case 8)
     place,           ///< give_back does not say where the ring is (case 6)
     credit,          ///< a sender writes into slots that were not reported
     closing_probe    ///< a probe under way when the ring is closed speaks of its next owner

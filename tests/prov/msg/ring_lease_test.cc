@@ -16,7 +16,7 @@ namespace {
 
 using sim::test::expect_processes;
 
-/// What a sender says: who it is, the number of the message, and as many more bytes as the length asks for.
+/// The content of a message: the rank of its sender, its number, and as many more bytes as the length asks for.
 struct Note {
     std::uint32_t sender;
     std::uint32_t number;
@@ -155,7 +155,7 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
     });
 }
 
-/// Case 3: rings that nobody uses, in the name of one who lives and does not look; they are asked back in vain.
+/// Case 3: unused rings of a living sender that makes no progress; they are revoked without an answer.
 TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
 {
     expect_processes(3, [](const Rank& rank) {

@@ -23,7 +23,7 @@ inline constexpr unsigned own_index = 3, peer_index = 5;
 inline constexpr std::uint32_t ring_count = 4, ring_slots = 16, anon_slot_count = 4;
 inline constexpr Geometry geometry{ring_count, ring_slots, anon_slot_count};
 
-/// The protocol above: notes what it is told, and takes packets while it has room.
+/// The protocol above: records its calls, and takes packets while it has room.
 struct Above final : Protocol {
     struct In final : Inbound {
         explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
@@ -199,7 +199,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         EXPECT_TRUE(gate_is_of(word, own_nonce));
         return gate_next(word) < gate_end(word) ? gate_next(word) : none;
     }
-    /// Of the peer that the test plays, who asks for no ring.
+    /// Of the peer that the test plays, which requests no ring.
     static Envelope envelope(utofu_vcq_id_t from = peer_home)
     {
         return {from, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, no_credit_block, 9};
@@ -214,7 +214,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         packet.put64(body);
         std::memcpy(area().anon_slots() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
     }
-    /// Somebody anonymous packets and asks for a ring; his packet is taken. Credit block `at` of his is told.
+    /// A peer sends an anonymous packet that requests a ring; the packet is taken. It names credit block `at`.
     void ask(std::uint64_t body, std::uint16_t at = 2, utofu_vcq_id_t from = peer_home)
     {
         Envelope who = envelope(from);

@@ -99,7 +99,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
     EXPECT_EQ(ch.refusal(), -ch.err);
 }
 
-// --- the end: who may still write ("Writes that outlive their endpoint" in docs/wire-protocol.md)
+// --- the end: which peers may still write ("Writes that outlive their endpoint" in docs/wire-protocol.md)
 
 TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 {
@@ -270,7 +270,7 @@ TEST_F(RingsTest, APeerThatDiesBeforeItsAnswerFailsTheChannel)
     poll();
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_NE(channel(peer_index + 1), nullptr);
-    EXPECT_EQ(channel(peer_index + 2), &ch) << "nobody writes to its credit block any more";
+    EXPECT_EQ(channel(peer_index + 2), &ch) << "no peer writes to its credit block any more";
 }
 
 // --- what we receive
@@ -334,7 +334,7 @@ TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
     above->taken.clear();
     net().busy_percent = 100;
     ask(7, 10, peer_home + 10);
-    EXPECT_TRUE(above->taken.empty()) << "the anonymous packet stays: its sender has to be told";
+    EXPECT_TRUE(above->taken.empty()) << "the anonymous packet stays: its sender has to be notified";
     EXPECT_TRUE(above->in.behind());
     above->unwanted = peer_home + 10;
     net().busy_percent = 0;
@@ -440,7 +440,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     look();
     EXPECT_EQ(count_rings(), 0u);
     EXPECT_EQ(returned().status, number(LeaseStatus::closed));
-    EXPECT_EQ(above->last->known.home, peer_home) << "who sent is known as long as there are messages";
+    EXPECT_EQ(above->last->known.home, peer_home) << "the sender is known as long as there are messages";
     above->last->let_go();
     ask(8, 3, peer_home + 1);
     above->taken.clear();
@@ -453,7 +453,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
 
 TEST_F(RingsTest, WhatCannotBeIsDroppedAndNothingElse)
 {
-    say(0, 0, 1); // nobody's ring
+    say(0, 0, 1); // a ring without an owner
     look();
     EXPECT_TRUE(above->taken.empty());
     ask(9);
@@ -507,7 +507,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     };
     for (unsigned look = 0; look < 4; look++)
         rings->in.grants.ask_back();
-    EXPECT_EQ(asked(), 0u) << "there was one for everybody";
+    EXPECT_EQ(asked(), 0u) << "there was one for each sender";
     ask(1, 10, peer_home + 10);
     rings->in.grants.ask_back(); // this look finds that all have sent since
     EXPECT_EQ(asked(), 0u);
@@ -516,8 +516,8 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     ask(1, 10, peer_home + 10);
     rings->in.grants.ask_back();
     EXPECT_EQ(asked(), ring_count - 1);
-    EXPECT_EQ(returned(3).status, number(LeaseStatus::granted)) << "who has sent keeps it";
-    EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and where it is, for who has not seen it yet";
+    EXPECT_EQ(returned(3).status, number(LeaseStatus::granted)) << "a sender that has sent keeps it";
+    EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and its location, perhaps unread";
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
 

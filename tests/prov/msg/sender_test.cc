@@ -85,7 +85,7 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
         Rts rts{};
         std::memcpy(&rts, p.body, sizeof rts);
         EXPECT_EQ(rts.vcq, kept ? domain->home_id() : vcq.id()) << "a copy outlives its endpoint";
-        EXPECT_EQ(tx->all_has_left(), !kept) << "who closes waits for it";
+        EXPECT_EQ(tx->all_has_left(), !kept) << "a close waits for it";
         fin(p.ack, 0);
         run(2);
         EXPECT_EQ(entry(), kept ? "nothing" : "sent");
@@ -119,7 +119,7 @@ TEST_F(Messages, AFenceWaitsForAnonymousPacketsToo)
     EXPECT_FALSE(messages->sender().confirmed(*peer, true)) << "that is another question";
 }
 
-/// What was sent before is behind the ring's first packet, and counts as sent to whoever asks there.
+/// What was sent before is behind the ring's first packet, and counts as sent there.
 TEST_F(Messages, AFenceInARingIsForAnonymousPacketsToo)
 {
     const Peer* const peer = peers->find(to);
@@ -130,7 +130,7 @@ TEST_F(Messages, AFenceInARingIsForAnonymousPacketsToo)
     EXPECT_EQ(p.type, Type::fence);
 }
 
-/// The ring is full: as many as tx_attr.size wait, who injects is refused, and all leave in their order.
+/// The ring is full: as many as tx_attr.size wait, an inject is refused, and all leave in their order.
 TEST_F(Messages, WhatFindsNoRoomWaitsInItsOrder)
 {
     win_ring();
@@ -143,7 +143,7 @@ TEST_F(Messages, WhatFindsNoRoomWaitsInItsOrder)
     credit(2);
     run(1);
     credit(7);
-    ASSERT_EQ(send(text + ring_slots + 5, 1), 0); // there is room: it passes nobody
+    ASSERT_EQ(send(text + ring_slots + 5, 1), 0); // there is room: it overtakes no send
     run(1);
     EXPECT_TRUE(tx->all_has_left());
     for (unsigned n = ring_slots + 1; n <= ring_slots + 5; n++) {

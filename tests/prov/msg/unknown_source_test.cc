@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_SOURCE_ERR: what comes from somebody who is in no address vector is told with his address (fi_cq(3)). Calls
+// FI_SOURCE_ERR: a message from a sender that is in no address vector is reported with its address (fi_cq(3)). Calls
 // libfabric over the provider over the simulator; both sides are domains of this process.
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t wanted = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | FI_SOURCE_ERR;
 
-/// A sender who knows the receiver, who does not know him.
+/// A sender that knows the receiver, which does not know it.
 class UnknownSources : public testing::Test {
   protected:
     explicit UnknownSources(std::uint64_t caps = wanted, std::uint32_t format = FI_FORMAT_UNSPEC)
@@ -204,7 +204,7 @@ TEST_F(UnknownSources, WhatIsWrongWithTheMessageComesFirst)
     EXPECT_EQ(error.err_data_size, 0u);
 }
 
-/// Addresses as text are told as text.
+/// Addresses as text are reported as text.
 class UnknownSourcesAsText : public UnknownSources {
   protected:
     UnknownSourcesAsText() : UnknownSources(wanted, FI_ADDR_STR) {}
@@ -230,7 +230,7 @@ TEST_F(UnknownSources, NeedFiSource)
     fi_freeinfo(hints);
 }
 
-/// Who asks for FI_SOURCE alone gets successes (fi_cq(3)).
+/// An endpoint with FI_SOURCE alone gets successes (fi_cq(3)).
 class KnownOrNot : public UnknownSources {
   protected:
     KnownOrNot() : UnknownSources(wanted & ~FI_SOURCE_ERR) {}

@@ -16,7 +16,7 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-/// FI_INJECT_COMPLETE ends a write when its buffer is free again; what becomes of it later is told all the same.
+/// FI_INJECT_COMPLETE ends a write when its buffer is free again; a later failure is reported all the same.
 TEST(Rma, AWriteThatFailsAfterItsCompletionIsAnErrorEntry)
 {
     expect_processes(1, [](const Rank& rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Every entry of fi_rma and fi_atomic with every kind of key: what the region allows takes effect, what it does not
-// changes nothing and is told by one error entry, also of what was injected. Between processes over the simulator; run
-// by make check.
+// changes nothing and is reported by one error entry, also of what was injected. Between processes over the simulator;
+// run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -248,7 +248,7 @@ void World::recall(const Command& c)
                                  : fi_cancel(&(*found)->ep->fid, &operation);
     say("  %s %u: %s", kind_of(operation), operation.number, fi_strerror(static_cast<int>(-result)));
     if (result != 0 && (operation.held || result != -FI_ENOENT))
-        contradict("%s %u waits for its counter and can't be cancelled: %s", kind_of(operation), operation.number,
+        contradict("%s %u waits for its counter and cannot be cancelled: %s", kind_of(operation), operation.number,
                    fi_strerror(static_cast<int>(-result)));
     if (result != 0)
         return;

@@ -89,7 +89,7 @@ class Deterministic final : public Platform {
     }
 
     void enter(unsigned process) override { net_.process = process_ = process; }
-    /// The VCQs vanish. What is left in our memory is then cleared away, which nobody notices: the network and the
+    /// The VCQs vanish. What is left in our memory is then cleared away, which has no effect: the network and the
     /// node's files are as the process has left them, and no time goes by.
     bool kill(unsigned process) override
     {
@@ -119,7 +119,7 @@ class Deterministic final : public Platform {
     unsigned long long calls() const override { return net_.calls; }
 
   protected:
-    /// What was killed waits for nobody.
+    /// A killed process waits for no other one.
     void begin_wait(void (*others)()) override
     {
         if (!tofu::EndpointNumbers::killed_of_test)

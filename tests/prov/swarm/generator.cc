@@ -330,7 +330,7 @@ Gen<std::vector<Command>> scene()
                             recv,
                             recv,
                             spin};
-        case 9: { // two contexts fence behind messages that nobody has received
+        case 9: { // two contexts fence behind messages that have not been received
             Command fenced = send;
             fenced.fence = 1;
             fenced.level = match;

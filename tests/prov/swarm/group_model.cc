@@ -82,7 +82,7 @@ void GroupModel::on_join(unsigned process, Join* join, int error)
 {
     ++time_;
     if (std::none_of(joins.begin(), joins.end(), [&](const auto& each) { return each.get() == join; }))
-        contradict("process %u got the event of a join that nobody has made", process);
+        contradict("process %u got the event of a join that was not made", process);
     if (join->at->process != process || join->closed || join->done)
         contradict("process %u got the event of join %u at %s, which %s", process, join->number,
                    join->at->name().c_str(),

@@ -199,7 +199,7 @@ Receive* Model::on_entry(unsigned process, const Entry& entry)
         return nullptr;
     }
     if (known_.count(operation) == 0)
-        contradict("process %u got an entry with a context that nobody has given", process);
+        contradict("process %u got an entry with a context that was not passed", process);
     if (operation->kind == Operation::send) {
         auto& m = static_cast<Message&>(*operation);
         if (m.from->process != process)
@@ -317,7 +317,7 @@ Message* Model::message_of(const Receive& r, const Entry& entry, const unsigned 
         number ^= mark;
     }
     if (number >= messages.size() || messages[number]->to == nullptr)
-        contradict("receive %u at %s got %zu bytes that nobody has sent (%llx)", r.number, r.at->name().c_str(),
+        contradict("receive %u at %s got %zu bytes that were not sent (%llx)", r.number, r.at->name().c_str(),
                    entry.length, static_cast<unsigned long long>(number));
     Message& m = *messages[number];
     if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && (!m.data || entry.data != number))
@@ -421,7 +421,7 @@ void Model::failed_receive(Receive& r, const Entry& entry)
                    r.takes(*m);
         };
         if (!r.cancelled && r.at->state == Endpoint::open && std::none_of(messages.begin(), messages.end(), went))
-            contradict("receive %u was cancelled by nobody", r.number);
+            contradict("receive %u was cancelled without a call", r.number);
         return;
     }
     if (entry.error == FI_ETRUNC) {
@@ -505,7 +505,7 @@ std::string Model::missing(bool to_the_end) const
         if (r->multi || r->held)
             continue;
         for (const auto& m : messages)
-            // One that waited may be behind a fence, and that behind messages which nobody has received yet.
+            // One that waited may be behind a fence, and that behind messages that have not been received yet.
             if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) &&
                 (to_the_end || !m->was_held))
                 return what + " waits, message " + std::to_string(m->number) + " from " + m->from->name() + " as well";

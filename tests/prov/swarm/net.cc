@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See net.h. A post goes through three stages: its bytes are read, they are written (line by line), its end is told.
-// Each is a step of the network, and between two steps anything may happen.
+// See net.h. A post goes through three stages: its bytes are read, they are written (line by line), its end is
+// reported. Each is a step of the network, and between two steps anything may happen.
 #include "net.h"
 
 #include <algorithm>
@@ -123,7 +123,7 @@ Net::Vcq* Net::of(utofu_vcq_hdl_t handle) const noexcept
 
 // --- time
 
-/// Where nothing is under way and nobody posts, a caller waits for the clock, which then goes faster and faster.
+/// If nothing is under way and no process posts, a caller waits for the clock, which then goes faster and faster.
 void Net::tick()
 {
     calls++;
@@ -514,7 +514,8 @@ struct Calls {
         *extra = static_cast<std::uint16_t>(8 + place.component);
         return UTOFU_SUCCESS;
     }
-    /// Programs do not meet, whether they run at the same time (utofu/tni_allocator) or one after another (av/peer_table).
+    /// Programs do not meet, whether they run at the same time (utofu/tni_allocator) or one after another
+    /// (av/peer_table).
     static const char* job()
     {
         static const auto start = std::chrono::steady_clock::now().time_since_epoch().count();

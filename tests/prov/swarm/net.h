@@ -42,7 +42,7 @@ struct Freedoms {
     unsigned chaos = 0;   ///< 0: each post takes effect within its call; else late and in any permitted order, up to 3
     unsigned busy = 0;    ///< percent of posts that find the TOQ full
     unsigned blind = 0;   ///< percent of polls that find nothing although there is something
-    bool drop = false;    ///< what no notice has told of when its VCQ is freed may be lost, also in part
+    bool drop = false;    ///< an operation without a notice may be lost when its VCQ is freed, also in part
     bool silent = false;  ///< an access to what is not there never ends
     bool same_tag = true; ///< memory that is registered already gets its steering tag again
     bool reuse = true;    ///< VCQ IDs that were given back are given again, at once

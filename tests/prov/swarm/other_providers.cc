@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Other providers of libfabric as platforms, all processes of a program in one: tcp;ofi_rxm over the loopback
-// interface, and shm. What they can't do is left out of the program. A failure here is a mistake of the model, or a
-// defect of theirs. See platform.h.
+// interface, and shm. Features that they lack are left out of the program. A failure here is a mistake of the model, or
+// a defect of theirs. See platform.h.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -141,7 +141,7 @@ void RemoteModel::on_stray(unsigned process, const Entry& entry)
     const std::uint64_t number = entry.data - access_mark;
     if ((entry.flags & FI_REMOTE_CQ_DATA) == 0 || entry.data < access_mark || number >= accesses.size() ||
         accesses[number]->to == nullptr || accesses[number]->to->process != process || !accesses[number]->data)
-        contradict("process %u got an entry that nobody has caused: flags %llx, data %llx", process,
+        contradict("process %u got an entry without a cause: flags %llx, data %llx", process,
                    static_cast<unsigned long long>(entry.flags), static_cast<unsigned long long>(entry.data));
     Access& access = *accesses[number];
     if (access.held || access.recalled)
@@ -209,7 +209,7 @@ void RemoteModel::check_bytes(const Region& region, std::size_t offset, const un
             });
         }
         if (!good && (overwritten || bytes[i] != untouched))
-            contradict("%s: byte %zu is %02x, which it can't be%s%s", region.name().c_str(), at, bytes[i],
+            contradict("%s: byte %zu is %02x, which is not possible%s%s", region.name().c_str(), at, bytes[i],
                        reader != nullptr ? (" for access " + std::to_string(reader->number)).c_str() : "",
                        now != nullptr ? (" when access " + std::to_string(now->number) + " has ended").c_str() : "");
     }
@@ -355,8 +355,8 @@ void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t co
                                       [&](const Access::Part& part) { return part.region == &region; });
         if (!here || (reads && !access->counts_as_read()))
             continue;
-        // The event of an access is behind it, and may find the region closed. Some kinds are not waited for: those of a
-        // killed process may not have left.
+        // The event of an access is behind it, and may find the region closed. Some kinds are not waited for: those of
+        // a killed process may not have left.
         const bool waits = !access->fetches && access->parts.size() == 1;
         const bool in_time = (region.open && (waits || access->from->state != Endpoint::killed)) ||
                              (waits && access->done && access->done_at < region.ended);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// replay [-v] [-p PLATFORM] FILE...: carries out programs, as the generator printed them, over the deterministic network,
-// or over tcp, shm or sim (platform.h). Status 0: all was as it must be; 1: it was not. Called by hand, and by
+// replay [-v] [-p PLATFORM] FILE...: carries out programs, as the generator printed them, over the deterministic
+// network, or over tcp, shm or sim (platform.h). Status 0: all was as it must be; 1: it was not. Called by hand, and by
 // tests/prov/swarm/programs.sh; calls platform and world.
 #include <cstdio>
 #include <cstring>
@@ -25,7 +25,7 @@ int replay(const char* path, const swarm::Options& options, swarm::Platform& pla
     swarm::Program program;
     std::string wrong;
     if (!file || !swarm::read_program(text.str(), program, wrong)) {
-        std::printf("%s: %s\n", path, file ? wrong.c_str() : "can't be read");
+        std::printf("%s: %s\n", path, file ? wrong.c_str() : "cannot be read");
         return 1;
     }
     program = platform.fit(std::move(program));

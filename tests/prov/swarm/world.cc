@@ -195,7 +195,7 @@ void World::finish()
     for (unsigned p = 0; p < processes_.size(); p++)
         carry_out({.what = Do::leave, .at = p * slots});
     model_.check_buffers();
-    if (was_killed_) { // who ends in an orderly way and last removes the node's files
+    if (was_killed_) { // the last process that ends normally removes the node's files
         start(0);
         carry_out({.what = Do::leave, .at = 0});
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A program that is carried out: the processes with their objects of libfabric, the network and the model. Its parts
-// are in objects.cc (open and close), messages.cc, reading.cc (progress, entries), groups.cc, counting.cc (counters, operations
-// that wait for one), world.cc (all calls, the end). Included by these; calls libfabric, net and model.
+// are in objects.cc (open and close), messages.cc, reading.cc (progress, entries), groups.cc, counting.cc (counters,
+// operations that wait for one), world.cc (all calls, the end). Included by these; calls libfabric, net and model.
 #pragma once
 
 #include <cstdint>
@@ -138,7 +138,7 @@ class World {
     void kill(unsigned p);
     void clear_away(unsigned p);
     void lose_objects(unsigned p);
-    /// A call that may wait for the progress of others. A process that was killed waits for nobody.
+    /// A call that may wait for the progress of others. A process that was killed waits for no other one.
     template <class Call>
     void while_others_run(Process& process, Call&& call)
     {

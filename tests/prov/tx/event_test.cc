@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Flow control of RMA events: a target that does not run, holders of credits that die, rest or leave, and a pool that
-// somebody has written over (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the
+// a peer has overwritten (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the
 // simulator.
 #include <cstdlib>
 #include <numeric>
@@ -157,8 +157,8 @@ TEST(Events, NorWithKeysOfTheUserAndAnAdversary)
     unsetenv("TOFU_SIM_CHAOS");
 }
 
-/// A call that fetches many elements has a notice for each, in the queue of who asks: so many as there are calls, they
-/// fit, though he looks for them no more than a caller does.
+/// A call that fetches many elements has a notice for each, in the queue of the initiator: so many as there are calls,
+/// they fit, though he looks for them no more than a caller does.
 TEST(Events, FetchedElementsFitIntoTheQueueOfWhoFetchesThem)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -268,7 +268,7 @@ TEST(Events, NoCreditIsLostOrMade)
     });
 }
 
-/// What an account holds and nobody uses goes back while its endpoint is polled.
+/// Unused credits of an account are returned while its endpoint is polled.
 TEST(Events, IdleCreditsGoBack)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -381,8 +381,8 @@ TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
     });
 }
 
-/// Who goes on injecting into memory that is gone hears of it, and does not drown in it: each failure is an entry of
-/// its own MRQ.
+/// An endpoint that continues to inject into closed memory gets error entries, but not without bound: each failure is
+/// an entry of its own MRQ.
 TEST(Events, FailuresDoNotFillTheOwnReceiveQueue)
 {
     expect_processes(2, [](const Rank& rank) {

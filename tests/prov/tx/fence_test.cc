@@ -85,7 +85,7 @@ struct FenceTest : testing::Test {
     }
     void carry_out() { Net::step_all(static_cast<unsigned>(tx->vcq().handle() - 1)); }
     bool passed(std::uint64_t flags = 0) { return tx->fence().passed(to, flags); }
-    /// With nobody waiting for its end.
+    /// Without a waiter for its end.
     void inject()
     {
         const std::uint64_t word = 1;
@@ -107,7 +107,7 @@ TEST_F(FenceTest, NothingIsUnderWay)
     EXPECT_TRUE(passed(FI_MATCH_COMPLETE));
     EXPECT_EQ(rounds, 0u);
     engine.idle = false;
-    EXPECT_TRUE(tx->fence().passed(FI_ADDR_NOTAVAIL, 0)); // whoever asks finds out that there is no such peer
+    EXPECT_TRUE(tx->fence().passed(FI_ADDR_NOTAVAIL, 0)); // the caller finds out that there is no such peer
 }
 
 TEST_F(FenceTest, WaitsForNoticesWhoeverThePeerIs)

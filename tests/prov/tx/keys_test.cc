@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, overflow VCQs
-// and those who lie about them. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
+// and peers that give false answers. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -303,7 +303,7 @@ TEST_F(KeysTest, AnOverflowVcqThatIsNotThePeersIsNotBelieved)
     for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
         peerside.put(entry_of(100 + home, directory::right_write, home));
     peerside.open_overflow_vcq(2, 77);
-    peerside.nonces[77] = nonce + 1; // somebody else's domain
+    peerside.nonces[77] = nonce + 1; // another domain
     peerside.open_overflow_vcq(3, no_vcq);
     peerside.open_overflow_vcq(4, 78);
     peerside.line[4] = peerside.line[2]; // of another number
@@ -437,7 +437,7 @@ TEST_F(KeysTest, ARevokedKeyIsLookedUpAgain)
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000); // nobody has revoked it
+    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000); // it has not been revoked
     revoke(peer.home);
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.stadd, moved.bias + 0x2000);

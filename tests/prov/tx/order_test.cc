@@ -23,7 +23,7 @@ struct VcqOrderTest : testing::Test {
         EXPECT_EQ(vcq.open(backend, 0, false, {}), 0);
         vcq_order.begin();
     }
-    ~VcqOrderTest() override { vcq.close(); } // before what its notices are told to
+    ~VcqOrderTest() override { vcq.close(); } // before the receivers of its notices
     /// The fences under way go to these.
     static std::vector<utofu_vcq_id_t> fences()
     {
@@ -61,7 +61,7 @@ TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstOverflowVcqIsWaitedFor)
     EXPECT_FALSE(vcq_order.pass(home, annex));
     EXPECT_EQ(fences(), Fences{home});
     EXPECT_FALSE(vcq_order.pass(home, annex));
-    EXPECT_FALSE(vcq_order.pass(home, home)); // or it would overtake who waits
+    EXPECT_FALSE(vcq_order.pass(home, home)); // or it would overtake a waiting operation
     EXPECT_TRUE(vcq_order.pass(other, other));
     EXPECT_EQ(fences(), Fences{home});
     arrive();
@@ -78,7 +78,7 @@ TEST_F(VcqOrderTest, EachChangeOfTheVcqFencesTheFormer)
     EXPECT_FALSE(vcq_order.pass(home, home));
     EXPECT_EQ(fences(), Fences{annex});
     arrive();
-    EXPECT_TRUE(vcq_order.pass(home, annex)); // whoever comes first, all has taken effect
+    EXPECT_TRUE(vcq_order.pass(home, annex)); // in either order, all has taken effect
     EXPECT_FALSE(vcq_order.pass(home, 3));
     EXPECT_EQ(fences(), Fences{annex});
 }
@@ -117,7 +117,7 @@ TEST_F(VcqOrderTest, AReadBehindAWriteIsFencedWhereItWasPromised)
     EXPECT_TRUE(raw.pass(other, other, reads)); // another peer
     EXPECT_EQ(fences(), Fences{});
     EXPECT_FALSE(raw.pass(home, home, reads));
-    EXPECT_FALSE(raw.pass(home, home)); // or it would overtake who waits
+    EXPECT_FALSE(raw.pass(home, home)); // or it would overtake a waiting operation
     EXPECT_EQ(fences(), Fences{home});
     arrive();
     EXPECT_TRUE(raw.pass(home, home, reads));

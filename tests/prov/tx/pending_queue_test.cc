@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The pending queue: who waits behind whom, what a fence waits for, how all of it ends. A test for each case of
-// tx/pending_queue.h, by its number. Run by make check; calls pending_queue.h alone.
+// The pending queue: which operation waits behind which, what a fence waits for, how all of it ends. A test for each
+// case of tx/pending_queue.h, by its number. Run by make check; calls pending_queue.h alone.
 #include "tx/pending_queue.h"
 
 #include <deque>
@@ -106,7 +106,7 @@ TEST_F(PendingTest, Case3AStreamHoldsUpNoOther)
     EXPECT_FALSE(pending.empty());
 }
 
-/// More lines than there are buckets: keys that share one are told apart.
+/// More lines than there are buckets: keys that share one are distinguished.
 TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
 {
     constexpr unsigned peers = 1000;

@@ -58,7 +58,7 @@ TEST_F(CompletionTableTest, EachTagIsAcquiredOnceAndFreeAfterItsNotice)
     EXPECT_EQ(*taken.rbegin(), tags);
     EXPECT_EQ(table.acquire(&who), 0);
     EXPECT_EQ(table.arrived(17), &who);
-    EXPECT_EQ(table.arrived(17), nullptr); // told already
+    EXPECT_EQ(table.arrived(17), nullptr); // reported already
     EXPECT_EQ(take(), 17);
 }
 

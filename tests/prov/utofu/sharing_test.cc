@@ -51,7 +51,7 @@ class Visit {
         unsafe_calls.fetch_add(1, std::memory_order_relaxed);
         if (users_->fetch_add(1, std::memory_order_relaxed) != 0)
             meetings.fetch_add(1, std::memory_order_relaxed);
-        sched_yield(); // calls are short: who may meet has time to
+        sched_yield(); // calls are short: threads that may meet have time to
     }
     ~Visit()
     {
@@ -152,7 +152,7 @@ class Traffic {
         out_[0] = out_[size - 1] = static_cast<char>(number);
         Objects::post(rx, [&] { return fi_trecv(into, in_.data(), size, nullptr, FI_ADDR_UNSPEC, number, 0, &in_); });
         Objects::post(tx, [&] { return fi_tsend(from, out_.data(), size, nullptr, to, number, &out_); });
-        // Who makes progress by himself looks after both sides.
+        // A thread that makes progress handles both sides.
         finish(rx, &in_, [&] { await(), fi_cq_read(tx, nullptr, 0); });
         finish(tx, &out_, [&] { fi_cq_read(rx, nullptr, 0); });
         EXPECT_EQ(in_[0], static_cast<char>(number));

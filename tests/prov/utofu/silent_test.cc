@@ -107,7 +107,7 @@ TEST_F(Silent, AKeyOfADomainThatIsGone)
     EXPECT_EQ(fi_close(&region->fid), 0);
 }
 
-/// What has been carried out, although nobody told, is not done again.
+/// An operation that was executed without a report is not repeated.
 TEST_F(Silent, WhatNobodyTellsIsNotRepeated)
 {
     fid_mr* const region = open_region(o, 7);
@@ -247,7 +247,7 @@ struct SilentPeer : Silent {
 };
 
 /// Its STags are not there for a time, and the first word that goes to it is an ARMW. It is waited for, as long as it
-/// takes, whether somebody tells of that or not.
+/// takes, whether that is reported or not.
 TEST_F(SilentPeer, AnEndpointThatIsEnabledLater)
 {
     tofu::proto::AnonTx::absent_limit_ms = absent_limit_before;
@@ -257,7 +257,7 @@ TEST_F(SilentPeer, AnEndpointThatIsEnabledLater)
         silent = !told;
         const std::string next_one = name_of_next();
         send(ep, cq, insert(o.av, next_one), 8);
-        await_failures(told ? 100 : 3); // told at once, it is asked again at the clock's next tick, of 1 to 4 ms
+        await_failures(told ? 100 : 3); // reported at once, it is asked again at the clock's next tick, of 1 to 4 ms
         their_ep = theirs->add(their_cq, their_cq);
         ASSERT_EQ(name_of(their_ep), next_one);
         receive(their_ep, 8);
@@ -272,7 +272,7 @@ TEST_F(SilentPeer, AnEndpointThatIsNeverEnabled)
     EXPECT_EQ(next(cq, their_cq), FI_ETIMEDOUT);
 }
 
-/// The peer has given us slots that we do not hear of, and that nobody fills.
+/// The peer has granted slots of which we get no notice, and which stay unfilled.
 TEST_F(SilentPeer, AnAnswerToTheFirstWordThatDoesNotCome)
 {
     deaf = true;
@@ -322,7 +322,7 @@ TEST_F(SilentPeer, AReceiverThatIsGoneWhileItsRingIsFilled)
 
 TEST_F(SilentPeer, ASenderThatIsGoneBeforeItHearsWhatWasTaken)
 {
-    constexpr int messages = 40; // more than are taken out of a ring before the sender is told
+    constexpr int messages = 40; // more than are taken out of a ring before the sender gets credit
     talk();
     for (int i = 0; i < messages; i++)
         Objects::post(their_cq, [&] { return fi_tinject(their_ep, bytes.data(), 8, to_us, 5); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // TNI slots of VCQs (utofu/tni_allocator.h) where there is no file to lock: the launcher's number decides. And where
-// its name in /dev/shm, which everybody may write to, is not a file of this user: nothing of that is followed, used or
+// its name in /dev/shm, which every user may write to, is not a file of this user: nothing of that is followed, used or
 // removed. Run by make check; each test in a process of its own, with a /dev/shm of its own.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string warned_of;
 
 } // namespace
 
-// Of libfabric, which nobody asks here.
+// Of libfabric, which is not called here.
 extern "C" int fi_log_enabled(const fi_provider*, fi_log_level level, fi_log_subsys)
 {
     return level == FI_LOG_WARN ? 1 : 0;
@@ -70,7 +70,7 @@ bool tell(const char* file, const std::string& text)
     close(fd);
     return done;
 }
-/// An empty /dev/shm that nobody else sees.
+/// An empty /dev/shm that no other process sees.
 bool go_apart()
 {
     const unsigned user = geteuid(), group = getegid();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The VCQ layer over a scripted library: each test says what the queues hold and sees who is told what.
+// The VCQ layer over a scripted library: each test sets the content of the queues and checks the notified handlers.
 // Run by make check; links utofu/vcq.cc.
 #include <gtest/gtest.h>
 
@@ -135,7 +135,7 @@ utofu_mrq_notice notice(std::uint8_t type, std::uint64_t edata, std::uint64_t va
 }
 
 struct VcqTest : testing::Test {
-    // A TCQ nobody waits for is looked at once in tcq_interval polls.
+    // A TCQ without a waiter is polled once in tcq_interval polls.
     void poll_thoroughly()
     {
         for (unsigned i = 0; i < Vcq::tcq_interval; i++)
@@ -292,7 +292,7 @@ TEST_F(VcqTest, AnErrorOfTheTcqEndsAPostThatWaitsForTheMrq)
     ASSERT_EQ(who.notices.size(), 1u);
     EXPECT_EQ(who.notices[0].code, UTOFU_ERR_TCQ_MEMORY);
     EXPECT_TRUE(vcq.idle());
-    // A notice that comes all the same finds nobody; a second error neither.
+    // A notice that comes all the same finds no handler; nor does a second error.
     script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, p.edata)});
     script.tcq.push_back({UTOFU_ERR_TCQ_MEMORY, p.cbdata});
     poll_thoroughly();

@@ -337,7 +337,7 @@ TEST(Knob, HasARowHereAndAParagraphInItsPage)
                     read.insert(at->str(1));
         }
     EXPECT_EQ(here, read);
-    // And what libfabric has been told, whatever the sources look like.
+    // And the variables that libfabric knows, whatever the sources look like.
     int count = 0;
     fi_param* params = nullptr;
     ASSERT_EQ(fi_getparams(&params, &count), 0);

@@ -89,7 +89,7 @@ bool succeeded(std::initializer_list<fid_cq*> from, unsigned count = 1)
                     << fi_strerror(error.err) << ' ' << error.prov_errno;
                 good = false;
                 found++;
-                if (++told == 8) // whoever repeats at once what has failed must not do so for ever
+                if (++told == 8) // an immediate retry of a failed call must end at some time
                     heal();
             } else if (++polls > 1000) {
                 heal();
@@ -241,7 +241,7 @@ void one_endpoint(fi_info* info)
     exchange(ep, ep, o.cq, o.cq, self);
     access(ep, o.cq, self, base, fi_mr_key(mr));
 
-    // Nobody reads the queue: it grows, or says what is lost.
+    // No thread reads the queue: it grows, or reports a loss.
     std::uint64_t word = 1;
     for (unsigned i = 0; i < 100; i++)
         must("fi_write", [&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A process that sleeps (SIGSTOP) in front of any of its posts, for longer than every time-out: its peers' clock and its
-// own go on by hours meanwhile. Nothing is lost, doubled or changed, and all come to their end. The provider, linked in,
-// over a simulator whose posts are counted. Calls libfabric's calls of the provider.
+// A process that sleeps (SIGSTOP) in front of any of its posts, for longer than every time-out: its peers' clock and
+// its own go on by hours meanwhile. Nothing is lost, doubled or changed, and all come to their end. The provider,
+// linked in, over a simulator whose posts are counted. Calls libfabric's calls of the provider.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -21,23 +21,23 @@
 
 namespace {
 
-/// What the processes of a test share: their time, and who sleeps.
+/// What the processes of a test share: their time, and the sleeper.
 struct Night {
     std::atomic<std::int64_t> ahead_ms; ///< of the machine's clock
-    std::atomic<pid_t> sleeper;         ///< 0: nobody
+    std::atomic<pid_t> sleeper;         ///< 0: none
     std::atomic<bool> asleep;           ///< the kernel says so
     std::atomic<unsigned> looks;        ///< at the clock, by the others
     std::atomic<unsigned> posts;        ///< of the victim
     std::atomic<unsigned> met[8];
     std::atomic<bool> failed;
-    std::atomic<bool> told; ///< the victim was told that its lease was over
+    std::atomic<bool> told; ///< the victim was notified that its lease was over
 };
 Night* night = nullptr;
 
 unsigned own_rank = ~0u, victim = ~0u, sleeps_before = 0;
 
-/// How far the time goes on with each look: small steps first, beyond every time-out at last (ticks of 4 ms, the watch of
-/// 100 ms, leases of 300 ms and 1 s, patience of 1 to 10 s, contact 10 s), and then for an hour.
+/// How far the time goes on with each look: small steps first, beyond every time-out at last (ticks of 4 ms, the watch
+/// of 100 ms, leases of 300 ms and 1 s, patience of 1 to 10 s, contact 10 s), and then for an hour.
 std::int64_t step_ms(unsigned look)
 {
     constexpr std::int64_t steps[] = {5, 120, 700, 11'000};
@@ -63,7 +63,7 @@ void wake()
         ::kill(pid, SIGCONT);
 }
 
-/// The time of those who are awake passes as they look at it: no test waits for it.
+/// The time of processes that are awake advances when they read it: no test waits for it.
 void look_at_the_clock()
 {
     const pid_t pid = night->sleeper.load();
@@ -122,7 +122,7 @@ void count_posts()
     auto& functions = library_functions();
     surround_posts<counted>(functions);
     surround<counted, &vcq::Functions::free_vcq>(functions);
-    functions.give_way = nullptr; // the night passes as others look, who would sleep for most of it
+    functions.give_way = nullptr; // time advances when others read it; they would sleep for most of it
 }
 
 /// The machine's clock, in seconds.
@@ -254,7 +254,8 @@ class Life {
             } else {
                 fi_cq_err_entry error{};
                 ASSERT_EQ(fi_cq_readerr(session_->cq, &error, 0), 1);
-                // docs/wire-protocol.md, Regions: whoever sleeps between its look at the clock and its Put is told.
+                // docs/wire-protocol.md, Regions: an initiator that sleeps between its look at the clock and its Put
+                // gets an error.
                 ASSERT_TRUE(rank_.number == victim && error.err == FI_EIO && error.op_context == &wide_)
                     << "rank " << rank_.number << ": " << fi_strerror(error.err) << ", flags " << error.flags
                     << ", uTofu " << error.prov_errno;
@@ -365,7 +366,7 @@ class Life {
     }
     void check()
     {
-        ASSERT_TRUE(until([&] { // CQ data are taken by whoever looks
+        ASSERT_TRUE(until([&] { // CQ data are read by any poll
             take();
             unsigned all = 0;
             peers([&](unsigned peer) { all += data_[peer]; });
@@ -440,7 +441,7 @@ unsigned spend(const Way& way, unsigned who, unsigned before)
         life.live();
     });
     const unsigned posts = night->posts.load();
-    EXPECT_TRUE(before == 0 || posts < before || night->ahead_ms.load() > 3'600'000) << "nobody has waited";
+    EXPECT_TRUE(before == 0 || posts < before || night->ahead_ms.load() > 3'600'000) << "no process has waited";
     return posts;
 }
 

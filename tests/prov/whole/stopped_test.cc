@@ -56,7 +56,7 @@ class Stopped {
     pid_t pid_ = 0;
 };
 
-/// Rank 0: posts, and knows by the context to whom what has ended.
+/// Rank 0: posts, and knows operation and peer by the context.
 struct Initiator {
     explicit Initiator(Session& session) : s(session) {}
 
@@ -69,7 +69,7 @@ struct Initiator {
             ended.insert(entry[i].op_context);
     }
     std::size_t count(const void* context) const { return ended.count(const_cast<void*>(context)); }
-    /// To one who runs: is accepted, and ends.
+    /// To a running peer: it is accepted, and ends.
     template <class Call>
     void expect_through(const char* what, Call&& call, bool silent = false)
     {
@@ -242,7 +242,7 @@ class LockHolder {
     std::uint64_t token_ = 1;
 };
 
-/// Somebody stopped who holds a lock at one peer is a lease long in the way of what goes there in order, and of that
+/// A stopped holder of a lock at one peer blocks, for one lease, operations in order to that peer, and these
 /// alone.
 TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
 {

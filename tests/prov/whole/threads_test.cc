@@ -25,7 +25,7 @@ constexpr unsigned rounds = 60;                   ///< of each thread
 constexpr std::size_t lane = 40000;               ///< bytes of the window that one writer owns
 const std::size_t sizes[] = {8, 200, 3000, lane}; ///< in the descriptor, in a slot, bounced, as it lies
 
-/// One operation; its address is the context. Whoever reads its entry marks it.
+/// One operation; its address is the context. The thread that reads its entry marks it.
 struct Op {
     std::atomic<int> error{0};
     std::atomic<unsigned> ends{0}; // seq_cst: its owner uses what came before
@@ -45,7 +45,7 @@ class Crew {
     {
         peer_ = (s.rank.number + 1) % s.rank.size;
     }
-    /// Hands out at most three entries, whoever they are for.
+    /// Hands out at most three entries, for any thread.
     void read_some(bool blocking)
     {
         fi_cq_data_entry entries[3];
@@ -191,7 +191,7 @@ class Crew {
             ASSERT_TRUE(std::equal(memory.begin(), memory.begin() + size, out.begin()));
         }
     }
-    /// Takes back receives that nobody sends for.
+    /// Cancels receives for which nothing is sent.
     void cancel(unsigned t)
     {
         std::uint64_t in = 0;

@@ -35,7 +35,7 @@ class Traffic {
         atomics();
     }
 
-    /// Every rank to every other, `sizes` in order. Awaited: the receives are posted before anybody sends.
+    /// Every rank to every other, `sizes` in order. Awaited: the receives are posted before any rank sends.
     void messages(bool awaited)
     {
         std::vector<Piece> sends, receives;
@@ -51,7 +51,7 @@ class Traffic {
             posted = post_receives(receives, posted);
             s_.barrier();
         }
-        unsigned in_vain = 0; // whoever keeps little is full before everything has been sent
+        unsigned in_vain = 0; // a rank that keeps little is full before everything has been sent
         const bool over = sim::test::wait_until([&] {
             while (sent < sends.size() && send(sends[sent])) {
                 sent++;

@@ -356,7 +356,7 @@ TEST(SimPlacement, NodesAndCqsAreShared)
         uint8_t coords[6];
         ASSERT_EQ(utofu_query_my_coords(coords), UTOFU_SUCCESS);
         EXPECT_EQ(coords[5], rank.number / 4);
-        // Two CQs of each TNI, and their VCQ IDs differ from everybody else's.
+        // Two CQs of each TNI, and their VCQ IDs differ from those of all other processes.
         std::vector<utofu_vcq_hdl_t> all;
         utofu_vcq_hdl_t vcq = 0;
         while (utofu_create_vcq(4, 0, &vcq) == UTOFU_SUCCESS) {

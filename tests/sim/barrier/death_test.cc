@@ -88,7 +88,7 @@ class BarrierDeath : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhoBuildANewCircuit)
 {
-    ::setenv("TOFU_SIM_PPN", "5", 1); // on one node, so that gates of the dead are taken
+    ::setenv("TOFU_SIM_PPN", "5", 1); // on one node, so that gates of dead processes are reused
     std::mt19937 random(static_cast<unsigned>(GetParam()));
     for (int run = 0; run < 8 && !HasFailure(); run++) {
         const unsigned victim = random() % 5;
@@ -200,7 +200,7 @@ TEST(BarrierDeath, WhileAllocatingAndSettingLosesNoGate)
             EXPECT_EQ(utofu_alloc_vbg(3, 1, 0, ids), UTOFU_ERR_FULL);
         });
         EXPECT_TRUE(exits[0].success()) << exits[0].errors;
-        if (job_is_left()) { // the others, who freed their gates in between, were killed after the first had left
+        if (job_is_left()) { // the others, which had freed their gates, were killed after the first had left
             clear_last_job();
         }
         EXPECT_FALSE(job_is_left());

@@ -205,15 +205,15 @@ TEST(Barrier, HoldsBackTheFastUntilTheSlowHasCome)
             ASSERT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
             ASSERT_EQ(wait_barrier(member.start()), UTOFU_SUCCESS);
             for (unsigned other = 0; other < 4; other++) {
-                ASSERT_GE(rank.get(900 + other), round);     // nobody behind,
-                ASSERT_LE(rank.get(900 + other), round + 1); // nobody more than one ahead
+                ASSERT_GE(rank.get(900 + other), round);     // no process is behind,
+                ASSERT_LE(rank.get(900 + other), round + 1); // and none more than one round ahead
             }
         }
         rank.barrier();
     });
 }
 
-// Packets ring nobody's doorbell. With more processes than processors each round took the sleep of whoever waited, 8 ms.
+// Packets ring no doorbell. With more processes than processors each round took the sleep of its waiters, 8 ms.
 TEST(Barrier, NobodySleepsWhoWaitsForARound)
 {
     expect_processes(2, [](const Rank& rank) {

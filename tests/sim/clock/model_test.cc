@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: calendars, arrivals and the network of the virtual clock, without processes. The figures themselves are compared
-// by bench/time.
+// Role: calendars, arrivals and the network of the virtual clock, without processes. The figures themselves are
+// compared by bench/time.
 // Called by: make check. Calls: clock/.
 #include "clock/arrivals.h"
 #include "clock/factor.h"
@@ -62,7 +62,7 @@ TEST(ClockCalendar, GoesOnAfterNonsenseAndAfterAKilledHolder)
 {
     Calendar calendar{};
     calendar.count = 77;
-    calendar.lock.store_relaxed(1); // nobody will let go of it
+    calendar.lock.store_relaxed(1); // it is never released
     const Interval taken = enter(calendar, 5, 5);
     EXPECT_EQ(taken.begin, 5u);
     EXPECT_EQ(taken.end, 10u);
@@ -242,8 +242,8 @@ TEST(ClockCredit, NobodyWaitsForItWhereNothingMeets)
     EXPECT_EQ(without_credit(m), 0u);
 }
 
-// One of two streams that want the link from x1 to x2 comes from afar: while the other has the link, it stands still, but
-// for what the buffer takes.
+// One of two streams that want the link from x1 to x2 comes from afar: while the other has the link, it stands still,
+// but for what the buffer takes.
 TEST(ClockCredit, WhoMeetsAnotherStreamStandsStillMeanwhile)
 {
     Machine m({4, 1, 1});
@@ -335,7 +335,7 @@ TEST(ClockCredit, GoesOnAfterNonsense)
     Machine m({4, 1, 1});
     Credit& credit = const_cast<NodeCalendars*>(m.network.calendars(m.topology.node_of(b0)))->credit[0][0];
     credit.count = 99;
-    credit.lock.store_relaxed(1); // nobody will let go of it
+    credit.lock.store_relaxed(1); // it is never released
     (void)m.carry(x1, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1});
     (void)m.carry(b0, x3, put_of(1 << 20));
     EXPECT_LE(credit.count, Credit::most);

@@ -107,7 +107,7 @@ TEST(SimClock, MemoryIsSeenAtTheNextCall)
     });
 }
 
-// Who says what it sees is moved by that, and not by what arrives besides.
+// The clock of a process that reports what it sees is moved by these reports, and not by other arrivals.
 TEST(SimClock, MemoryIsSeenWhenTheProgramSaysSo)
 {
     expect_clocked(2, [](const Rank& rank) {
@@ -197,7 +197,7 @@ TEST(SimClock, ComputingBehindAPollThatFoundNothingCounts)
     ::unsetenv("TOFU_SIM_CPU");
 }
 
-// A relay in session mode begins when the put arrives that starts it, whoever carries it out.
+// A relay in session mode begins when the put arrives that starts it, whichever process executes it.
 TEST(SimClock, ARelayBeginsWhenItsPutHasArrived)
 {
     expect_clocked(3, [](const Rank& rank) {

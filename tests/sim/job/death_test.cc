@@ -14,7 +14,7 @@
 namespace tofu::sim::test {
 namespace {
 
-// One VCQ with a registered word, told to the others.
+// One VCQ with a registered word, published to the other processes.
 struct Node {
     utofu_vcq_hdl_t vcq = 0;
     utofu_vcq_id_t id = 0;

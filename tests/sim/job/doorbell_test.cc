@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: sleeping until somebody rings, where he who rings is killed half-way, or the kernel has no membarrier.
+// Role: sleeping until a ring, also if the ringing process is killed half-way, or the kernel has no membarrier.
 // Called by: make check. Calls: job/doorbell.
 #include "job/doorbell.h"
 
@@ -85,7 +85,7 @@ TEST(SimDoorbell, SleepsToItsEndWhenNobodyRings)
     EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
 }
 
-// Without the barrier a poster may read `sleepers` before its data is seen: nobody may rely on being rung.
+// Without the barrier a poster may read `sleepers` before its data is seen: no sleeper may rely on a ring.
 TEST(SimDoorbell, WithoutMembarrierNobodySleepsLong)
 {
     if (!test::filters_calls()) {

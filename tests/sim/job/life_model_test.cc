@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: joining and leaving a job, as job/job.cc does it, in every order of steps, with processes killed at any of them.
+// Role: joining and leaving a job, as job/job.cc does it, in every order of steps, with processes killed at any of
+// them.
 // Called by: make check. Calls: tests/lib/model.h only.
 //
 // Three processes join a job, take the same CQ, and leave; one more comes from another job and sweeps. Any of them can
-// be killed at each step, and each look at another may fail to tell anything (no descriptor left). Nobody may lose his
-// slot, his CQ or the job's files while he runs. Where an unknown answer is taken for "gone", somebody does.
+// be killed at each step, and each check of another may have no result (no descriptor left). No running process may
+// lose its slot, its CQ or the job's files. If an unknown result is taken for "gone", one does.
 #include "lib/model.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ constexpr uint8_t nobody = 255;
 
 enum Step : uint8_t {
     outside, // next: waits for the lock of the directory
-    locked,  // has it: looks whether anybody is in the file, and starts over if not
+    locked,  // has it: checks whether any process is in the file, and starts over if not
     checked, // takes a slot
     member,  // may take the CQ; leaves
     leaving, // has the lock again, has given its slot back
@@ -31,13 +32,13 @@ struct State {
     uint8_t step[num_members];
     uint8_t file_of[num_members]; // number of the file that it has open
     uint8_t slot_of[num_members]; // its slot there
-    uint8_t slots[2];             // of the job file: who is in it
+    uint8_t slots[2];             // of the job file: the process in it
     uint8_t cq;                   // whose the CQ is, as the file says
-    uint8_t lock;                 // of the directory: who holds it
+    uint8_t lock;                 // of the directory: its holder
     uint8_t exists;               // the directory and its file
     uint8_t file;                 // its number: another one each time it is made
     uint8_t sweeps;               // that the other job still makes
-    uint8_t robbed;               // somebody who runs lost something
+    uint8_t robbed;               // a running process has lost something
     uint8_t kills;                // that may still come
     uint8_t unknowns;             // looks that may still fail
 };
@@ -53,7 +54,7 @@ bool runs(const State& s, uint8_t who)
     return who != nobody && s.step[who] != dead && s.step[who] != done;
 }
 
-// Calls `then` for each answer that a look at `who` can give.
+// Calls `then` for each possible result of a check of a member.
 template <bool Unknown_is_gone, typename Then>
 void look_at(const State& s, uint8_t who, Then&& then)
 {
@@ -69,7 +70,7 @@ void rob(State& s, uint8_t owner)
     s.robbed |= runs(s, owner) && s.step[owner] != leaving ? 1 : 0;
 }
 
-// Whether anybody is in the file: both slots are looked at.
+// True if a process is in the file. Both slots are checked.
 template <bool Unknown_is_gone, typename Then>
 void look_at_all(const State& s, Then&& then)
 {
@@ -177,7 +178,7 @@ void member_steps(const State& s, uint8_t me, Emit&& emit)
             }
             after.step[me] = done;
             after.lock = nobody;
-            emit("remove the files if nobody is left", after);
+            emit("remove the files if no process is left", after);
         });
         break;
     case done:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes without descriptors or addresses, or whose program has closed our files: an answer, and nobody taken
-// for dead.
+// Role: processes without descriptors or addresses, or whose program has closed our files: an error, and no process
+// taken for dead.
 // Called by: make check. Calls: the public interface, files, limits.
 #include "lib/harness.h"
 
@@ -79,7 +79,8 @@ std::string job_directory()
     return "/dev/shm/tofu-sim-" + std::to_string(::geteuid()) + "/" + std::getenv("TOFU_SIM_JOB");
 }
 
-// All processes at one place, with a CQ of each TNI for it: who takes one of a living process is seen at once.
+// All processes at one place, with a CQ of each TNI for it: a process that takes one of a living process is seen at
+// once.
 struct OnePlace {
     OnePlace()
     {
@@ -334,7 +335,7 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
         rank.barrier();
         if (rank.number != 0) {
             EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_ERR_FULL); // he has it
-            // Who knows him reaches him still, and who does not learns why not.
+            // Processes with earlier contact still reach it; the others get an error that says why.
             EXPECT_EQ(me.put(rank, 0), rank.number == 1 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
         }
         rank.barrier();
@@ -374,7 +375,7 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
     EXPECT_FALSE(job_is_left());
 }
 
-// Another version may have files of another size: no reason to start over in a file that somebody uses.
+// Another version may have files of another size: no reason to reinitialise a file that is in use.
 TEST(SimLimits, AJobOfAnotherVersionIsLeftAloneWhileItRuns)
 {
     const auto exits = run_processes(2, [](const Rank& rank) {

@@ -131,7 +131,7 @@ TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
     });
 }
 
-// Without it a round takes the time slice of who looks, and some hundred thousand looks.
+// Without it a round takes the time slice of the polling process, and some hundred thousand polls.
 TEST(SimCrowd, PollsInVainGiveTheProcessorToThePeer)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -211,8 +211,8 @@ TEST(SimCrowd, AThreadThatWaitsForSomethingElseNapsSeldom)
     });
 }
 
-// 256 ranks that start on two processors: those who waited for their turn to join took the processors from who had it,
-// each by thousands of looks a second.
+// 256 ranks that start on two processors: those that waited for their turn to join took the processors from the one
+// that had it, each by thousands of looks a second.
 TEST(SimCrowd, WhoWaitsToJoinLooksSeldom)
 {
     expect_processes(2, [](const Rank& rank) {

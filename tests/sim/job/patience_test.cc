@@ -13,7 +13,7 @@ TEST(SimPatience, LastsAsLongAsOthersGetOn)
     Patience patience(1000, 100, 7);
     EXPECT_TRUE(patience.lasts(1099, 7));
     EXPECT_FALSE(Patience(patience).lasts(1100, 7));
-    EXPECT_TRUE(patience.lasts(1100, 8)) << "somebody has joined";
+    EXPECT_TRUE(patience.lasts(1100, 8)) << "another process has joined";
     EXPECT_TRUE(patience.lasts(1199, 8));
     EXPECT_TRUE(patience.lasts(1250, 9));
     EXPECT_FALSE(patience.lasts(1350, 9));

@@ -40,7 +40,7 @@ TEST_F(SimQuota, IsWholeProcessorsOfTheGroupAndThoseAboveIt)
     put("/sys/fs/cgroup/pod/box/cpu.max", "400000 100000");
     EXPECT_EQ(processors(), 4u);
     put("/sys/fs/cgroup/pod/cpu.max", "250000 100000");
-    EXPECT_EQ(processors(), 2u) << "half a processor is none that somebody has for itself";
+    EXPECT_EQ(processors(), 2u) << "half a processor is not one that a process has for itself";
     put("/sys/fs/cgroup/cpu.max", "10000 100000");
     EXPECT_EQ(processors(), 1u) << "one that is slow";
 }

@@ -92,7 +92,7 @@ struct Endpoint {
     }
 };
 
-// A circuit of two: the one who lives has a start/end gate and a relay on TNI `slot`, the worker a start/end gate
+// A circuit of two: the survivor has a start/end gate and a relay on TNI `slot`, the worker a start/end gate
 // there. What they tell each other on the board, by slot: both gates, and the worker's pid when its gate is set, then
 // when the other's are too.
 struct Circuit {
@@ -138,7 +138,7 @@ struct Circuit {
         default: return false;
         }
     }
-    // The one who lives: a new worker, or another round with the one there is.
+    // The survivor: a new worker, or another round with the current one.
     [[nodiscard]] bool live(const Rank& rank, unsigned slot)
     {
         const uint64_t pid = rank.get(set_word + slot);
@@ -175,7 +175,7 @@ struct Circuit {
     }
 };
 
-// Lives until it is killed: makes and frees VCQs and registrations, and talks to everybody.
+// Lives until it is killed: makes and frees VCQs and registrations, and communicates with all processes.
 [[noreturn]] void work(const Rank& rank, unsigned slot, uint32_t seed)
 {
     static uint64_t words[bytes / 8];
@@ -222,7 +222,7 @@ TEST(SimSoak, TheLivingGoOn)
     const unsigned kills = number_of_kills();
     ::setenv("TOFU_SIM_PPN", "4", 1);
     const auto exits = run_processes(2, [kills](const Rank& rank) {
-        if (rank.number == 1) { // never calls uTofu: starts and kills those who do
+        if (rank.number == 1) { // never calls uTofu: starts and kills the processes that do
             pid_t pids[workers + 1] = {};
             uint32_t seed = 2463534242;
             const auto start = [&](unsigned slot) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: users of one machine: nobody enters the job of another, nor bars him from his own without a word.
-// Called by: make check; as root, who can be anybody. Calls: the public interface, files.
+// Role: users of one machine: no user enters the job of another, or keeps another from its own job without a message.
+// Called by: make check; as root, which can become any user. Calls: the public interface, files.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>
@@ -98,8 +98,9 @@ std::vector<std::string> other_entries_of(uid_t user)
     return found;
 }
 
-// Who makes the directory of another before him, of whatever kind, does not keep him out, and none of it is used: all
-// processes of the user agree on another one, also when they come at the same time and some have been killed before.
+// A user that creates another user's directory first, of whatever kind, does not keep it out, and the directory is not
+// used: all processes of the user agree on another one, also when they come at the same time and some have been killed
+// before.
 TEST(SimUsers, ADirectoryThatAnotherHasMadeKeepsNobodyOut)
 {
     if (::geteuid() != 0) {
@@ -143,7 +144,7 @@ TEST(SimUsers, ADirectoryThatAnotherHasMadeKeepsNobodyOut)
     }
 }
 
-// Peers can't look into it, and are told so; that it is there they know.
+// Peers cannot inspect it, and get a line that says so. They know that it exists.
 TEST(SimUsers, AProcessThatIsNotDumpableIsNotReachedButNotDead)
 {
     if (::geteuid() != 0) {

@@ -43,7 +43,7 @@ TEST_P(MemoryBirth, AStoppedChildDoesNotSeeWhatItsParentWritesLater)
             action.sa_handler = [](int) {};
             ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
             at_birth = [] { (void)::raise(SIGSTOP); };
-            // Signals for who is in fork, as soon as there is a child.
+            // Signals to a process in fork, as soon as there is a child.
             std::atomic<bool> back{false};
             const pthread_t forker = ::pthread_self();
             std::thread sender([&] {

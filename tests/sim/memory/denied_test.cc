@@ -89,7 +89,7 @@ TEST(MemoryDenied, WithoutUserfaultfd)
     exercise_without(userfault, 100000);
 }
 
-// Who can't tell where the kernel writes moves nothing.
+// A process that cannot find out where the kernel writes moves nothing.
 TEST(MemoryDenied, WithoutKnowledgeOfThreads)
 {
     exercise_without(thread_query, 100000);

@@ -83,7 +83,7 @@ std::pair<char*, size_t> heap()
 }
 
 // Moved pages are shared with a child until it has copied them: what the simulator itself allocates there must come
-// later, or the parent's allocator finds somebody else's notes.
+// later, or the parent's allocator finds data of another owner.
 TEST(MemoryFork, AChildOfForkTouchesNothingOfItsParentsHeap)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -185,7 +185,7 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
     });
 }
 
-// In a child the C library writes to what it keeps of the other threads, before anybody's handler runs: on their
+// In a child the C library writes to what it keeps of the other threads, before any handler runs: on their
 // stacks, which are moved pages where the program gave such to a thread ...
 TEST(MemoryFork, AChildOfForkDoesNotEndItsParentsThreads)
 {
@@ -308,7 +308,7 @@ TEST(MemoryFork, WhatIsAdvisedOfPagesHoldsAfterTheyWereMoved)
     });
 }
 
-// A shared mapping can't be wiped: such pages stay where they are.
+// A shared mapping cannot be wiped: such pages stay where they are.
 TEST(MemoryFork, PagesThatAreWipedInAChildAreNotMoved)
 {
     lead([](Node& node, Leader& peer) {
@@ -328,7 +328,7 @@ TEST(MemoryFork, PagesThatAreWipedInAChildAreNotMoved)
     });
 }
 
-// Handlers of who was there before the first call of uTofu are as safe as others.
+// Handlers that were registered before the first call of uTofu are as safe as others.
 TEST(MemoryFork, HandlersOfOthersRunWithTheChildsOwnPages)
 {
     static std::vector<uint64_t> words;

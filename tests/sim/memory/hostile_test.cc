@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: whatever a peer's segment says, reading it harms nobody: no fault, no endless loop, no byte outside.
+// Role: reading a peer's segment is harmless, whatever it contains: no fault, no endless loop, no byte outside.
 // Called by: make check. Calls: memory/access, memory/peer.
 #include "job/liveness.h"
 #include "memory/access.h"
@@ -26,7 +26,7 @@ namespace {
 constexpr size_t mrq_entries = 2048;
 const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
-// A segment of this process that nobody serves: whatever is not mapped ends with peer_gone at once.
+// A segment of this process without a server thread: an access to unmapped memory ends with peer_gone at once.
 class HostilePeer {
   public:
     HostilePeer()
@@ -132,7 +132,7 @@ TEST(MemoryMailbox, AChildOfForkClaimsInItsOwnName)
     EXPECT_EQ(status, 0);
 }
 
-// All slots hold requests of processes that were killed before they rang: who comes next rings for them.
+// All slots hold requests of processes that were killed before they rang: the next process rings for them.
 TEST(MemoryMailbox, WhoFindsNoSlotRingsForTheDead)
 {
     HostilePeer peer;

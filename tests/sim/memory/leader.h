@@ -9,7 +9,7 @@
 
 namespace tofu::sim::test {
 
-// Rank 1 does what rank 0 asks for through the board until told to stop: command in word 20.
+// Rank 1 does what rank 0 asks for through the board until the command to stop: command in word 20.
 enum Command : uint64_t { none, add_one, write_one, stop };
 
 inline void follow(const Rank& rank, const Node& node)
@@ -48,7 +48,7 @@ struct Leader {
     }
 };
 
-/// As whoever runs the test, or as an ordinary user, whose moves can't hold up the kernel.
+/// As the user of the test, or as an ordinary user, whose moves cannot block the kernel.
 enum class As { is, ordinary };
 
 /// Two processes with a node each: `body` in rank 0, and rank 1 at its service. `first`: before any call of uTofu.

@@ -110,7 +110,7 @@ TEST(MemoryLife, StagsRunOutAndComeBack)
 }
 
 // realloc may move a mapping with mremap, or let it grow over its end: moved pages must follow, and the bytes
-// behind them in the arena must be nobody else's.
+// behind them in the arena must belong to no other region.
 TEST(MemoryLife, ReallocKeepsMovedPagesApart)
 {
     lead([](Node& node, Leader& peer) {
@@ -396,7 +396,7 @@ TEST(MemoryLife, ScatteredMovesLeaveMappingsForTheProgram)
     ::munmap(stadds, batch * 8);
 }
 
-// Still registered, but gone: an error for the poster, nothing worse for anybody.
+// Still registered, but gone: an error for the poster, no other effect.
 TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
 {
     lead([](Node& node, Leader& peer) {
@@ -499,7 +499,7 @@ TEST(MemoryLife, AFileIsFoundThoughDescriptorsChange)
         };
         const int seen_first = ::dup(0);
         const int wrong = make();
-        std::mutex using_right; // whoever takes it away must know that nobody duplicates it any more
+        std::mutex using_right; // the thread that closes it must know that no other one duplicates it any more
         int right = wrong;
         std::atomic<bool> over{false};
         std::thread changer([&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a process that is stopped, at any step of an access, holds up nobody who can do without it, and who can't waits
+// Role: a process that is stopped, at any step of an access, blocks only processes that need it. These wait
 // for it, however long. Called by: make check. Calls: utofu from the convenience library, whose inside it sets.
 #include "harness.h"
 #include "job/liveness.h"

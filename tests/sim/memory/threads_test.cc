@@ -182,7 +182,7 @@ void once(Node& node, Leader& peer, const Kind& kind, bool forks)
                 const timespec limit{20, 0};
                 while (__atomic_load_n(&words[2], __ATOMIC_ACQUIRE) == 0)
                     if (futex(&words[2], FUTEX_WAIT, 0, &limit) != 0 && errno == ETIMEDOUT) {
-                        ADD_FAILURE() << "nobody wakes who sleeps";
+                        ADD_FAILURE() << "a sleeping thread was not woken";
                         return;
                     }
             });

@@ -8,7 +8,7 @@ namespace {
 
 class ChaosLate : public SimChaos {};
 
-// Where DELAY_START has filled the TOQ, the flag is ignored: nobody else could make room (guide 3.7.9.1).
+// Where DELAY_START has filled the TOQ, the flag is ignored: nothing else could make room (guide 3.7.9.1).
 TEST_P(ChaosLate, AToqFullOfDelayedStartsEmpties)
 {
     expect_processes(1, [](const Rank&) {

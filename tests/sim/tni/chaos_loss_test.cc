@@ -8,8 +8,8 @@ namespace {
 
 class ChaosLoss : public SimChaos {};
 
-// What no notice has told of may be lost when the VCQ is freed. What one has told of is there, and so is what was
-// posted before that to the same VCQ.
+// An operation without a notice may be lost when the VCQ is freed. One with a notice has taken effect, and so has what
+// was posted before that to the same VCQ.
 TEST_P(ChaosLoss, WhatIsOnItsWayIsLostWithItsVcq)
 {
     for (const char* freedoms : {"drop", ""}) {

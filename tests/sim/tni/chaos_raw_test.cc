@@ -52,8 +52,8 @@ TEST_P(ChaosRaw, AGetReadsBeforeAnEarlierPutHasWritten)
     }
 }
 
-// Who takes a lock by a CSWAP reads, by a get behind it in strong order, what its last holder wrote before it freed the
-// lock: reading follows reading, and the CSWAP has read that the lock is free.
+// A process that acquires a lock by a CSWAP reads, by a get behind it in strong order, what its last holder wrote
+// before it freed the lock: reading follows reading, and the CSWAP has read that the lock is free.
 TEST_P(ChaosRaw, ALockTakenByACswapProtectsWhatIsReadBehindIt)
 {
     constexpr uint64_t rounds = 200;

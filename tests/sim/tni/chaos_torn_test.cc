@@ -8,7 +8,7 @@ namespace {
 
 class ChaosTorn : public SimChaos {};
 
-// Who polls the last byte of a strongly ordered put sees all of it, and all that was posted before.
+// A reader that polls the last byte of a strongly ordered put sees all of it, and all that was posted before.
 TEST_P(ChaosTorn, StrongOrderMakesTheLastByteLast)
 {
     expect_processes(2, [](const Rank& rank) {

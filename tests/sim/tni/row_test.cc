@@ -308,7 +308,7 @@ ROW_TEST(EachFailureIsTold)
     EXPECT_EQ(utofu_poll_mrq(vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
 }
 
-// The TOQ is full of what is held: nobody else could make room, so it starts then (guide 3.7.9.1).
+// The TOQ is full of delayed descriptors: nothing else could make room, so they start then (guide 3.7.9.1).
 ROW_TEST(MoreThanTheQueueHolds)
 {
     for (size_t i = 0; i < 5000; i++)

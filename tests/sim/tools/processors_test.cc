@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what tofu-sim run decides from the node it runs on (tools/processors), and the node it shows (tools/node_model).
+// Role: what tofu-sim run decides from the node it runs on (tools/processors), and the node it shows
+// (tools/node_model).
 // Called by: make check. Calls: tools/, over topologies of other machines.
 #include "lib/node.h"
 #include "tools/node_model.h"
@@ -44,7 +45,7 @@ TEST(SimProcessors, OfACoreStayTogether)
     const Processors all(0, false);
     EXPECT_EQ(all.at_a_time(), 32u);
     EXPECT_EQ(shares(all, {1, 1, 1}), "0-9 | 10-19 | 20-31");
-    EXPECT_EQ(shares(all, std::vector<uint32_t>(17, 1)), "") << "a core for each process, or nobody is bound";
+    EXPECT_EQ(shares(all, std::vector<uint32_t>(17, 1)), "") << "a core for each process, or no process is bound";
 }
 
 TEST(SimProcessors, AreThoseThatTheContainerHas)
@@ -55,7 +56,7 @@ TEST(SimProcessors, AreThoseThatTheContainerHas)
     EXPECT_EQ(two.text(), "2");
     EXPECT_EQ(shares(two, {1, 1}), "5 | 40");
     EXPECT_EQ(shares(two, {2, 1}), "") << "not enough";
-    EXPECT_EQ(shares(two, {2}), "") << "one node shares with nobody";
+    EXPECT_EQ(shares(two, {2}), "") << "one node shares no processor";
 }
 
 TEST(SimProcessors, HaveTheTimeThatTheQuotaLeaves)
@@ -104,7 +105,7 @@ TEST(SimProcessors, AreTheKernelsWhereNoProcessorIsAllowed)
         EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
         EXPECT_NE(said.find("HWLOC_XMLFILE"), std::string::npos) << "what to do: " << said;
         EXPECT_EQ(here.at_a_time(), processors);
-        EXPECT_EQ(shares(here, {1, 1}), "") << "nobody is bound to what is not there";
+        EXPECT_EQ(shares(here, {1, 1}), "") << "no process is bound to a missing processor";
     }
 }
 

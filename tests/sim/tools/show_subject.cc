@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A small uTofu program for tests of tofu-sim: makes three VCQs, puts to itself, then waits to be
-// told. Called by: tests/sim/tools/show.sh, under tofu-sim run. Calls: utofu_*.
+// A small uTofu program for tests of tofu-sim: makes three VCQs, puts to itself, then waits for
+// a line. Called by: tests/sim/tools/show.sh, under tofu-sim run. Calls: utofu_*.
 //
 // Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do. Of two, one waits
-// (be-reached), and the other, when told, puts to it, gets from it and sends it barrier packets by a path with a
+// (be-reached), and the other, after a line, puts to it, gets from it and sends it barrier packets by a path with a
 // corner (reach).
 #include <cstdint>
 #include <cstdio>
@@ -47,7 +47,7 @@ bool told_to_go_on()
     return ::read(STDIN_FILENO, &byte, 1) > 0;
 }
 
-// To the process at (0,1,0,0,0,0) by (0,2,0): B-, Y+, B+; and in vain to one that is not there.
+// To the process at (0,1,0,0,0,0) by (0,2,0): B-, Y+, B+; and to a process that does not exist.
 bool reach()
 {
     utofu_vcq_hdl_t vcq = 0;
@@ -78,8 +78,8 @@ bool reach()
            end_of(utofu_get(vcq, id, here, there, 30, 0, notice, nullptr)) == UTOFU_SUCCESS;
 }
 
-// A barrier gate that waits for nobody and sends a packet a round to the process at (0,1,0,0,0,0): rounds of them, over
-// path coordinates or, by null, the shortest way.
+// A barrier gate that waits for no input and sends a packet a round to the process at (0,1,0,0,0,0): rounds of them,
+// over path coordinates or, by null, the shortest way.
 bool send_packets(int rounds, utofu_vbg_id_t gate, const uint8_t* path)
 {
     utofu_vbg_setting setting = {gate,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a program that gives way to nobody: each process spins on its own memory until its neighbour has put a number
+// Role: a program that never yields: each process spins on its own memory until its neighbour has put a number
 // there, and calls nothing meanwhile. usage: spin_subject ROUNDS; a round goes once through all processes.
 // Called by: tests/sim/tools/oversubscribed.sh. Calls: uTofu, tofu_sim/examples/group.
 #include "tofu_sim/examples/group.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a recorder writes is what a reader finds, whatever becomes of the writer; traces that can't be read say why.
+// Role: a reader finds what a recorder has written, also if the writer was killed; a line says why a trace is
+// unreadable.
 // Called by: make check. Calls: trace/recorder, traces/run.
 #include "sim/trace/written.h"
 #include "trace/recorder.h"
@@ -233,7 +234,7 @@ TEST_F(Traces, OldTracesMakeRoomAndOtherFilesStay)
     EXPECT_EQ(record(2), 0); // of this one, by another process with that rank
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 2);
     std::filesystem::remove(path("x.3"));
-    std::ofstream(path("x.3")) << "somebody's letter of more than two hundred bytes " << std::string(300, '.');
+    std::ofstream(path("x.3")) << "a private letter of more than two hundred bytes " << std::string(300, '.');
     EXPECT_NE(record(3), 0);
     EXPECT_GT(std::filesystem::file_size(path("x.3")), 300u);
 }
