@@ -13,7 +13,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export TMPDIR=$scratch TOFU_SIM_PPN=2
 
-# Who is what in the last report.
+# The result of each check in the last report.
 names() # VERDICT
 {
     sed -n "s/^$1  *\([a-z-]*\) .*/\1/p" "$scratch/report" | tr '\n' ' '
@@ -84,7 +84,7 @@ weaker() { names weaker | sed 's/armw-after-put //; s/acquire //'; }
 all_are_weaker() { [ "$(weaker)" = "$all_freedoms" ]; }
 TOFU_SIM_CHAOS=7:late,drop,raw,poll,torn report_until all_are_weaker --no-figures
 expect "adversarial: nothing fails" "0 " "$? $(names fails)"
-expect "adversarial: who is weaker" "$all_freedoms" "$(weaker)"
+expect "adversarial: which checks are weaker" "$all_freedoms" "$(weaker)"
 shown "$before"
 freedoms='whole-lines,plain-order,read-after-write,free-vcq,strong-order,last-word'
 for pair in late:plain-order drop:free-vcq raw:read-after-write torn:whole-lines poll:polls; do
@@ -100,7 +100,7 @@ TOFU_SIM_CHAOS=7:raw report --only read-after-write,free-vcq --no-figures
 expect "what a freedom leaves alone holds" "free-vcq " "$(names holds)"
 shown "$before"
 
-# Where nobody parts the control queues of a node.
+# Control queues of a node are not assigned to processes.
 for pair in refuse:weaker meet:fails; do
     before=$failures
     TOFU_SIM_CQS=${pair%:*} report --no-figures --only vcq-two-processes,vcq-id
@@ -109,20 +109,20 @@ for pair in refuse:weaker meet:fails; do
     shown "$before"
 done
 
-# Faults, and who notices. In time that the answer to an error takes, 0.6 seconds here.
+# Faults, and the checks that detect them. In time that the answer to an error takes, 0.6 seconds here.
 find_fault() # FAULT NAMES-THAT-FAIL CHECKS
 {
     before=$failures
     library=$faulty FAULT=$1 report --patience 1 --no-figures --only "$3"
     expect "fault $1: status" 1 $?
-    expect "fault $1: who fails" "$2 " "$(names fails)"
+    expect "fault $1: which checks fail" "$2 " "$(names fails)"
     shown "$before"
 }
 both_fail() { [ "$(names fails)" = "strong-order last-word " ]; }
 TOFU_SIM_CHAOS=3:late FAULT=unordered library=$faulty report_until both_fail --patience 1 --no-figures \
     --only strong-order,last-word,edata
 expect "fault unordered: status" 1 $?
-expect "fault unordered: who fails" "strong-order last-word " "$(names fails)"
+expect "fault unordered: which checks fail" "strong-order last-word " "$(names fails)"
 find_fault repeats write-after-write write-after-write,edata
 find_fault silent "error-put error-get error-unsignaled" error-put,error-get,error-unsignaled,error-own-memory
 find_fault mixed-up "notice-fields notice-order error-told-apart" notice-fields,notice-order,error-told-apart,armw-ops
@@ -139,7 +139,7 @@ expect "changes that are not seen prove nothing" "0 whole-words  tnis " "$? $(na
 expect "the report says how many were seen" 1 "$(grep -c 'only [0-9]* changes of words by Puts were seen' "$scratch/report")"
 shown "$before"
 find_fault dies vcq-id vcq-id,tnis
-expect "a process that dies is told with its signal" 1 "$(grep -c 'ended by signal 6' "$scratch/report")"
+expect "a process that dies is reported with its signal" 1 "$(grep -c 'ended by signal 6' "$scratch/report")"
 before=$failures
 library=$faulty FAULT=hangs report --patience 0.2 --no-figures --only vcq-id,tnis
 expect "one that hangs is ended" "1 vcq-id  tnis " "$? $(names fails) $(names holds)"

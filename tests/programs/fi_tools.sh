@@ -26,7 +26,7 @@ for backend in /no/such/library.so nonsense /etc/passwd; do
     if text=$(FI_TOFU_BACKEND=$backend FI_LOG_LEVEL=warn timeout 20 fi_info -p tofu 2>&1); then
         fail "FI_TOFU_BACKEND=$backend is accepted"
     fi
-    echo "$text" | grep -q "${backend##*/}" || fail "FI_TOFU_BACKEND=$backend is not told: $text"
+    echo "$text" | grep -q "${backend##*/}" || fail "FI_TOFU_BACKEND=$backend is not reported: $text"
 done
 
 # What each spelling means on a machine without Tofu that has the simulator: where it is not asked for, there is none.
@@ -83,7 +83,7 @@ pingpong()
     [ $status = 0 ] || fail "the client of fi_pingpong $*: $status"
 }
 if command -v fi_pingpong >/dev/null; then
-    # fi_pingpong talks over TCP to agree on addresses: a port that nobody has.
+    # fi_pingpong talks over TCP to agree on addresses: a free port.
     port=$((20000 + $$ % 20000))
     pingpong "$port" -c -I 10 -S all
     pingpong $((port + 1)) -c -I 20 -S 1048576

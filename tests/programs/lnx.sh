@@ -7,7 +7,7 @@ set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 . "$top/tools/mpi"
 program=$TOFU_TOP_BUILDDIR/fabtests/mpi/mpi_conformance
-# What lnx 2.1 can't do by whatever provider is left out: cancel, probe, and by shm messages that are too long.
+# What lnx 2.1 cannot do by whatever provider is left out: cancel, probe, and by shm messages that are too long.
 parts="p2p_modes p2p_sizes p2p_order p2p_sendrecv p2p_persistent p2p_wildcards p2p_self p2p_many coll comm
     datatype_vector datatype_struct datatype_indexed"
 

@@ -9,7 +9,7 @@ build=${TOFU_TOP_BUILDDIR:?set by make check}
 . "$top/tests/lib/expect"
 [ "$(mpi_major)" -lt 5 ] || { echo "skipped: the launcher of Open MPI 5 was not tried"; exit 77; }
 if [ -z "${MPI_EXACT_FIXED:-}" ]; then # addresses, as tofu-sim run --exact does it
-    setarch -R true 2>/dev/null || { echo "skipped: addresses can't be fixed here"; exit 77; }
+    setarch -R true 2>/dev/null || { echo "skipped: addresses cannot be fixed here"; exit 77; }
     MPI_EXACT_FIXED=yes exec setarch -R "$0"
 fi
 scratch=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Open MPI on a node that this machine is not: it maps as on an A64FX, binds to no processor that is not there, and
-# messages go over the provider as ever. Called by: make check. Calls: tools/mpi, mpirun, tofu-sim.
+# messages go over the provider as before. Called by: make check. Calls: tools/mpi, mpirun, tofu-sim.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 export TOFU_TOP_BUILDDIR=${TOFU_TOP_BUILDDIR:?set by make check}

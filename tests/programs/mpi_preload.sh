@@ -46,7 +46,7 @@ status=0
 unlike="LD_PRELOAD=$library TOFU_MPI_WAIT=1"
 run_mpi 60 2 sh -c "$as_rank" "$oracle" >"$said" 2>&1 || status=$?
 expect "a process without the library: the job ends" yes "$([ $status = 0 ] || [ $status = 124 ] && echo "$status" || echo yes)"
-expect "a process without the library: told" yes "$(says '^tofu-mpi: not all processes have answered within 1 seconds: preload')"
+expect "a process without the library: a line" yes "$(says '^tofu-mpi: not all processes have answered within 1 seconds: preload')"
 
 for ranks in 2 4 7; do
     preloaded $ranks "$oracle" random $ranks 120

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# `make dist` packs every source file: what a Makefile.include does not name is missed only by who has the archive alone.
+# `make dist` packs every source file: what a Makefile.include does not name is missing only for users of the archive.
 # Called by: make check. Calls: make, for the list of what is distributed.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}

@@ -27,7 +27,7 @@ if [ -e "$library" ]; then
     for name in $promised; do
         echo "$symbols" | grep -qx "tofu_sim_$name T" || fail "tofu_sim_$name, promised for version 1, is not exported"
     done
-    # Nothing else: whatever a library exports, somebody's program collides with, and what is not promised is used.
+    # Nothing else: each exported name may collide with one of a program, and names that are not promised get used.
     others=$(echo "$symbols" | awk '{print $1}' | grep -vE "^p?utofu_[a-z0-9_]+\$|^tofu_sim_(${promised// /|})\$")
     [ -z "$others" ] || fail "exported besides: $(echo "$others" | tr '\n' ' ')"
     soname=$(objdump -p "$library" | awk '$1 == "SONAME" {print $2}')
@@ -64,7 +64,7 @@ if [ -e "$preload" ]; then
     exported=$(nm -D --defined-only "$preload" | awk '{print $3}' | sort | tr '\n' ' ')
     [ "$exported" = "MPI_Allreduce MPI_Barrier MPI_Bcast MPI_Finalize MPI_Init MPI_Init_thread MPI_Reduce " ] ||
         fail "libtofu-mpi.so exports: $exported"
-    # Whoever asks itself, by MPI_*, would be asked again.
+    # A call of MPI_* would reach this library again.
     if nm -D --undefined-only "$preload" | grep -qw 'MPI_[A-Za-z_]*'; then
         fail "libtofu-mpi.so calls MPI by names that are not those for profiling"
     fi

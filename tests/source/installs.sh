@@ -41,9 +41,9 @@ packages "both" "gcc otf2-tools" 0 "gcc otf2-tools"
 UNKNOWN=otf2-tools packages "an optional package that this Debian does not have" otf2-tools 0 ""
 UNKNOWN=otf2-tools packages "beside another" "otf2-tools libsimgrid-dev" 0 libsimgrid-dev
 REFUSED=update packages "no network, and an optional package is missing" otf2-tools 0 ""
-REFUSED=install packages "an optional package that can't be installed" otf2-tools 0 otf2-tools
+REFUSED=install packages "an optional package that cannot be installed" otf2-tools 0 otf2-tools
 REFUSED=update packages "no network, and a required package is missing" gcc 1 ""
-REFUSED=install packages "a required package that can't be installed" gcc 1 gcc
+REFUSED=install packages "a required package that cannot be installed" gcc 1 gcc
 export USER_ID=1000
 packages "a user, and an optional package is missing" otf2-tools 0 ""
 packages "a user, and a required package is missing" gcc 1 ""

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # Plain technical English: forms of speech that must not come back, sentences above 40 words, lines above 120 columns.
-# Called by: make check. Reads man/, docs/, README.md and NEWS, and the comments and texts of sources and scripts.
+# Called by: make check. Reads man/, docs/, README.md and NEWS, and the comments and texts of sources.
 # TOFU_PROSE_COUNTS=1 prints how often each page has each form.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# The provider as libfabric loads it: with hwloc, beside another hwloc, without one, and with a topology that can't be read.
+# The provider as libfabric loads it: with hwloc, beside another hwloc, without one, and with a topology that cannot be read.
 # And with no processor or no binding of memory allowed: a line each, and messages arrive.
 # Called by: make check. Calls: fi_info, ldd, unshare, tests/no_membind, tests/tni_subject,
 # tests/prov_msg_processes.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# The runtime of a sanitizer unmaps memory by system calls of its own, which nobody is told of: beside one, registrations
+# The runtime of a sanitizer unmaps memory by system calls of its own, which are not reported: beside one, registrations
 # are not kept. Called by: make check. Calls: tests/prov_cache_units, with libasan.so and without.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # The processes of a node take its six TNIs evenly (prov/tofu/src/utofu/tni_allocator.h), whatever their number, and what one
-# had is taken again when it has ended or was killed. Where nobody gives each process its control queues (guide 4.1.2),
-# who would share one with another is refused, and FI_TOFU_PPN gives each its TNIs.
+# had is taken again when it has ended or was killed. If no launcher gives each process its control queues (guide 4.1.2),
+# a process that would share one with another is refused, and FI_TOFU_PPN gives each its TNIs.
 # Called by: make check. Calls: tests/tni_subject, tofu-sim show.
 set -u
 tofu_sim=${TOFU_SIM_COMMAND:?set by make check}

@@ -22,7 +22,7 @@ expect "16,640 bytes" "3911 39" "$(cat out)"
 run -n 12 --clock --cpu 0 "$subject" 8
 expect "more ranks than cores change nothing" "$first" "$(cat out)"
 
-# Three nodes send to one at once. Who comes later stands still in front of it; the same from a trace.
+# Three nodes send to one at once. A later message waits in front of it; the same from a trace.
 mkfifo input output
 mkdir trace
 job=${TOFU_TEST_JOB_PREFIX:?set by tests/run_limited}-c
@@ -55,7 +55,7 @@ LD_PRELOAD= run -n 1 --clock --cpu 2.5 sh -c 'echo "$TOFU_SIM_CLOCK $TOFU_SIM_CP
 expect "what the processes get" "tofud 2.5 libtofu-sim-clock.so" "$(cat out)"
 run -n 1 --clock --cpu fast true
 expect "a factor that is none" 2 $?
-expect "is told" 1 "$(grep -c 'use the ratio of computing time' err)"
+expect "is reported" 1 "$(grep -c 'use the ratio of computing time' err)"
 run -n 1 --clock --chaos 1 true
 expect "no times in the adversarial mode" 2 $?
 expect "and why" 1 "$(grep -c 'omit --clock' err)"

@@ -81,11 +81,11 @@ done
 # The planted error is found, and the printed command finds it again, as often as it is tried.
 subject=$build/tests/order_subject
 "$tofu_sim" run -n 2 --timeout 60 --exact "$subject" >out 2>err </dev/null
-expect "without a seed nobody sees it" 0 $?
+expect "without a seed it is not detected" 0 $?
 "$tofu_sim" run -n 2 --timeout 60 --seeds 1-1000 "$subject" >out 2>err </dev/null
 expect "a seed finds it" 1 $?
 command=$(sed -n 's/^tofu-sim run //p' err)
-expect "and is told" yes "$([ -n "$command" ] && echo yes)"
+expect "and is reported" yes "$([ -n "$command" ] && echo yes)"
 failed=0
 for ((i = 0; i < 20; i++)); do
     eval "\"\$tofu_sim\" run $command" >out 2>again </dev/null || failed=$((failed + 1))
@@ -98,7 +98,7 @@ expect "with strong order no seed does" "0 1" "$? $(grep -c 'no failure' err)"
 
 # What it refuses.
 "$tofu_sim" run -n 2 --timeout 60 --exact "$subject" strong thread >out 2>err </dev/null
-expect "a second thread is refused, and told" "0 2 2" "$? $(grep -c refused out) $(grep -c 'a second thread calls uTofu' err)"
+expect "a second thread is refused, and reported" "0 2 2" "$? $(grep -c refused out) $(grep -c 'a second thread calls uTofu' err)"
 TOFU_SIM_CLOCK=exact TOFU_SIM_SIZE='' TOFU_SIM_RANK=0 "$build/tests/clock_subject" 8 >out 2>err
 expect "the number of processes is needed" "yes 1" "$([ $? != 0 ] && echo yes) $(grep -c 'set their number in TOFU_SIM_SIZE' err)"
 "$tofu_sim" run -n 2 --seeds 5-1 true 2>err

@@ -25,5 +25,5 @@ done
 try barrier_ring -n 12
 try session_pipeline -n 12
 "$tofu_sim" run -n 4 --ppn 2 --timeout 60 "$examples/armw_tickets" 2>said </dev/null
-expect "two on a node: which is told at once" "1 yes" "$? $(grep -q '^start one process on a node' said && echo yes)"
+expect "two on a node: which is reported at once" "1 yes" "$? $(grep -q '^start one process on a node' said && echo yes)"
 finish

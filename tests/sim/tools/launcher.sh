@@ -34,16 +34,16 @@ expect "another name for another job" 0 $?
 LD_LIBRARY_PATH=/a run -n 1 --timeout 20 sh -c 'echo $LD_LIBRARY_PATH'
 expect "the library path stays" /a "$(cat out)"
 LD_LIBRARY_PATH=/a run -n 1 --timeout 20 --library-path /b sh -c 'echo $LD_LIBRARY_PATH'
-expect "the library path is extended when told" /b:/a "$(cat out)"
+expect "the library path is extended by the option" /b:/a "$(cat out)"
 
 run -n 4 --timeout 60 sh -c 'test "$TOFU_SIM_RANK" != 2 || exit 7; sleep 50'
 expect "first failure ends all" 7 $?
 run -n 2 --timeout 60 sh -c 'test "$TOFU_SIM_RANK" != 1 || kill -SEGV $$; sleep 50'
 expect "death by a signal" $((128 + 11)) $?
-expect "and is told" 1 "$(grep -c 'process 1 was ended by signal 11' err)"
+expect "and is reported" 1 "$(grep -c 'process 1 was ended by signal 11' err)"
 
 run -n 2 --timeout 0.3 sh -c 'trap "" TERM; sleep 50; sleep 50'
-expect "time limit, even for who ignores SIGTERM" 124 $?
+expect "time limit, even for a process that ignores SIGTERM" 124 $?
 for value in 0 -1 1e400 inf nan 0x10 5s ' 5' '' 1000001; do
     run -n 1 --timeout "$value" true
     expect "--timeout '$value'" "2 1" "$? $(grep -c 'use seconds, more than 0' err)"
@@ -51,7 +51,7 @@ done
 
 run -n 2 --timeout 20 /no/such/program
 expect "no such program" 127 $?
-expect "is told once" 1 "$(grep -c "cannot run /no/such/program" err)"
+expect "is reported once" 1 "$(grep -c "cannot run /no/such/program" err)"
 run -n 1 --timeout 20 /etc/passwd
 expect "not executable" 126 $?
 
@@ -61,7 +61,7 @@ expect "status with an orphan" 0 $?
 kill -0 "$(cat out)" 2>/dev/null
 expect "orphans are killed" 1 $?
 
-# Signals: USR1 is passed on and ends nobody; TERM ends all.
+# Signals: USR1 is passed on and ends no process; TERM ends all.
 mkfifo ready idle # nothing is written to idle: a wait without a process that a signal could meet
 "$tofu_sim" run -n 1 --timeout 20 bash -c \
     "trap 'echo usr1; exit 0' USR1; exec 3<>$scratch/idle; echo >$scratch/ready; while :; do read -t 1 -u 3; done" \

@@ -15,7 +15,7 @@ first=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
 on=(taskset -c "$first")
 run -n 4 --timeout 12 "$subject" 1000
 expect "processes that spin, four on one processor" "0 1000 rounds" "$? $(cat out)"
-expect "it is told" "tofu-sim: more processes (4) than processors (1): time slices of 0.1 ms" "$(cat err)"
+expect "it is reported" "tofu-sim: more processes (4) than processors (1): time slices of 0.1 ms" "$(cat err)"
 
 run -n 1 --timeout 20 true
 expect "a process that has its processor" "0 " "$? $(cat err)"

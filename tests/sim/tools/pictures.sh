@@ -27,7 +27,7 @@ expect "names its hottest link" 1 "$(grep -c '>(0,0,0,0,0,0) B-<' live.svg)"
 "$tofu_sim" show --counters "$job" >counters
 expect "what a port sends the next one receives" "2 7 2 2|2 2 2 7" \
     "$(awk '/^  \(0,0,0,0,2,0\) +Y\+/ { a = $3 - 4 " " $4 " " $5 + 1 " " $6 } /^  \(0,1,0,0,2,0\) +Y-/ { b = $3 + 1 " " $4 " " $5 - 4 " " $6 } END { print a "|" b }' counters)"
-expect "without a clock nobody knows of credit" "1 yes" \
+expect "without a clock credit is unknown" "1 yes" \
     "$(grep -c 'unknown without a virtual clock' counters) $(grep -v '^#' counters | grep -qv '  ? ? ? ?$' || echo yes)"
 exec 5>&-
 kill -TERM $launcher

@@ -106,7 +106,7 @@ replay --pattern broadcast --algorithm chain --segment 4096 --bytes 1048576 --pl
 small=$(time_of B:)
 replay --pattern broadcast --algorithm chain --segment 65536 --bytes 1048576 --placement snake --shape 2x2x2
 expect "a long chain of short segments is faster" yes "$([ "$small" -lt "$(time_of B:)" ] && echo yes)"
-# Axes of the whole machine wrap around without being told; parts of them don't.
+# Axes of the whole machine wrap around by default; parts of them do not.
 replay --pattern pingpong --shape 24x1x1 -n 288
 ends=$(time_of B:)
 replay --pattern pingpong --shape 24x1x1 -n 288 --torus none

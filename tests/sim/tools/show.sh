@@ -64,34 +64,34 @@ put_version 99
 expect "nor one of another version" "1 yes" "$? $([ -e "$base/$job/job" ] && echo yes)"
 [ ! -e "$base/$job/job" ] || put_version "$version"
 
-# Processes of another PID namespace can't tell whether it lives: they leave it alone and stay out of it.
+# Processes of another PID namespace cannot find out whether it lives: they leave it alone and stay out of it.
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
     TOFU_SIM_JOB="$job-b" unshare --pid --fork --mount-proc "$subject" </dev/null >/dev/null 2>errors
     expect "a job of its own starts there" 0 $?
     expect "and sweeps no job of this namespace away" yes "$([ -e "$base/$job/job" ] && echo yes)"
     TOFU_SIM_JOB="$job" TOFU_SIM_SHAPE=1x2x1 TOFU_SIM_TORUS=y unshare --pid --fork --mount-proc "$subject" \
         </dev/null >/dev/null 2>errors
-    expect "nobody joins from there" "1 1" "$? $(grep -c 'runs in another PID namespace' errors)"
+    expect "no process joins from there" "1 1" "$? $(grep -c 'runs in another PID namespace' errors)"
     unshare --pid --fork --mount-proc "$tofu_sim" clean "$job" >/dev/null 2>&1
     expect "nor cleans it" yes "$([ -e "$base/$job/job" ] && echo yes)"
 else
     echo "skipped: no PID namespace may be made here"
 fi
 
-# Killed with its launcher, nobody is left who could tidy up.
+# Killed with its launcher: no process is left to clean up.
 kill -KILL $launcher
 wait $launcher 2>/dev/null
 exec 5>&-
-# Its output ends before its lock does, and its number stays until somebody asks for it.
+# Its output ends before its lock does, and its number stays until its parent asks for it.
 for _ in $(seq 400); do
     shown "$job" >/dev/null
     ! grep -q 'rank 0 pid .* DEAD$' shown || break
     read -r -t 0.1 <> <(:)
 done
 shown "$job"
-expect "a dead process is told" 1 "$(grep -c 'rank 0 pid .* DEAD$' shown)"
+expect "a dead process is reported" 1 "$(grep -c 'rank 0 pid .* DEAD$' shown)"
 "$tofu_sim" clean "$job" >/dev/null
-# (or the start of somebody else's job just did)
+# (or the start of another job just did)
 expect "clean removes a dead job" no "$([ -e "$base/$job" ] && echo yes || echo no)"
 
 # Two processes, neighbours along Y; the first goes to the second by way of b = 2.
@@ -114,21 +114,21 @@ expect "links of the way there, and of the way back for what was got" \
 (0,1,0,0,0,0) B-: 0 operations, 30 bytes
 (0,1,0,0,2,0) Y-: 0 operations, 30 bytes
 (0,1,0,0,2,0) B+: 2 operations, 100 bytes, 4 barrier packets" "$(sed -n 's/^  link //p' shown)"
-expect "what found nobody counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' shown)"
+expect "an operation without a target counts for the TNI alone" 1 "$(grep -c '^    tni 4: 3 operations, 142 bytes' shown)"
 exec 5>&-
 kill -TERM $launcher
 wait $launcher
-expect "both end when told" 143 $?
+expect "both end by a signal" 143 $?
 
 # Rubbish instead of a job file.
 mkdir -m 700 -p "$base/$job"
 head -c 5000 /dev/urandom >"$base/$job/job"
 shown "$job"
-expect "rubbish is told" 1 "$(grep -c "^$job: no readable file" shown)"
+expect "an invalid file is reported" 1 "$(grep -c "^$job: no readable file" shown)"
 "$tofu_sim" clean "$job" >/dev/null
 expect "and removed" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
 
-# The launcher takes away what a killed process can't.
+# The launcher removes the files of a killed process.
 "$tofu_sim" run -n 2 --timeout 60 --job "$job" sh -c \
     'test $TOFU_SIM_RANK = 0 && exec '"$subject"' || { read -r _ </dev/null; kill -KILL $$; }' </dev/null \
     >/dev/null 2>&1

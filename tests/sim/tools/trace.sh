@@ -184,7 +184,7 @@ EOF_PY
     expect "and those of all such puts of two runs are the same ($flights ns)" True "$same"
 fi
 
-# A process that is killed leaves what it did. Both wait for their input, one in vain, the other until that has happened.
+# A process that is killed leaves what it did. Both wait for their input, one without end, the other until that has happened.
 mkfifo never over
 TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 0 || exec '"$build/tests/show_subject"' <over >told.1
     '"$build/tests/show_subject"' <>never >told.0 & pid=$!
@@ -192,13 +192,13 @@ TOFU_SIM_TRACE=killed run -n 2 sh -c 'test $TOFU_SIM_RANK = 0 || exec '"$build/t
     until grep -q ready told.0 && grep -q ready told.1; do kill -0 $pid || exit 1; done
     kill -KILL $pid; wait $pid' >/dev/null 2>&1
 "$tofu_sim" trace killed.* >summary 2>warnings
-expect "a killed process is told" yes "$(grep -q 'were killed or still run' warnings && echo yes)"
+expect "a killed process is reported" yes "$(grep -q 'were killed or still run' warnings && echo yes)"
 expect "and its trace read" yes "$(grep -q 'rank 0 node .*KILLED' summary && echo yes)"
 expect "with all that it did" 1 "$(grep -c '^10 operations, 640 B$' summary)"
 
-# Values that can't be.
+# Impossible values.
 TOFU_SIM_TRACE=nowhere/at/all run -n 2 "$examples/put_stride" >/dev/null 2>said
-expect "a directory that is not there is told" yes "$(grep -q "cannot create .*use an existing directory" said && echo yes)"
+expect "a directory that is not there is reported" yes "$(grep -q "cannot create .*use an existing directory" said && echo yes)"
 mkfifo pipe
 for name in /dev/null pipe; do
     TOFU_SIM_TRACE=$name run -n 2 "$examples/put_stride" >/dev/null 2>said
