@@ -38,11 +38,11 @@ void feed_as_fast_as_it_is_taken()
 {
     auto& functions = library_functions();
     constexpr auto seen = [](auto go_on, utofu_vcq_hdl_t vcq, void* address, std::size_t size, auto... rest) {
-        if (size == 2 * sizeof(coll::LaneArea))
-            slab = static_cast<coll::LaneArea*>(address);
+        if (size == coll::SlabStore::head_size + 2 * sizeof(coll::LaneArea))
+            slab = reinterpret_cast<coll::LaneArea*>(static_cast<std::byte*>(address) + coll::SlabStore::head_size);
         return go_on(vcq, address, size, rest...);
     };
-    surround<seen, &vcq::Functions::reg_mem>(functions);
+    surround<seen, &vcq::Functions::reg_mem_with_stag>(functions);
     constexpr auto answered = [](auto go_on, utofu_vcq_hdl_t vcq, auto... rest) {
         for (unsigned i = 0; i < coll::slots / 2 && left != 0; i++)
             write_stale();

@@ -75,6 +75,54 @@ TEST_P(Leaving, AMemberThatDiesEndsWhatIsUnderWayByAnError)
         EXPECT_TRUE(end.success()) << end.errors;
 }
 
+/// Barriers until one ends with an error, which it returns.
+int barriers_until_error(Circle& circle, fid_mc* mc)
+{
+    for (;;) {
+        EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0);
+        fi_cq_data_entry entry{};
+        ssize_t got = -FI_EAGAIN;
+        EXPECT_TRUE(wait_until([&] { return (got = fi_cq_read(circle.session.cq, &entry, 1)) != -FI_EAGAIN; }));
+        if (got == 1)
+            continue;
+        fi_cq_err_entry error{};
+        EXPECT_EQ(fi_cq_readerr(circle.session.cq, &error, 0), 1);
+        return error.err;
+    }
+}
+
+TEST_P(Leaving, WhoeverDiesWithinABarrierTheOthersHearOfADeath)
+{
+    for (unsigned round = 0; round < 8; round++) {
+        const auto ends = run_processes(5, [round](const Rank& rank) {
+            begin(GetParam());
+            setenv("TOFU_SIM_PPN", "1", 1);
+            Circle circle(rank);
+            fid_mc* const mc = circle.join(circle.all());
+            circle.session.barrier();
+            if (rank.number == round % 5) {
+                for (unsigned i = 0; i < 5 * round; i++)
+                    circle.barrier(mc);
+                if (round % 2 != 0)
+                    std::_Exit(0);
+                (void)fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle);
+                std::_Exit(0);
+            }
+            EXPECT_EQ(barriers_until_error(circle, mc), GetParam().silent ? FI_ETIMEDOUT : FI_EHOSTDOWN);
+            rank.set(results + rank.number, 1);
+            EXPECT_TRUE(wait_until([&] {
+                unsigned done = 0;
+                for (unsigned r = 0; r < 5; r++)
+                    done += rank.get(results + r) != 0;
+                return done == 4;
+            }));
+            std::_Exit(testing::Test::HasFailure());
+        });
+        for (const auto& end : ends)
+            EXPECT_TRUE(end.success()) << end.errors;
+    }
+}
+
 TEST_P(Leaving, AMemberThatDiesEndsTheJoinByAnError)
 {
     const auto ends = run_processes(3, [](const Rank& rank) {

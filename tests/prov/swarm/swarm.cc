@@ -4,8 +4,7 @@
 // be given to replay. Each runs in a process of its own.
 // SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
 // gone), "closing" (what was reported as sent is lost by fi_close), "renew" (a message that an endpoint had not taken
-// when it was closed never ends if a later endpoint has its address), "groups" (a collective ends with FI_ESHUTDOWN
-// though all members live, where a process of an earlier group ended and was started again), by commas.
+// when it was closed never ends if a later endpoint has its address), by commas.
 // SWARM_SHOW: prints the program of this seed, and does not run it.
 // Called by make check and make swarm; calls generator, platform and world.
 #include <algorithm>
@@ -153,9 +152,6 @@ int main(int count, char** arguments)
             program.setup.reuse = 0;
         if (knows("renew"))
             std::erase_if(program.commands, [](const auto& c) { return c.what == swarm::Do::renew; });
-        const auto restarts = [](const auto& c) { return c.what == swarm::Do::start; };
-        if (knows("groups") && std::ranges::any_of(program.commands, restarts))
-            std::erase_if(program.commands, [](const auto& c) { return c.what == swarm::Do::join; });
         program = platform->fit(std::move(program));
         const Result result = try_program(program, options, *platform, *report);
         programs++;

@@ -5,6 +5,6 @@
 # Called by: make check. Calls: swarm.
 set -u
 swarm=${TOFU_TOP_BUILDDIR:?set by make check}/tests/swarm
-export SWARM_KNOWN=renew,groups # docs/testing.md
+export SWARM_KNOWN=renew # docs/testing.md
 "$swarm" 15 1 && "$swarm" 10 && "$swarm" -p tcp 2 10 || exit 1
 [ ! -e "${FI_TOFU_BACKEND:?set by make check}" ] || "$swarm" -p sim 3 1

@@ -221,14 +221,17 @@ void Endpoint::choose_operations() noexcept
 }
 
 namespace {
-/// Makes progress until no peer can write to the endpoint's area any more. A peer that makes progress answers in
-/// microseconds. The wait excludes other peers: without their answer only an endpoint number stays unsettled
-/// (EndpointNumbers).
-void stop_writers(proto::Messenger& messages, OwnTxContext& tx) noexcept
+/// Makes progress until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that
+/// makes progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number
+/// stays unsettled (EndpointNumbers).
+void stop_writers(proto::Messenger* messages, const coll::Collectives* groups, OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
     const auto end = Clock::now() + patience;
-    while (!messages.stop_writers() && Clock::now() < end)
+    const auto have_stopped = [&] {
+        return (messages == nullptr || messages->stop_writers()) && (groups == nullptr || groups->all_gone());
+    };
+    while (!have_stopped() && Clock::now() < end)
         tx.progress();
 }
 } // namespace
@@ -264,7 +267,7 @@ int Endpoint::enable() noexcept
         if (messages) {
             {
                 std::lock_guard guard(tx_.lock());
-                stop_writers(*messages, tx_);
+                stop_writers(messages.get(), nullptr, tx_);
                 messages->say_byes();
                 messages->delivery().part_from_queue();
             }
@@ -392,8 +395,8 @@ bool Endpoint::stop() noexcept
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());
-        if (enabled_ && engines_.messages)
-            stop_writers(*engines_.messages, tx_);
+        if (enabled_)
+            stop_writers(engines_.messages.get(), engines_.collectives.get(), tx_);
         tx_.close();
         quiet = tx_.config().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;

@@ -202,7 +202,7 @@ int EndpointNumbers::take(unsigned count, unsigned& first) noexcept
     }
     if (best == never) {
         TOFU_WARN(FI_LOG_EP_CTRL,
-                  "domain: all its %u numbers for endpoints and receive contexts are in use: "
+                  "domain: all its %u numbers for endpoints, receive contexts and memory of groups are in use: "
                   "close some, or open another domain\n",
                   unsigned{max_endpoints});
         return -FI_ENOSPC;

@@ -277,6 +277,14 @@ bool Collectives::all_has_left() const noexcept
     return true;
 }
 
+bool Collectives::all_gone() const noexcept
+{
+    for (const Group* group = first_; group != nullptr; group = group->next)
+        if (!group->gone())
+            return false;
+    return true;
+}
+
 // --- operations
 
 ssize_t Collectives::submit(const Call& call) noexcept

@@ -26,14 +26,44 @@ using enum Outcome::Kind;
 constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
 constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
 constexpr std::uint64_t probe_after_ms = 10;
-constexpr unsigned probes_overtaken = 100; // until a round of gates fails that a neighbour has left behind
+constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
 } // namespace
+
+Outcome Census::step() noexcept
+{
+    if (found_.kind != waits || asking_)
+        return found_;
+    if (next_ == roster_.rank)
+        next_++;
+    if (next_ == roster_.size())
+        return {over};
+    const vcq::Post post = lanes_.ask(roster_.members[next_], *this);
+    asking_ = post == vcq::Post::done;
+    asked_ = next_;
+    return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
+}
+
+void Census::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+{
+    Census& census = *static_cast<Census*>(handler);
+    const directory::DoorsLine line = census.lanes_.answer();
+    census.asking_ = false;
+    if (notice.code != UTOFU_SUCCESS)
+        census.found_ = {breaks, fi_error_of(notice.code), notice.code};
+    else if (line.nonce != census.roster_.members[census.asked_].nonce)
+        census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
+    else
+        census.next_ += census.next_ == census.asked_;
+}
 
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 {
     if (++in_vain_ % per_look == 0)
         if (const Outcome out = ask_all(op); out.kind != waits)
             return out;
+    if (census_.under_way())
+        if (const Outcome out = census_.step(); out.kind != waits)
+            return out.kind == over ? mismatch : out;
     if (in_vain_ % rounds_per_clock != 0)
         return {waits};
     const std::uint64_t time = clock_ms();
@@ -45,8 +75,18 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     if (now != lanes_.now())
         return {goes_on};
     if (op.native.rounds != 0 && (overtaken_ = overtaken() ? overtaken_ + 1 : 0) == probes_overtaken)
-        return mismatch;
+        census_.begin();
     return {waits};
+}
+
+Outcome Rounds::seek_death(const CollectiveOp& op, unsigned per_look) noexcept
+{
+    if (++in_vain_ % per_look == 0)
+        if (const Outcome out = ask_all(op); out.kind != waits)
+            return out;
+    if (!census_.under_way())
+        census_.begin();
+    return census_.step();
 }
 
 /// True if the neighbour's messages or its probe belong to another call than ours.
@@ -199,6 +239,10 @@ Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) 
     const bool source = op.shape.coll != FI_BROADCAST || ours;
     vcq::GateData data;
     int code = UTOFU_SUCCESS;
+    if (failed_ != UTOFU_SUCCESS) {
+        const Outcome out = rounds.seek_death(op, polls_per_look);
+        return out.kind == over ? Outcome{breaks, fi_error_of(failed_), failed_} : out;
+    }
     if (!begun_) {
         const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
         const unsigned used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
@@ -221,8 +265,9 @@ Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) 
         code = UTOFU_ERR_BARRIER_MISMATCH;
     if (code == UTOFU_ERR_BARRIER_MISMATCH)
         return mismatch;
+    failed_ = code;
     if (code != UTOFU_SUCCESS)
-        return {breaks, fi_error_of(code), code};
+        return {waits}; // it does not say whether a member has died
     return {++op.round == op.native.rounds ? over : goes_on};
 }
 
@@ -391,7 +436,7 @@ fi_ops group_fid_ops = object_ops({.close = close_group});
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
     : engine_(engine), roster_(std::move(roster)), memory_(tx, key_of(join.key, roster_.rank)),
-      lanes_(tx, memory_, *this), rounds_(lanes_), joining_(tx, join, lanes_, gates_)
+      lanes_(tx, memory_, *this), rounds_(lanes_, roster_), joining_(tx, join, lanes_, gates_)
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
@@ -412,9 +457,7 @@ int Group::open() noexcept
 bool Group::gone() const noexcept
 {
     return state_ == State::left && idle() && !lanes_.owe() && !gates_.held() &&
-           std::ranges::all_of(lanes_.all(), [&](const Lane& lane) {
-               return lane.step == Lane::Step::lost || kind_of(lanes_.area(lane).said()) == Word::left;
-           });
+           std::ranges::all_of(lanes_.all(), [&](const Lane& lane) { return lanes_.is_quiet(lane, gates_.heard()); });
 }
 
 void Group::leave() noexcept

@@ -20,22 +20,54 @@
 
 namespace tofu::coll {
 
-// --- Rounds: executes the operation under way over lanes, round by round of its plan. While it makes no progress, it
+// --- Census: checks whether all members live. Rounds: executes the operation under way over lanes, round by round of
+// its plan. While it makes no progress, it
 // checks whether the state of a neighbour is the reason.
+
+/// Reads the nonces of all members' domains, one after the other. A member whose death keeps a round of gates from its
+/// end need not be a neighbour.
+class Census : vcq::CompletionHandler {
+  public:
+    Census(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
+    void begin() noexcept
+    {
+        under_way_ = true;
+        next_ = 0;
+        found_ = {Outcome::Kind::waits};
+    }
+    void end() noexcept { under_way_ = false; }
+    [[nodiscard]] bool under_way() const noexcept { return under_way_; }
+    /// Asks the next one. `waits`; `breaks`: a member is dead; `over`: all live.
+    [[nodiscard]] Outcome step() noexcept;
+
+  private:
+    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+
+    Lanes& lanes_;
+    const Roster& roster_;
+    bool under_way_ = false;
+    bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier census
+    unsigned next_ = 0;   ///< the member to ask next
+    unsigned asked_ = 0;  ///< the member that is asked
+    Outcome found_{Outcome::Kind::waits};
+};
 
 class Rounds {
   public:
-    explicit Rounds(Lanes& lanes) noexcept : lanes_(lanes) {}
+    Rounds(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), census_(lanes, roster) {}
     /// Called before the next operation begins.
     void restart() noexcept
     {
         begun_ = false;
         in_vain_ = overtaken_ = 0;
+        census_.end();
     }
     /// Executes as much of the operation's round as possible now.
     [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
     /// Called when the operation has made no progress. Checks the state of the neighbours once in `per_look` calls.
     [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
+    /// Called when the operation has failed over gates. `breaks`: a member is dead; `over`: all live.
+    [[nodiscard]] Outcome seek_death(const CollectiveOp& op, unsigned per_look) noexcept;
     void moved() noexcept { in_vain_ = 0; }
 
   private:
@@ -46,6 +78,7 @@ class Rounds {
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
+    Census census_;
     bool begun_ = false;       ///< round_ is a round of the operation under way
     unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
     unsigned overtaken_ = 0;   ///< probes since a neighbour was first found beyond the operation
@@ -63,7 +96,11 @@ class OverGates {
     [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
     [[nodiscard]] bool held() const noexcept { return gates_.count() != 0; }
     /// Called before the next operation begins.
-    void restart() noexcept { begun_ = false; }
+    void restart() noexcept
+    {
+        begun_ = false;
+        failed_ = UTOFU_SUCCESS;
+    }
     /// Starts a round of the operation, or polls it.
     [[nodiscard]] Outcome step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept;
     /// Called when the first operation has failed for all members: a member may have begun a round that never ends.
@@ -72,12 +109,15 @@ class OverGates {
     /// Called when this member has left the group. Frees the gates when all members have left. Reports to the
     /// neighbours how many members are known to have left.
     void hear_leaves(Lanes& lanes, unsigned n) noexcept;
+    /// What heard_of() the last word of each neighbour is at least; 0 if gates were not held to the end.
+    [[nodiscard]] unsigned heard() const noexcept { return heard_; }
 
   private:
     vcq::Gates gates_;
     bool used_ = false;
-    bool begun_ = false; ///< a round of the operation under way has begun
-    unsigned heard_ = 0; ///< 2^heard_ members from this one down are known to have left
+    bool begun_ = false;         ///< a round of the operation under way has begun
+    int failed_ = UTOFU_SUCCESS; ///< the error of such a round, while a dead member is looked for
+    unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left
 };
 
 } // namespace tofu::coll

@@ -54,7 +54,7 @@ void Doors::write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::u
     std::atomic_ref(line.check).store(check, std::memory_order_seq_cst);
 }
 
-int Doors::open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept
+int Doors::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     if (!table_)
@@ -67,9 +67,9 @@ int Doors::open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexce
         TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups are open in this domain: close some\n");
         return -FI_ENOSPC;
     }
-    if (int ret = domain_.home().reg(slab.get(), slab.size(), false, stadd); ret != 0)
+    if (int ret = slabs_.take(cells, slab); ret != 0)
         return ret;
-    write(*line, key, stadd, check_of({key, stadd, 0, 0}, domain_.nonce()));
+    write(*line, key, slab.stadd, check_of({key, slab.stadd, 0, 0}, domain_.nonce()));
     return 0;
 }
 
@@ -80,23 +80,14 @@ void Doors::shut(std::uint64_t key, bool given_up) noexcept
         write(*line, key, DoorLine::gone, given_up ? check_of({key, DoorLine::gone, 0, 0}, domain_.nonce()) : 0);
 }
 
-void Doors::release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept
+void Doors::release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    OwnMemory mine = std::move(slab);
-    if (quiet) {
+    if (quiet)
         gates.free();
-        domain_.home().dereg(stadd);
-        return;
-    }
-    Left left;
-    left.memory = std::move(mine);
-    left.stadd = stadd;
-    left.gates = gates;
-    if (!left_.reserve(left_.size() + 1))
-        (void)new (std::nothrow) OwnMemory(std::move(left.memory)); // no memory to remember it: it is leaked on purpose
-    else
-        left_.push_reserved(std::move(left));
+    else if (gates.count() != 0)
+        (void)left_.push(gates); // no memory to remember them: they are never freed
+    slabs_.give_back(slab, quiet);
 }
 
 Doors::Joins* Doors::joins_of(std::uint64_t list, unsigned endpoint) noexcept
@@ -130,10 +121,9 @@ void Doors::take_back_join(std::uint64_t list, unsigned endpoint) noexcept
 void Doors::close() noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    for (Left& left : left_) {
-        left.gates.free();
-        domain_.home().dereg(left.stadd);
-    }
+    for (vcq::Gates& gates : left_)
+        gates.free();
+    slabs_.close();
     if (table_)
         domain_.home().dereg(stadd_);
 }
@@ -149,13 +139,11 @@ std::uint64_t clock_ms() noexcept
 
 int LaneMemory::open(unsigned lanes) noexcept
 {
-    slab_ = OwnMemory(lanes * sizeof(LaneArea));
-    staging_ = OwnMemory(lanes * slots * sizeof(Slot));
-    if (!slab_ || !staging_)
+    staging_ = OwnMemory(lanes * slots * sizeof(Slot) + sizeof(directory::DoorsLine));
+    if (!staging_)
         return -FI_ENOMEM;
-    std::memset(slab_.get(), 0, slab_.size());
     std::memset(staging_.get(), 0, staging_.size());
-    const int ret = tx_.domain().doors().open(key_, slab_, slab_stadd_);
+    const int ret = tx_.domain().doors().open(key_, lanes, slab_);
     door_open_ = ret == 0;
     return ret;
 }
@@ -184,7 +172,7 @@ void LaneMemory::shut_door(bool given_up) noexcept
 void LaneMemory::bury(vcq::Gates& gates, bool quiet) noexcept
 {
     if (slab_)
-        tx_.domain().doors().release(std::move(slab_), slab_stadd_, gates, quiet);
+        tx_.domain().doors().release(std::exchange(slab_, {}), gates, quiet);
 }
 
 // --- posts
@@ -221,6 +209,26 @@ vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t 
                                       {.when = vcq::When::delivered, .handler = &handler}));
 }
 
+vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexcept
+{
+    utofu_stadd_t from = 0;
+    if (tx_.vcq().query_stadd(member.home, directory_stag, from) != 0)
+        return vcq::Post::error;
+    const vcq::Post post =
+        tx_.vcq().get(member.home, memory_.answer_stadd(count_), from + directory::doors_offset,
+                      sizeof(directory::DoorsLine), {.when = vcq::When::delivered, .handler = &handler});
+    in_flight_ += post == vcq::Post::done;
+    return post;
+}
+
+directory::DoorsLine Lanes::answer() noexcept
+{
+    in_flight_--;
+    directory::DoorsLine line;
+    std::memcpy(&line, memory_.answer(count_), sizeof(line));
+    return line;
+}
+
 vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept
 {
     return posted(lane, tx_.vcq().put_inline(lane.peer.home, from, lane.remote + offset, size,
@@ -236,15 +244,18 @@ void Lanes::on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) n
     if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || lanes.memory_.buried()) [[likely]]
         return;
     // A member that has left and is beyond the operation under way has released its memory.
-    if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane))
+    if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane)) {
         lane.step = Lane::Step::lost;
-    else
+        lane.may_be_written = false;
+    } else {
         lanes.lose(lane, fi_error_of(notice.code), notice.code);
+    }
 }
 
-void Lanes::lose(Lane& lane, int err, int prov_errno) noexcept
+void Lanes::lose(Lane& lane, int err, int prov_errno, bool lives) noexcept
 {
     lane.step = Lane::Step::lost;
+    lane.may_be_written = lives;
     losses_.lost(err, prov_errno);
 }
 
@@ -403,10 +414,10 @@ void Search::progress() noexcept
         look(looks_[lane.number]);
 }
 
-void Search::lose(Look& look, int err, int prov_errno) noexcept
+void Search::lose(Look& look, int err, int prov_errno, bool lives) noexcept
 {
     unknown_--;
-    lanes_.lose(*look.lane, err, prov_errno);
+    lanes_.lose(*look.lane, err, prov_errno, lives);
 }
 
 void Search::look(Look& look) noexcept
@@ -463,7 +474,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
         if (line.key != look.key || line.check != check_of(line, lane.peer.nonce))
             continue;
         if (line.stadd == DoorLine::gone) {
-            lose(look, FI_ESHUTDOWN, 0); // the member has left
+            lose(look, FI_ESHUTDOWN, 0, true); // it has given up, and may still put a word about that
             return;
         }
         unknown_--;

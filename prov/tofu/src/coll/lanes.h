@@ -17,6 +17,7 @@
 #include "av/peer_table.h"
 #include "coll/operation.h"
 #include "coll/plan.h"
+#include "coll/slab_store.h"
 #include "core/containers.h"
 #include "mem/bounce_pool.h"
 #include "mem/mr_directory.h"
@@ -60,14 +61,14 @@ constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noex
 /// All calls acquire the home lock, except those that count joins, which have a lock of their own.
 class Doors {
   public:
-    explicit Doors(DomainBase& domain) noexcept : domain_(domain) {}
-    /// Registers a member's memory for its peers, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
-    [[nodiscard]] int open(std::uint64_t key, OwnMemory& slab, utofu_stadd_t& stadd) noexcept;
+    explicit Doors(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
+    /// Allocates the memory that a member's peers write, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
+    [[nodiscard]] int open(std::uint64_t key, unsigned cells, Slab& slab) noexcept;
     /// Removes the line of a member. With `given_up` it marks the line instead, since peers may still search for it.
     void shut(std::uint64_t key, bool given_up) noexcept;
-    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise both stay until the domain
-    /// is closed: a late Put would reach the next region with the same STag, and a late packet the next group's gates.
-    void release(OwnMemory&& slab, utofu_stadd_t stadd, vcq::Gates& gates, bool quiet) noexcept;
+    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again,
+    /// and the gates stay until the domain is closed: a late packet would reach the next group's gates.
+    void release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept;
     /// Counts the joins of a list of members by one endpoint. `before`, the number of earlier joins, distinguishes the
     /// groups of the list. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed
     /// and opened again under the same number continues it. False: no memory.
@@ -79,11 +80,6 @@ class Doors {
     void close() noexcept;
 
   private:
-    struct Left {
-        OwnMemory memory;
-        utofu_stadd_t stadd = 0;
-        vcq::Gates gates;
-    };
     struct Joins {
         std::uint64_t list;
         std::uint64_t count;
@@ -97,7 +93,8 @@ class Doors {
     DomainBase& domain_;
     OwnMemory table_;
     utofu_stadd_t stadd_ = 0;
-    Array<Left> left_;
+    SlabStore slabs_;
+    Array<vcq::Gates> left_; ///< packets may still come to them
     std::mutex joins_mutex_;
     Array<Joins> joins_;
 };
@@ -185,7 +182,7 @@ struct LaneArea {
         return std::atomic_ref(from).load(std::memory_order_acquire);
     }
 };
-static_assert(sizeof(LaneArea) == 256 + slots * 4096);
+static_assert(sizeof(LaneArea) == SlabStore::cell_size && sizeof(Slot) * slots + 256 == sizeof(LaneArea));
 
 /// The memory of a member's lanes: the slab, which its peers write, and the staging memory, from which it posts. It
 /// exists from before the join until after the close.
@@ -205,10 +202,7 @@ class LaneMemory {
     [[nodiscard]] int register_local() noexcept;
     void deregister_local() noexcept;
     [[nodiscard]] bool buried() const noexcept { return !slab_; }
-    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept
-    {
-        return reinterpret_cast<LaneArea*>(slab_.get())[lane];
-    }
+    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.base)[lane]; }
     /// Our copy of the slot of a message that we send. The TNI reads it.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
@@ -218,13 +212,15 @@ class LaneMemory {
     {
         return staging_stadd_ + (lane * slots + message % slots) * sizeof(Slot);
     }
+    /// Behind the copies of all lanes: where an answer lands.
+    [[nodiscard]] const std::byte* answer(unsigned lanes) const noexcept { return staged(lanes, 0).payload; }
+    [[nodiscard]] utofu_stadd_t answer_stadd(unsigned lanes) const noexcept { return staged_stadd(lanes, 0); }
 
   private:
     TxContext& tx_;
     std::uint64_t key_;
-    OwnMemory slab_;    ///< LaneArea by lane, registered with the home VCQ
-    OwnMemory staging_; ///< a Slot[slots] by lane, registered with the context's VCQ
-    utofu_stadd_t slab_stadd_ = 0;
+    Slab slab_;         ///< LaneArea by lane
+    OwnMemory staging_; ///< a Slot[slots] by lane, and an answer; registered with the context's VCQ
     utofu_stadd_t staging_stadd_ = 0;
     bool staging_registered_ = false;
     bool door_open_ = false;
@@ -244,6 +240,7 @@ struct Lane : vcq::CompletionHandler {
     bool half = false;      ///< the payload of message `sent + 1` is posted, but not the end of its slot
     bool owes_word = false; ///< `own_word` has to be put to the peer
     bool owes_taken = false;
+    bool may_be_written = true; ///< the peer may write to our area, unless it has left
     std::uint8_t number = 0;
     utofu_stadd_t remote = 0; ///< our LaneArea in the peer's slab
     std::uint32_t sent = 0;
@@ -285,8 +282,20 @@ class Lanes {
         in_flight_--;
         return memory_.staged(lane.number, 0).payload;
     }
+    /// Reads the line of a member's directory that names its domain. One at a time.
+    [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
+    /// An ask() has ended: what it has read, unless it has failed.
+    [[nodiscard]] directory::DoorsLine answer() noexcept;
     void found(Lane& lane, utofu_stadd_t remote) noexcept;
-    void lose(Lane& lane, int err, int prov_errno) noexcept;
+    /// `lives`: the peer may still write to our area.
+    void lose(Lane& lane, int err, int prov_errno, bool lives = false) noexcept;
+    /// True if the peer does not write to our area any more: it is dead, or its word says that it has left. It repeats
+    /// that word while it hears of others; the last one has `heard` (heard_of).
+    [[nodiscard]] bool is_quiet(const Lane& lane, unsigned heard) const noexcept
+    {
+        const std::uint64_t word = area(lane).said();
+        return !lane.may_be_written || (kind_of(word) == Word::left && heard_of(word) >= heard);
+    }
 
     // --- Words.
     /// Puts a word to all neighbours.
@@ -363,7 +372,7 @@ class Search {
     };
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
-    void lose(Look& look, int err, int prov_errno) noexcept;
+    void lose(Look& look, int err, int prov_errno, bool lives = false) noexcept;
     static void on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
