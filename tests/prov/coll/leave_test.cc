@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "prov/coll/circle.h"
+#include "prov/lib/library.h"
 #include "prov/lib/silent.h"
 
 namespace tofu::test {
@@ -121,6 +122,55 @@ TEST_P(Leaving, WhoeverDiesWithinABarrierTheOthersHearOfADeath)
         for (const auto& end : ends)
             EXPECT_TRUE(end.success()) << end.errors;
     }
+}
+
+bool stuck = false; ///< the gates of this process never end a round
+
+void hold_gates()
+{
+    constexpr auto poll = [](auto go_on, auto... all) { return stuck ? UTOFU_ERR_NOT_COMPLETED : go_on(all...); };
+    surround<poll, &vcq::Functions::poll_barrier>(library_functions());
+}
+
+/// Rank 0's round does not end, and its neighbours have gone on. Its reason is another member's death, or unknown.
+void leave_one_behind(bool death)
+{
+    const auto ends = run_processes(4, [death](const Rank& rank) {
+        setenv("FI_TOFU_GATES", "on", 1);
+        setenv("TOFU_SIM_PPN", "1", 1);
+        hold_gates();
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        circle.barrier(mc);
+        circle.session.barrier();
+        stuck = rank.number == 0;
+        if (rank.number == 0) {
+            EXPECT_EQ(barriers_until_error(circle, mc), death ? FI_EHOSTDOWN : FI_EINVAL);
+            rank.set(results, 1);
+            std::_Exit(testing::Test::HasFailure());
+        }
+        circle.barrier(mc);
+        if (death && rank.number == 2)
+            std::_Exit(0);
+        EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0); // for the others a probe shows it
+        EXPECT_TRUE(wait_until([&] {
+            (void)fi_cq_read(circle.session.cq, nullptr, 0);
+            return rank.get(results) != 0;
+        }));
+        std::_Exit(testing::Test::HasFailure());
+    });
+    for (const auto& end : ends)
+        EXPECT_TRUE(end.success()) << end.errors;
+}
+
+TEST(LeftBehind, AMemberWhoseRoundADeathKeepsFromItsEndHearsOfTheDeath)
+{
+    leave_one_behind(true);
+}
+
+TEST(LeftBehind, WhereAllLiveTheMembersHaveCalledDifferentThings)
+{
+    leave_one_behind(false);
 }
 
 TEST_P(Leaving, AMemberThatDiesEndsTheJoinByAnError)
