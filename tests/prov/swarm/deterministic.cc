@@ -16,6 +16,7 @@
 #include "model.h"
 #include "net.h"
 #include "platform.h"
+#include "shared_heap.h"
 #include "utofu/library.h"
 
 extern "C" fi_provider* fi_prov_ini(void);
@@ -44,22 +45,27 @@ class Deterministic final : public Platform {
         program.setup.waits = std::min(program.setup.waits, 1u);
         return program;
     }
+    [[nodiscard]] bool is_repeatable() const override { return true; }
+    /// Where a program's memory lies does not depend on the programs before it, and none of it is left behind.
     void begin(const Program& program) override
     {
+        begin_own_heap();
+        net_ = new Net;
         const Setup& s = program.setup;
-        net_.freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
-                         s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
-                         s.oldtags != 0};
+        net_->freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
+                          s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
+                          s.oldtags != 0};
         // A Get from a shared transmit context that never ends may still write into a shared receive: that is not
         // reported.
-        net_.freedoms.silent &= s.form != 4;
-        Net::now = &net_;
+        net_->freedoms.silent &= s.form != 4;
+        Net::now = net_;
         library_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
         tofu::vcq::backend_of_test = &library_;
         tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
         tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };
         tofu::Random::of_test = []() noexcept { return random_.next(); };
         random_ = Dice(42);
+        tofu::EndpointNumbers::killed_of_test = false;
         if (job_ != nullptr)
             std::snprintf(job_, job_size, "%s", library_.functions().job());
     }
@@ -74,7 +80,7 @@ class Deterministic final : public Platform {
     void check_empty() override
     {
         // A rail may have been opened while another process's close ran the rounds of all, and counts as that one's.
-        if (net_.has_vcqs())
+        if (net_->has_vcqs())
             contradict("all processes have closed all, and there are VCQs");
     }
 
@@ -88,44 +94,47 @@ class Deterministic final : public Platform {
         return provider().fabric(attr, fabric, nullptr);
     }
 
-    void enter(unsigned process) override { net_.process = process_ = process; }
+    void end() override { leave_own_heap(); }
+
+    void enter(unsigned process) override { net_->process = process_ = process; }
     /// The VCQs vanish. What is left in our memory is then cleared away, which has no effect: the network and the
     /// node's files are as the process has left them, and no time goes by.
     bool kill(unsigned process) override
     {
-        net_.kill(process);
-        killed_at_ = net_.clock();
+        net_->kill(process);
+        killed_at_ = net_->clock();
         tofu::EndpointNumbers::killed_of_test = true;
         return false;
     }
     void killed(unsigned) override
     {
         tofu::EndpointNumbers::killed_of_test = false;
-        net_.set_clock(killed_at_);
+        net_->set_clock(killed_at_);
     }
-    bool is_in_wait() const override { return net_.others != nullptr; }
+    bool is_in_wait() const override { return net_->others != nullptr; }
 
-    void seed(std::uint64_t seed) override { net_.seed(seed); }
-    void run(unsigned steps) override { net_.run(steps); }
-    void pass(std::uint64_t nanoseconds) override { net_.pass(nanoseconds); }
-    std::uint64_t clock() const override { return net_.clock(); }
+    void seed(std::uint64_t seed) override { net_->seed(seed); }
+    void run(unsigned steps) override { net_->run(steps); }
+    void pass(std::uint64_t nanoseconds) override { net_->pass(nanoseconds); }
+    std::uint64_t clock() const override { return net_->clock(); }
     bool is_patient(unsigned rounds) override { return rounds < most_rounds; }
     void calm() override
     {
-        net_.freedoms.busy = std::min(net_.freedoms.busy, 20u);
-        net_.freedoms.blind = std::min(net_.freedoms.blind, 20u);
+        net_->freedoms.busy = std::min(net_->freedoms.busy, 20u);
+        net_->freedoms.blind = std::min(net_->freedoms.blind, 20u);
     }
-    unsigned long long steps() const override { return net_.steps; }
-    unsigned long long calls() const override { return net_.calls; }
+    unsigned long long steps() const override { return net_->steps; }
+    unsigned long long calls() const override { return net_->calls; }
+    unsigned long long digest() const override { return net_->digest; }
 
   protected:
     /// A killed process waits for no other one.
     void begin_wait(void (*others)()) override
     {
         if (!tofu::EndpointNumbers::killed_of_test)
-            net_.others = others;
+            net_->others = others;
     }
-    void end_wait() override { net_.others = nullptr; }
+    void end_wait() override { net_->others = nullptr; }
 
   private:
     static fi_provider& provider()
@@ -136,7 +145,7 @@ class Deterministic final : public Platform {
 
     static constexpr std::size_t job_size = 64;
     char* job_ = nullptr; ///< the name of the job of the process that carries out a program; shared with its parent
-    Net net_;
+    Net* net_ = nullptr;  ///< of the present program
     tofu::vcq::Backend library_;
     std::uint64_t killed_at_ = 0;
     static inline Dice random_{1};

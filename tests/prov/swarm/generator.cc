@@ -17,6 +17,7 @@ using rc::Gen;
 namespace gen = rc::gen;
 
 constexpr unsigned places = 3 * slots;
+constexpr std::uint32_t most_bytes = 300000; ///< of the buffers of one command
 
 /// 0 to n - 1, whatever the size that RapidCheck generates at.
 template <class T>
@@ -488,8 +489,11 @@ Program program_of(std::uint64_t seed)
     const auto pairs = gen::mapcat(setup(), [](const Setup& chosen) {
         return gen::pair(gen::just(chosen), commands(chosen.rma != 0, chosen.groups != 0));
     });
-    const auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
-    return {both.first, both.second};
+    auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
+    for (Command& each : both.second) // what is long is rare: it would take most of the time
+        if (const std::uint32_t most = most_bytes / std::max(each.size, 1u); each.count > most)
+            each.count = most;
+    return {both.first, std::move(both.second)};
 }
 
 Program shorten(Program best, const std::function<bool(const Program&)>& fails)

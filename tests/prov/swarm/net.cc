@@ -16,6 +16,7 @@
 namespace swarm {
 
 Net* Net::now = nullptr;
+unsigned long long Net::made = 0;
 
 namespace {
 
@@ -107,7 +108,7 @@ struct Net::Vcq {
     }
 };
 
-Net::Net() : by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size()) {}
+Net::Net() : number_(++made), by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size()) {}
 Net::~Net() = default;
 
 Net::Vcq* Net::find(utofu_vcq_id_t id) const noexcept
@@ -123,21 +124,27 @@ Net::Vcq* Net::of(utofu_vcq_hdl_t handle) const noexcept
 
 // --- time
 
-/// If nothing is under way and no process posts, a caller waits for the clock, which then goes faster and faster.
+/// If nothing is under way and no process posts, a caller waits for the clock, which then goes faster and faster. So it
+/// does in a long wait for others, which ask now and then whether their peers live.
 void Net::tick()
 {
+    constexpr unsigned long_wait = 2000, steps_in_it = 8;
     calls++;
     time_ += 100;
+    waited_ = others != nullptr ? waited_ + 1 : 0;
+    const bool waits_long = waited_ > long_wait;
     if (!quiet()) {
         idle_ = 0;
         if (freedoms.chaos != 0)
-            run(dice_.below(4 - std::min(freedoms.chaos, 3u) + 1));
+            run(waits_long ? steps_in_it : dice_.below(4 - std::min(freedoms.chaos, 3u) + 1));
         else
             run_all();
         return;
     }
     if (++idle_ > 64)
-        time_ += idle_ > 3000 ? 20000000 : idle_ > 1000 ? 1000000 : 20000;
+        time_ += idle_ > 3000 ? 20000000 : idle_ > 1000 || waits_long ? 1000000 : 20000;
+    else if (waits_long)
+        time_ += 500000;
 }
 
 std::uint64_t Net::time() noexcept
@@ -163,6 +170,8 @@ int Net::post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops)
         return UTOFU_ERR_BUSY;
     for (auto& op : ops) {
         op->strong = (op->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
+        for (const std::uint64_t part : {time_, vcq.id, op->peer, op->length << 8 | op->kind, op->remote & (line - 1)})
+            digest = (digest ^ part) * 0x9e3779b97f4a7c15u >> 1;
         vcq.ops.push_back(std::move(op));
     }
     activate(vcq);
@@ -520,7 +529,8 @@ struct Calls {
     {
         static const auto start = std::chrono::steady_clock::now().time_since_epoch().count();
         static char name[64];
-        std::snprintf(name, sizeof name, "swarm-%d-%lld", static_cast<int>(getpid()), static_cast<long long>(start));
+        std::snprintf(name, sizeof name, "swarm-%d-%lld-%llu", static_cast<int>(getpid()),
+                      static_cast<long long>(start), Net::now->number_);
         return name;
     }
     static int coords(std::uint8_t coords[])

@@ -66,9 +66,10 @@ class Net {
     unsigned process = 0;
     /// What other processes do while one is in a call that does not return at once; null: nothing.
     void (*others)() = nullptr;
-    std::uint64_t steps = 0; ///< of the network, so far
-    std::uint64_t calls = 0; ///< of uTofu, so far
-    unsigned strays = 0;     ///< accesses to what is not there, so far
+    std::uint64_t steps = 0;  ///< of the network, so far
+    std::uint64_t calls = 0;  ///< of uTofu, so far
+    std::uint64_t digest = 0; ///< of these, so far: what is posted when
+    unsigned strays = 0;      ///< accesses to what is not there, so far
 
     /// The decisions from here on.
     void seed(std::uint64_t seed) noexcept { dice_ = Dice(seed); }
@@ -120,9 +121,12 @@ class Net {
     void activate(Vcq& vcq);
     void finish(Vcq& vcq, bool may_drop);
 
+    static unsigned long long made; ///< networks of this process
+    unsigned long long number_;
     Dice dice_;
     std::uint64_t time_ = 1000000000;
-    unsigned idle_ = 0;
+    unsigned idle_ = 0;   ///< calls while nothing is under way
+    unsigned waited_ = 0; ///< calls in a wait for others
     bool nested_ = false;
     std::vector<std::unique_ptr<Vcq>> vcqs_; ///< by handle
     std::vector<Vcq*> by_place_;             ///< by node, TNI, CQ and component

@@ -30,7 +30,9 @@ class Platform {
 
     /// The program without what this platform lacks.
     [[nodiscard]] virtual Program fit(Program program) const { return program; }
-    /// Before the first call of libfabric, and once.
+    /// May another program follow in the same process?
+    [[nodiscard]] virtual bool is_repeatable() const { return false; }
+    /// Before the first call of libfabric of a program.
     virtual void begin(const Program& program) = 0;
     /// All processes have closed all. Ends the process by contradict() if something is left behind.
     virtual void check_empty() {}
@@ -98,6 +100,7 @@ class Platform {
     virtual void calm() {}
     [[nodiscard]] virtual unsigned long long steps() const { return 0; }
     [[nodiscard]] virtual unsigned long long calls() const { return 0; }
+    [[nodiscard]] virtual unsigned long long digest() const { return 0; }
 
   protected:
     [[nodiscard]] virtual bool is_elsewhere(unsigned /*process*/) const { return false; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
@@ -179,6 +180,7 @@ void RemoteModel::check_bytes(const Region& region, std::size_t offset, const un
         const Access* access;
         const Access::Part* part;
     };
+    constexpr unsigned char untouched = 0xa5;
     std::vector<Write> writes;
     for (const auto& access : accesses)
         if (access->what == Access::write)
@@ -191,27 +193,42 @@ void RemoteModel::check_bytes(const Region& region, std::size_t offset, const un
             return &write == now || (write.done && write.error == 0);
         return write.is_certain() && (reader == nullptr || before(write, *reader));
     };
-    const auto covers = [](const Write& write, std::size_t at) {
-        return at >= write.part->offset && at < write.part->offset + write.part->size;
-    };
-    constexpr unsigned char untouched = 0xa5;
-    for (std::size_t i = 0; i < size; i++) {
-        const std::size_t at = offset + i;
-        bool overwritten = false, good = false;
-        for (const Write& write : writes) {
-            if (!covers(write, at))
-                continue;
-            overwritten |= seen(*write.access);
-            if (good || write.access->content[write.part->at + at - write.part->offset] != bytes[i])
-                continue;
-            good = std::none_of(writes.begin(), writes.end(), [&](const Write& later) {
-                return covers(later, at) && seen(*later.access) && before(*write.access, *later.access);
+    // Between two of these places the same writes cover each byte.
+    std::vector<std::size_t> places{offset, offset + size};
+    for (const Write& write : writes)
+        for (const std::size_t at : {write.part->offset, write.part->offset + write.part->size})
+            if (at > offset && at < offset + size)
+                places.push_back(at);
+    std::sort(places.begin(), places.end());
+    std::vector<const Write*> here, last;
+    for (std::size_t place = 0; place + 1 < places.size(); place++) {
+        const std::size_t from = places[place], end = places[place + 1];
+        if (from == end)
+            continue;
+        here.clear();
+        for (const Write& write : writes)
+            if (write.part->offset <= from && from < write.part->offset + write.part->size)
+                here.push_back(&write);
+        const bool overwritten =
+            std::any_of(here.begin(), here.end(), [&](const Write* write) { return seen(*write->access); });
+        last.clear(); // those that no other has certainly overwritten
+        std::copy_if(here.begin(), here.end(), std::back_inserter(last), [&](const Write* write) {
+            return std::none_of(here.begin(), here.end(), [&](const Write* later) {
+                return seen(*later->access) && before(*write->access, *later->access);
             });
-        }
-        if (!good && (overwritten || bytes[i] != untouched))
-            contradict("%s: byte %zu is %02x, which is not possible%s%s", region.name().c_str(), at, bytes[i],
-                       reader != nullptr ? (" for access " + std::to_string(reader->number)).c_str() : "",
-                       now != nullptr ? (" when access " + std::to_string(now->number) + " has ended").c_str() : "");
+        });
+        const auto is_good = [&](std::size_t at, unsigned char byte) {
+            return (!overwritten && byte == untouched) ||
+                   std::any_of(last.begin(), last.end(), [&](const Write* write) {
+                       return write->access->content[write->part->at + at - write->part->offset] == byte;
+                   });
+        };
+        for (std::size_t at = from; at < end; at++)
+            if (!is_good(at, bytes[at - offset]))
+                contradict(
+                    "%s: byte %zu is %02x, which is not possible%s%s", region.name().c_str(), at, bytes[at - offset],
+                    reader != nullptr ? (" for access " + std::to_string(reader->number)).c_str() : "",
+                    now != nullptr ? (" when access " + std::to_string(now->number) + " has ended").c_str() : "");
     }
 }
 

@@ -39,7 +39,7 @@ Numbers World::run()
     }
     finish();
     platform_->end();
-    return {platform_->steps(), platform_->calls()};
+    return {platform_->steps(), platform_->calls(), platform_->digest()};
 }
 
 void World::say(const char* format, ...)
@@ -59,11 +59,7 @@ void World::carry_out(const Command& c)
 {
     const unsigned p = c.at / slots;
     switch (c.what) {
-    case Do::spin:
-        for (unsigned i = 0; i < c.count; i++)
-            for (unsigned n = 0; n < processes_.size(); n++)
-                read_on(n, 1);
-        return;
+    case Do::spin: spin(c.count); return;
     case Do::run: platform_->run(c.count); return;
     case Do::pass: platform_->pass(c.count * millisecond); return;
     case Do::start:
@@ -86,6 +82,19 @@ void World::carry_out(const Command& c)
         if (is_usable(c.at))
             platform_->on(p, [this, c] { carry_out_here(c); });
         return;
+    }
+}
+
+/// Rounds of all processes, fewer where nothing comes and nothing is posted any more.
+void World::spin(unsigned rounds)
+{
+    constexpr unsigned most_idle = 20; // the provider does some things in a few rounds only
+    std::uint64_t news = 0;
+    for (unsigned idle = 0; rounds-- != 0 && idle < most_idle;) {
+        for (unsigned n = 0; n < processes_.size(); n++)
+            read_on(n, 1);
+        const std::uint64_t now = model_.time + platform_->steps();
+        idle = platform_->is_in_real_time() || std::exchange(news, now) != now ? 0 : idle + 1;
     }
 }
 
@@ -156,7 +165,8 @@ void World::carry_out_here(const Command& c)
 /// other, each after a time-out.
 void World::settle(bool to_the_end, unsigned more)
 {
-    std::uint64_t news = 0;
+    std::uint64_t news = 0, looked_at = 0;
+    bool lacks = true;
     for (unsigned round = 0, idle = 0; platform_->is_patient(idle); round++) {
         idle = std::exchange(news, model_.time) != model_.time ? 0 : idle + 1;
         for (unsigned p = 0; p < processes_.size(); p++)
@@ -164,7 +174,9 @@ void World::settle(bool to_the_end, unsigned more)
         platform_->run(64);
         if (round % 4 == 3) {
             platform_->pass(millisecond * (1 + round / 16));
-            if (model_.missing(to_the_end).empty() && more-- == 0)
+            if (std::exchange(looked_at, model_.time) != model_.time || round % 64 == 63)
+                lacks = !model_.missing(to_the_end).empty();
+            if (!lacks && more-- == 0)
                 return;
         }
     }
@@ -179,17 +191,17 @@ void World::finish()
         process.stopped = false;
     raise_all();
     say("--- all go on");
-    settle(false, 5);
+    settle(false, 2);
     say("--- whatever was sent is received");
     receive_all();
-    settle(true, 10);
+    settle(true, 3);
     model_.check_order();
     model_.remote->check();
     say("--- each sends to each");
     ping_all();
     model_.check_buffers();
-    if ((program_.setup.events | program_.setup.counters) != 0)
-        settle(true, 100); // the provider looks for events of peers in a few rounds only, and finds a few in each
+    if (program_.setup.events != 0)
+        settle(true, 60); // the provider looks for events of peers in a few rounds only, and finds a few in each
     check_counters();
     say("--- all leave");
     for (unsigned p = 0; p < processes_.size(); p++)
@@ -264,7 +276,7 @@ void World::ping_all()
                           .level = inject,
                           .tx = t,
                           .rx = r});
-    settle(true, 25);
+    settle(true, 5);
 }
 
 void World::ping(const Command& receive, const Command& message)
@@ -285,7 +297,8 @@ void World::ping(const Command& receive, const Command& message)
 Numbers run_program(const Program& program, const Options& options, Platform& platform)
 {
     platform.begin(program);
-    // What is registered with the provider lives to the end of the process, and other processes share the rest.
+    // What is registered with the provider lives to the end of the process, and other processes share the rest. Where
+    // another program follows, it goes with all memory of this one.
     static World* world = nullptr;
     world = new World(program, options, platform);
     return world->run();

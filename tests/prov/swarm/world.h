@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out a program on a platform, and the model beside it. One program to a process. Called by swarm and replay;
-// calls libfabric, platform and model.
+// Carries out a program on a platform, and the model beside it; another one may follow in the same process if the
+// platform is repeatable. Called by swarm and replay; calls libfabric, platform and model.
 #pragma once
 
 #include "platform.h"
@@ -15,6 +15,7 @@ struct Options {
 
 struct Numbers {
     unsigned long long steps = 0, calls = 0;
+    unsigned long long digest = 0; ///< of the calls of uTofu, their order and their times
 };
 
 /// Returns if all was as it must be; ends the process by contradict() otherwise.

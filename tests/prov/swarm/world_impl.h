@@ -240,6 +240,7 @@ class World {
     // --- world.cc
     void carry_out(const Command& c);
     void carry_out_here(const Command& c);
+    void spin(unsigned rounds);
     void read_on(unsigned p, unsigned times);
     void raise_all();
     void settle(bool to_the_end, unsigned more);
