@@ -18,8 +18,6 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr unsigned regions = 4;
-constexpr size_t region_words = 1 << 17; // 1 MiB: four chunks
 constexpr unsigned threads = 8;
 
 uint64_t next_random(uint64_t& state)
@@ -28,54 +26,137 @@ uint64_t next_random(uint64_t& state)
     return state >> 33;
 }
 
-// Eight threads add to random words of memory that two peers, adding too, cause to move. No update is lost.
+unsigned number_of_rounds()
+{
+    const char* const text = std::getenv("TOFU_TEST_MOVES");
+    return text != nullptr ? static_cast<unsigned>(std::atoi(text)) : 60;
+}
+
+// What was added to each word, kept in memory that is registered nowhere.
+class Ledger {
+  public:
+    explicit Ledger(size_t words) : counts_(words) {}
+    void add(size_t word) { __atomic_fetch_add(&counts_[word], 1, __ATOMIC_RELAXED); }
+    // Each word by itself: whether many adds were made twice, one word has something else, or a page is old.
+    void compare(const uint64_t* memory) const
+    {
+        unsigned wrong = 0;
+        for (size_t i = 0; i < counts_.size(); ++i)
+            if (memory[i] != counts_[i] && ++wrong <= 20)
+                ADD_FAILURE() << "word " << i << " (byte " << (reinterpret_cast<uintptr_t>(&memory[i]) & 0xfff)
+                              << " of its page): " << memory[i] << ", and " << counts_[i] << " were counted";
+        EXPECT_EQ(wrong, 0u) << "of " << counts_.size() << " words at " << memory;
+    }
+
+  private:
+    std::vector<uint32_t> counts_;
+};
+
+// The words that a peer adds to in a round: one in each piece of memory that is moved at once, so that each add has
+// its word moved, and then some more.
+template <typename Visit>
+void visit_words_of_peer(unsigned peer, unsigned round, size_t words, Visit&& visit)
+{
+    constexpr size_t piece = 32768 / 8; // what moves at once where no privilege helps
+    constexpr unsigned passes = 4;
+    uint64_t state = peer * 1000 + round;
+    for (unsigned pass = 0; pass < passes; ++pass)
+        for (size_t at = 0; at < words; at += piece)
+            visit(at + next_random(state) % piece);
+}
+
+// Eight threads add to random words of memory that two peers, adding too, cause to move: fresh memory in each round,
+// so that nearly all adds meet a move. No update is lost, none is made twice, nothing else is written.
 TEST(MemoryStress, MovingUnderAtomicWritersLosesNothing)
 {
     expect_processes(3, [](const Rank& rank) {
-        // Where nothing moves the owner makes each, if the others leave it a processor.
-        const uint64_t peer_adds = memory_moves() ? 4000 : 200;
+        constexpr size_t words = 1 << 17; // 1 MiB
+        const unsigned rounds = memory_moves() ? number_of_rounds() : 2;
         Node node;
         rank.set(rank.number, node.id);
-        if (rank.number == 0) {
-            std::vector<uint64_t*> memory;
-            for (unsigned r = 0; r < regions; ++r) {
-                memory.push_back(static_cast<uint64_t*>(std::calloc(region_words, 8)));
-                rank.set(10 + r, node.add(memory[r], region_words * 8));
+        for (unsigned round = 0; round < rounds; ++round) {
+            if (rank.number != 0) {
+                rank.barrier();
+                visit_words_of_peer(rank.number, round, words, [&](size_t word) {
+                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + word * 8, 1), UTOFU_SUCCESS);
+                });
+                rank.barrier();
+                continue;
             }
+            auto* const memory = static_cast<uint64_t*>(std::calloc(words, 8));
+            const utofu_stadd_t stadd = node.add(memory, words * 8);
+            rank.set(10, stadd);
+            Ledger ledger(words);
             std::atomic<bool> done{false};
-            std::vector<uint64_t> adds(threads);
             std::vector<std::thread> writers;
             for (unsigned t = 0; t < threads; ++t)
                 writers.emplace_back([&, t] {
-                    uint64_t state = t + 1;
-                    while (!done.load(std::memory_order_relaxed))
-                        for (int i = 0; i < 100; ++i) {
-                            const uint64_t at = next_random(state);
-                            __atomic_fetch_add(&memory[at % regions][(at >> 4) % region_words], 1, __ATOMIC_RELAXED);
-                            ++adds[t];
-                        }
+                    uint64_t state = round * threads + t + 1;
+                    while (!done.load(std::memory_order_relaxed)) {
+                        const size_t word = next_random(state) % words;
+                        __atomic_fetch_add(&memory[word], 1, __ATOMIC_RELAXED);
+                        ledger.add(word);
+                    }
                 });
             rank.barrier();
             rank.barrier(); // peers are done
             done = true;
             for (auto& writer : writers)
                 writer.join();
-            uint64_t expected = 2 * peer_adds * regions;
-            for (const uint64_t count : adds)
-                expected += count;
-            uint64_t sum = 0;
-            for (auto* region : memory)
-                for (size_t i = 0; i < region_words; ++i)
-                    sum += region[i];
-            EXPECT_EQ(sum, expected);
-        } else {
+            for (unsigned peer = 1; peer < rank.size; ++peer)
+                visit_words_of_peer(peer, round, words, [&](size_t word) { ledger.add(word); });
+            ledger.compare(memory);
+            node.remove(stadd);
+            std::free(memory);
+        }
+    });
+}
+
+// Plain stores of the owner beside the words that peers add to: each thread has every 64th word for itself.
+TEST(MemoryStress, MovingUnderPlainWritersLosesNothing)
+{
+    expect_processes(3, [](const Rank& rank) {
+        constexpr size_t words = 1 << 16; // 512 KiB
+        constexpr size_t shares = 64;     // the last one is the peers'
+        const unsigned rounds = memory_moves() ? number_of_rounds() : 2;
+        const auto of_peers = [](size_t word) { return word - word % shares + shares - 1; };
+        Node node;
+        rank.set(rank.number, node.id);
+        for (unsigned round = 0; round < rounds; ++round) {
+            if (rank.number != 0) {
+                rank.barrier();
+                visit_words_of_peer(rank.number, round, words, [&](size_t word) {
+                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + of_peers(word) * 8, 1), UTOFU_SUCCESS);
+                });
+                rank.barrier();
+                continue;
+            }
+            auto* const memory = static_cast<uint64_t*>(std::calloc(words, 8));
+            const utofu_stadd_t stadd = node.add(memory, words * 8);
+            rank.set(10, stadd);
+            Ledger ledger(words);
+            std::atomic<bool> done{false};
+            std::vector<std::thread> writers;
+            for (unsigned t = 0; t < threads; ++t)
+                writers.emplace_back([&, t] {
+                    uint64_t state = round * threads + t + 1;
+                    while (!done.load(std::memory_order_relaxed)) {
+                        const size_t word = next_random(state) % words / shares * shares + t;
+                        volatile uint64_t& own = memory[word];
+                        own = own + 1;
+                        ledger.add(word);
+                    }
+                });
             rank.barrier();
-            uint64_t state = rank.number * 1000;
-            for (unsigned r = 0; r < regions; ++r)
-                for (uint64_t i = 0; i < peer_adds; ++i)
-                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10 + r) + next_random(state) % region_words * 8, 1),
-                              UTOFU_SUCCESS);
-            rank.barrier();
+            rank.barrier(); // peers are done
+            done = true;
+            for (auto& writer : writers)
+                writer.join();
+            for (unsigned peer = 1; peer < rank.size; ++peer)
+                visit_words_of_peer(peer, round, words, [&](size_t word) { ledger.add(of_peers(word)); });
+            ledger.compare(memory);
+            node.remove(stadd);
+            std::free(memory);
         }
     });
 }
