@@ -278,7 +278,7 @@ int main(int count, char** arguments)
             return true;
         };
         Result result = try_seeds(next, options, *platform, *report);
-        while (result.text.rfind("swarm: ", 0) == 0) { // what is told of programs that are as they must be
+        while (result.text.rfind("swarm: ", 0) == 0) { // lines about programs that are as they must be
             const std::size_t line = result.text.find('\n') + 1;
             std::printf("%.*s", static_cast<int>(line), result.text.c_str());
             result.text.erase(0, line);
