@@ -2,6 +2,7 @@
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
 // VCQ. Calls the provider's av/peer_table.
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,10 @@ class Domain {
     unsigned take(unsigned count = 1)
     {
         unsigned first = ~0u;
-        EXPECT_EQ(numbers->take(count, first), 0);
+        EXPECT_EQ(numbers->take(count, first, incarnation), 0);
         return first;
     }
+    std::uint16_t incarnation = 0; ///< of what was taken last
     EndpointNumbers* operator->() { return numbers.get(); }
     /// As a killed process does: nothing is given back.
     void abandon() { (void)numbers.release(); }
@@ -58,6 +60,20 @@ TEST(EndpointNumbers, ANumberIsUsedAgainOnlyWhenAllHaveBeenUsed)
     EXPECT_EQ(domain.take(), 1u);
 }
 
+TEST(EndpointNumbers, AnEndpointIsNotTakenForAnEarlierOneWithItsNumber)
+{
+    constexpr std::uint64_t of_domain = 0x222233334444;
+    Domain domain(1);
+    std::set<std::uint64_t> nonces;
+    for (unsigned n = 0; n < 3 * max_endpoints; n++) {
+        const unsigned number = domain.take();
+        const std::uint64_t nonce = endpoint_nonce(of_domain, domain.incarnation);
+        EXPECT_EQ(nonce_of_domain(nonce), of_domain);
+        EXPECT_TRUE(nonces.insert(nonce).second);
+        domain->give_back(number, 1);
+    }
+}
+
 TEST(EndpointNumbers, TheNumberGivenBackFirstComesFirst)
 {
     Domain domain(1);
@@ -69,7 +85,7 @@ TEST(EndpointNumbers, TheNumberGivenBackFirstComesFirst)
     EXPECT_EQ(domain.take(), 3u);
     EXPECT_EQ(domain.take(), 200u);
     unsigned none = 0;
-    EXPECT_EQ(domain->take(1, none), -FI_ENOSPC);
+    EXPECT_EQ(domain->take(1, none, domain.incarnation), -FI_ENOSPC);
 }
 
 TEST(EndpointNumbers, ContextsHaveNumbersInARow)
@@ -83,7 +99,7 @@ TEST(EndpointNumbers, ContextsHaveNumbersInARow)
     domain->give_back(100, 1);
     EXPECT_EQ(domain.take(8), 8u);
     unsigned none = 0;
-    EXPECT_EQ(domain->take(2, none), -FI_ENOSPC);
+    EXPECT_EQ(domain->take(2, none, domain.incarnation), -FI_ENOSPC);
 }
 
 TEST(EndpointNumbers, AnUnsettledNumberIsTheLastChoice)

@@ -14,7 +14,7 @@
 
 namespace fake {
 
-inline constexpr std::uint64_t domain_nonce = 0x1111222233334444;
+inline constexpr std::uint64_t domain_nonce = 0x222233334444;
 
 inline utofu_onesided_caps caps()
 {

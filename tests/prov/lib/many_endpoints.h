@@ -88,7 +88,7 @@ inline std::vector<fi_addr_t> insert_many(Session& s, unsigned each)
         for (unsigned i = 0; i < each; i++) {
             EndpointAddress address = address_of_rank(s, r);
             address.home = s.rank.get(800 + r * 3);
-            address.nonce = s.rank.get(801 + r * 3);
+            address.nonce = s.rank.get(801 + r * 3) + (std::uint64_t{i} << domain_nonce_bits);
             address.index = static_cast<std::uint16_t>(s.rank.get(802 + r * 3) + i);
             fi_addr_t at = 0;
             EXPECT_EQ(fi_av_insert(s.av, &address, 1, &at, 0, nullptr), 1);

@@ -122,7 +122,8 @@ class Session {
     /// All ranks; makes no progress.
     void barrier() { rank.barrier(); }
 
-    void exchange_addresses()
+    /// Inserts the addresses of all ranks, or of these; an address is its rank. Collective.
+    void exchange_addresses(std::vector<unsigned> ranks = {})
     {
         char name[64];
         std::size_t length = sizeof(name);
@@ -133,7 +134,10 @@ class Session {
         for (unsigned i = 0; i < 4; i++)
             rank.set(rank.number * 4 + i, words[i]);
         barrier();
-        for (unsigned r = 0; r < rank.size; r++) {
+        if (ranks.empty())
+            for (unsigned r = 0; r < rank.size; r++)
+                ranks.push_back(r);
+        for (const unsigned r : ranks) {
             for (unsigned i = 0; i < 4; i++)
                 words[i] = rank.get(r * 4 + i);
             fi_addr_t at = 0;

@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <rdma/providers/fi_prov.h>
 
-#include "prov/lib/session.h"
+#include "prov/lib/many_endpoints.h"
 
 namespace tofu::test {
 namespace {
@@ -172,6 +172,128 @@ TEST(Reopened, AnUnloadedProviderLeavesNoMemoryBehind)
         Session s(rank, options); // as good as new
         dlclose(library);
     });
+}
+
+constexpr unsigned step_word = 900;
+
+fid_ep* open_endpoint(Session& s)
+{
+    fid_ep* ep = nullptr;
+    Session::check(fi_endpoint(s.domain, s.info, &ep, nullptr), "fi_endpoint");
+    Session::check(fi_ep_bind(ep, &s.av->fid, 0), "bind av");
+    Session::check(fi_ep_bind(ep, &s.cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
+    Session::check(fi_enable(ep), "fi_enable");
+    return ep;
+}
+
+void say_name(Session& s, fid_ep* ep, unsigned step)
+{
+    std::uint64_t name[name_size / 8] = {};
+    std::size_t length = sizeof name;
+    ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
+    for (unsigned i = 0; i < name_size / 8; i++)
+        s.rank.set(name_of_server + i, name[i]);
+    s.rank.set(step_word, step);
+}
+
+/// Makes progress until a step is reached.
+void await(Session& s, unsigned step)
+{
+    EXPECT_TRUE(sim::test::wait_until([&] {
+        (void)fi_cq_read(s.cq, nullptr, 0);
+        return s.rank.get(step_word) >= step;
+    })) << step;
+}
+
+fi_addr_t hear_name(Session& s, unsigned step)
+{
+    await(s, step);
+    std::uint64_t name[name_size / 8];
+    for (unsigned i = 0; i < name_size / 8; i++)
+        name[i] = s.rank.get(name_of_server + i);
+    return insert(s, name);
+}
+
+/// Keeps a message that waits for its match, is closed, and has a successor with its number.
+void be_replaced(Session& s, unsigned messages)
+{
+    fid_ep* const old = open_endpoint(s);
+    const EndpointAddress old_address = address_of(old);
+    say_name(s, old, 1);
+    unsigned in = 0;
+    for (unsigned i = 0; i < messages; i++) {
+        ASSERT_EQ(fi_recv(old, &in, sizeof in, nullptr, FI_ADDR_UNSPEC, &in), 0);
+        s.expect(&in, FI_RECV);
+    }
+    const bool kept = sim::test::wait_until([&] {
+        fi_msg_tagged look{};
+        look.ignore = ~std::uint64_t{0};
+        look.addr = FI_ADDR_UNSPEC;
+        EXPECT_EQ(fi_trecvmsg(old, &look, FI_PEEK), 0);
+        fi_cq_data_entry entry{};
+        ssize_t ret = -FI_EAGAIN;
+        while (ret == -FI_EAGAIN)
+            ret = fi_cq_read(s.cq, &entry, 1);
+        fi_cq_err_entry error{};
+        return ret == 1 || fi_cq_readerr(s.cq, &error, 0) != 1;
+    });
+    EXPECT_TRUE(kept);
+    ASSERT_EQ(fi_close(&old->fid), 0);
+    fid_ep* next = open_endpoint(s);
+    for (unsigned i = 0; i < max_endpoints && address_of(next).index != old_address.index; i++) {
+        ASSERT_EQ(fi_close(&next->fid), 0);
+        next = open_endpoint(s);
+    }
+    EXPECT_NE(address_of(next).nonce, old_address.nonce); // the number may be unsettled, and be another one then
+    say_name(s, next, 2);
+    ASSERT_EQ(fi_recv(next, &in, sizeof in, nullptr, FI_ADDR_UNSPEC, &in), 0);
+    s.expect(&in, FI_RECV);
+    EXPECT_EQ(in, 77u);
+    await(s, 3);
+    ASSERT_EQ(fi_close(&next->fid), 0);
+}
+
+/// Sends to both.
+void send_to_both(Session& s, unsigned messages)
+{
+    const fi_addr_t old = hear_name(s, 1);
+    unsigned out = 1;
+    for (unsigned i = 0; i < messages; i++)
+        send(s, old, &out, sizeof out, FI_DELIVERY_COMPLETE);
+    iovec iov{&out, sizeof out};
+    fi_msg_tagged waits{};
+    waits.msg_iov = &iov;
+    waits.iov_count = 1;
+    waits.addr = old;
+    waits.context = &waits;
+    ASSERT_EQ(s.post([&] { return fi_tsendmsg(s.ep, &waits, FI_COMPLETION | FI_MATCH_COMPLETE); }), 0);
+    const fi_addr_t next = hear_name(s, 2);
+    EXPECT_NE(next, old);
+    fi_cq_data_entry entry{};
+    fi_cq_err_entry error{};
+    if (s.next(entry, &error)) {
+        EXPECT_EQ(error.err, FI_EHOSTDOWN);
+    }
+    EXPECT_EQ(error.op_context, &waits);
+    EXPECT_EQ(s.post([&] { return fi_inject(s.ep, &out, sizeof out, old); }), -FI_EHOSTDOWN);
+    out = 77;
+    send(s, next, &out, sizeof out, FI_DELIVERY_COMPLETE);
+    s.rank.set(step_word, 3);
+}
+
+/// 240 endpoints of a domain later. Without a ring, and with one.
+TEST(Reopened, ASuccessorWithTheSameNumberHasAnotherAddress)
+{
+    for (const unsigned messages : {0u, 20u})
+        expect_processes(2, [messages](const Rank& rank) {
+            Options options;
+            options.caps = FI_MSG | FI_TAGGED;
+            Session s(rank, options);
+            if (rank.number == 0)
+                send_to_both(s, messages);
+            else
+                be_replaced(s, messages);
+        });
 }
 
 TEST(Reopened, EndpointsOfAProcessAreReachedOneAfterTheOther)

@@ -402,7 +402,7 @@ Gen<std::vector<Command>> access_scene()
     });
 }
 
-/// All join, once more after one of them is another with the same address.
+/// All join, once more after one of them is another with the same number.
 Gen<std::vector<Command>> join_scene()
 {
     return gen::map(gen::tuple(below(3), below(2), luck()), [](const auto& drawn) {

@@ -67,11 +67,9 @@ const Join* GroupModel::of(const Join& join, unsigned rank) const
 bool GroupModel::is_whole(const Join& join) const
 {
     for (unsigned rank = 0; rank < join.members.size(); rank++)
-        if (const Join* const other = of(join, rank);
-            other == nullptr || other->at != join.members[rank] || other->closed ||
-            other->at->state != Endpoint::open || (other->done && other->error != 0) ||
-            std::any_of(join.members.begin(), join.members.end(),
-                        [&](const Endpoint* to) { return model_.may_be_refused(*other->at, *to); }))
+        if (const Join* const other = of(join, rank); other == nullptr || other->at != join.members[rank] ||
+                                                      other->closed || other->at->state != Endpoint::open ||
+                                                      (other->done && other->error != 0))
             return false;
     return true;
 }

@@ -33,7 +33,7 @@ struct Collective : Operation {
 
 class GroupModel {
   public:
-    explicit GroupModel(Model& model) : model_(model), time_(model.time) {}
+    explicit GroupModel(std::uint64_t& time) : time_(time) {}
     std::vector<std::unique_ptr<Join>> joins;
     std::vector<std::unique_ptr<Collective>> calls;
 
@@ -48,7 +48,6 @@ class GroupModel {
   private:
     [[nodiscard]] const Join* of(const Join& join, unsigned rank) const;
     [[nodiscard]] bool is_whole(const Join& join) const;
-    Model& model_;
     std::uint64_t& time_;
 };
 

@@ -78,7 +78,7 @@ bool World::send(const Command& asked)
     m.held = false;
     model_.withdraw(m);
     say("  no: %s", fi_strerror(static_cast<int>(-result)));
-    if (result != -FI_EAGAIN && to->state == Endpoint::open && !model_.may_be_refused(life(c.at), *to))
+    if (result != -FI_EAGAIN && to->state == Endpoint::open)
         contradict("a send from %s to %s, both alive: %s", life(c.at).name().c_str(), to->name().c_str(),
                    fi_strerror(static_cast<int>(-result)));
     return result != -FI_EAGAIN;
@@ -243,7 +243,6 @@ void World::access(const Command& c)
     Endpoint& to = life(c.to);
     Command each = c;
     each.level %= level_count;
-    each.data = model_.may_be_refused(life(c.at), to) ? 0 : c.data;
     each.tx = c.tx % life(c.at).contexts;
     each.later = processes_[p].objects->trigger != nullptr ? c.later : 0;
     const Remote::Caller caller{tx(c.at, each.tx),

@@ -109,7 +109,7 @@ std::string Endpoint::name() const
     return std::to_string(process) + "." + std::to_string(slot) + "#" + std::to_string(number);
 }
 
-Model::Model() : remote(std::make_unique<RemoteModel>(time)), groups(std::make_unique<GroupModel>(*this)) {}
+Model::Model() : remote(std::make_unique<RemoteModel>(time)), groups(std::make_unique<GroupModel>(time)) {}
 Model::~Model() = default;
 
 // --- what is posted
@@ -129,7 +129,6 @@ Message& Model::new_message(Endpoint& from, Endpoint& to, const Command& command
     m.level = command.level;
     m.data = command.data != 0 || (!m.tagged && m.size < 8);
     m.silent = m.level == inject;
-    m.may_fail = may_be_refused(from, to);
     m.buffer = std::make_unique<Buffer>(m.size);
     fill(m.buffer->at(), m.size, m.number);
     known_.insert(&m);
@@ -149,13 +148,6 @@ Receive& Model::new_receive(Endpoint& at, std::size_t size)
     r.buffer = std::make_unique<Buffer>(size);
     receives.push_back(std::move(made));
     return r;
-}
-
-bool Model::may_be_refused(const Endpoint& from, const Endpoint& to) const
-{
-    return to.first != nullptr && std::any_of(messages.begin(), messages.end(), [&](const auto& m) {
-               return m->from == &from && m->to != &to && m->to->shares_address(to);
-           });
 }
 
 void Model::withdraw(Message& message)
@@ -298,7 +290,7 @@ void Model::on_send(Message& m, const Entry& entry)
         if ((entry.flags & FI_SEND) == 0)
             contradict("message %u ended as a receive", m.number);
         std::memset(m.buffer->at(), 0xdd, m.size); // the buffer is the application's again
-    } else if (m.from->state == Endpoint::open && m.to->state == Endpoint::open && !m.may_fail) {
+    } else if (m.from->state == Endpoint::open && m.to->state == Endpoint::open) {
         contradict("message %u from %s to %s, both alive, ended with %s", m.number, m.from->name().c_str(),
                    m.to->name().c_str(), fi_strerror(entry.error));
     }
@@ -466,7 +458,7 @@ void Model::failed_receive(Receive& r, const Entry& entry)
 bool Model::must_arrive(const Message& m) noexcept
 {
     return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken &&
-           !m.held && !m.recalled && !m.may_fail;
+           !m.held && !m.recalled;
 }
 
 std::string Model::missing(bool to_the_end) const
@@ -484,7 +476,7 @@ std::string Model::missing(bool to_the_end) const
     }
     for (const auto& m : messages) {
         if (!to_the_end || m->to == nullptr || m->recalled || m->from->state != Endpoint::closed ||
-            m->to->state != Endpoint::open || m->taken != nullptr || m->broken || m->may_fail || knows_closing)
+            m->to->state != Endpoint::open || m->taken != nullptr || m->broken || knows_closing)
             continue;
         if ((m->silent || (m->done && m->error == 0 && m->done_at < m->from->ended)))
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +

@@ -50,7 +50,7 @@ struct Endpoint {
     State state = open;
     std::uint64_t opened = 0, ended = 0;
     unsigned contexts = 1;           ///< that send, and as many that receive
-    const Endpoint* first = nullptr; ///< the first one with its address; null: this one
+    const Endpoint* first = nullptr; ///< the first one with its address (Platform::reuses_addresses); null: this one
     Endpoint* pool = nullptr;        ///< what receives for it: the shared context of its process; null: it has its own
     [[nodiscard]] Endpoint& receives_at() noexcept { return pool != nullptr ? *pool : *this; }
     /// Did both have the same address, one after the other?
@@ -87,8 +87,7 @@ struct Message : Operation {
     bool tagged = false, data = false, silent = false; ///< silent: no entry comes
     std::uint32_t tag = 0, level = 0;
     Receive* taken = nullptr;
-    bool may_fail = false; ///< Model::may_be_refused()
-    bool broken = false;   ///< a receive has ended with an error because of it
+    bool broken = false; ///< a receive has ended with an error because of it
     std::unique_ptr<Buffer> buffer;
     std::size_t size = 0;
 };
@@ -156,8 +155,6 @@ class Model {
 
     Message& new_message(Endpoint& from, Endpoint& to, const Command& command);
     Receive& new_receive(Endpoint& at, std::size_t size);
-    /// Has one sent something to an earlier endpoint with the other's address? Then the address has failed for it.
-    [[nodiscard]] bool may_be_refused(const Endpoint& from, const Endpoint& to) const;
     /// A message was not accepted: it has never been.
     void withdraw(Message& message);
     void withdraw(Receive& receive);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Opens and closes processes and endpoints, kills processes. See world_impl.h.
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
+#include "av/address.h"
 #include "world_impl.h"
 
 namespace swarm {
@@ -154,6 +156,8 @@ void World::begin_life(unsigned p, unsigned slot)
     life->pool = process.objects->pool;
     for (const auto& other : model_.endpoints)
         if (other->process == p && other->slot < slots && addresses_[other->number] == address) {
+            if (!platform_->reuses_addresses())
+                contradict("%s has the address of %s", life->name().c_str(), other->name().c_str());
             life->first = other.get();
             break;
         }
@@ -163,15 +167,17 @@ void World::begin_life(unsigned p, unsigned slot)
     model_.endpoints.push_back(std::move(life));
 }
 
-/// A domain gives its endpoints' numbers in turn, so many others lie between two with the same address.
+/// A domain gives its endpoints' numbers in turn, so many others lie between two with the same number. They have the same
+/// VCQ ID and steering tag, but not the same address.
 void World::renew(unsigned p, unsigned slot)
 {
-    const Address wanted = addresses_[processes_[p].now[slot]->number];
+    constexpr std::size_t until_nonce = offsetof(tofu::EndpointAddress, nonce);
+    const Address old = addresses_[processes_[p].now[slot]->number];
     close(p, slot);
     constexpr unsigned most_numbers = 300;
     for (unsigned i = 0; i < most_numbers; i++) {
         open_handles(p, slot);
-        if (own_address(p, slot) == wanted || i + 1 == most_numbers)
+        if (std::memcmp(own_address(p, slot).bytes, old.bytes, until_nonce) == 0 || i + 1 == most_numbers)
             break;
         close_handles(p, slot);
     }

@@ -68,6 +68,7 @@ class OtherProvider final : public RealTime {
     }
     int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric) override { return fi_fabric(attr, fabric, nullptr); }
     [[nodiscard]] bool delivers_after_close() const override { return false; }
+    [[nodiscard]] bool reuses_addresses() const override { return true; }
     /// Tcp keeps what a closed endpoint had under way.
     [[nodiscard]] bool closes_domains() const override { return !is_tcp_; }
     /// Shm gives any address to a sender that was not inserted.

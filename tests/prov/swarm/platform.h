@@ -48,6 +48,8 @@ class Platform {
     virtual int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric) = 0;
     /// A message that was reported as sent arrives although its sender has closed.
     [[nodiscard]] virtual bool delivers_after_close() const { return true; }
+    /// An endpoint may have the address of one that was closed.
+    [[nodiscard]] virtual bool reuses_addresses() const { return false; }
     /// A domain can be closed when all that was opened in it is.
     [[nodiscard]] virtual bool closes_domains() const { return true; }
     /// Entries name senders whose address is known.

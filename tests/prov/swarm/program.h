@@ -28,7 +28,7 @@ enum class Do : std::uint8_t {
     pass,    ///< count milliseconds go by
     open,    ///< at: a new endpoint in this slot, unless there is one
     close,   ///< at
-    renew,   ///< at: closes the endpoint, and opens others until one has its address
+    renew,   ///< at: closes the endpoint, and opens others until one has its number
     leave,   ///< at: its process closes all it has
     start,   ///< at: its process opens a domain and an endpoint, unless it has some
     kill,    ///< at: its process is killed

@@ -4,8 +4,7 @@
 // be given to replay. Over the network a process carries out many programs, one after the other; one that fails is
 // repeated in a process of its own. Over other platforms each program has a process of its own.
 // SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
-// gone), "closing" (what was reported as sent is lost by fi_close), "renew" (a message that an endpoint had not taken
-// when it was closed never ends if a later endpoint has its address), by commas.
+// gone), "closing" (what was reported as sent is lost by fi_close), by commas.
 // SWARM_SHOW: prints the program of this seed, and does not run it.
 // SWARM_PLAIN: what fails is not made shorter.
 // SWARM_BATCH: most programs of a process. SWARM_DIGEST: prints a line for each seed, which is the same in any batch.
@@ -132,8 +131,6 @@ swarm::Program program_for(std::uint64_t seed, const swarm::Platform& platform)
     swarm::Program program = swarm::program_of(seed);
     if (knows("identity"))
         program.setup.reuse = 0;
-    if (knows("renew"))
-        std::erase_if(program.commands, [](const auto& c) { return c.what == swarm::Do::renew; });
     return platform.fit(std::move(program));
 }
 

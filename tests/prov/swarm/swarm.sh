@@ -6,7 +6,6 @@
 # Called by: make check. Calls: swarm.
 set -u
 swarm=${TOFU_TOP_BUILDDIR:?set by make check}/tests/swarm
-export SWARM_KNOWN=renew # docs/testing.md
 digests() {
     SWARM_DIGEST=1 SWARM_BATCH=$1 "$swarm" 2 1 | grep '^swarm: seed [0-9]*: '
 }

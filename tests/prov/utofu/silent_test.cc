@@ -163,11 +163,13 @@ struct SilentPeer : Silent {
         Objects::must(fi_getname(&ep->fid, name, &length));
         return {name, length};
     }
-    /// Of the endpoint that they will open next: indices are given in turn.
+    /// Of the endpoint that they will open next: indices and incarnations are given in turn.
     [[nodiscard]] std::string name_of_next() const
     {
         std::string name = name_of(their_ep);
-        reinterpret_cast<tofu::EndpointAddress&>(name[0]).index++;
+        auto& address = reinterpret_cast<tofu::EndpointAddress&>(name[0]);
+        address.index++;
+        address.nonce += std::uint64_t{1} << tofu::domain_nonce_bits;
         return name;
     }
     static fi_addr_t insert(fid_av* av, const std::string& name)

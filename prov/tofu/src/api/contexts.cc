@@ -72,14 +72,15 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
                   limits::max_contexts);
         return -FI_EINVAL;
     }
-    const int ret = owner().numbers().take(rx_count, first_);
+    const int ret = owner().numbers().take(rx_count, first_, incarnation_);
     rx_count_ = ret == 0 ? rx_count : 0;
     return ret;
 }
 
 EndpointAddress ScalableEndpoint::address() const noexcept
 {
-    return make_address(owner().home_id(), owner().nonce(), first_, rx_count_ - 1, address_flags(config_.caps));
+    return make_address(owner().home_id(), endpoint_nonce(owner().nonce(), incarnation_), first_, rx_count_ - 1,
+                        address_flags(config_.caps));
 }
 
 int ScalableEndpoint::name(void* buffer, std::size_t* length) const noexcept

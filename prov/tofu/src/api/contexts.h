@@ -69,8 +69,9 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     enum class Slot : std::uint8_t { free, open, closed };
 
     Held<Peers> av_;
-    EndpointConfig config_{}; ///< contexts inherit it
-    unsigned first_ = 0;      ///< number of receive context 0
+    EndpointConfig config_{};       ///< contexts inherit it
+    unsigned first_ = 0;            ///< number of receive context 0
+    std::uint16_t incarnation_ = 0; ///< of the numbers
     unsigned tx_count_ = 0;
     unsigned rx_count_ = 0; ///< 0: no numbers have been taken
     std::mutex mutex_;      ///< guards the members below

@@ -165,9 +165,9 @@ int Domain::set_up(const fi_info* wish) noexcept
     auto_progress_.adopt(home_lock_);
     auto_progress_.adopt(shared_lock_);
     auto_progress_.adopt(deferred_.lock);
-    nonce_ = Random::number(0);
+    nonce_ = nonce_of_domain(Random::number(0));
     if (nonce_ == 0)
-        nonce_ = reinterpret_cast<std::uintptr_t>(this) | 1;
+        nonce_ = nonce_of_domain(reinterpret_cast<std::uintptr_t>(this) | 1);
     nonce_ = names::with_job_mark(nonce_, names::job_key());
 
     error = vcqs_.open(home_, {.owner = this, .remote = on_remote}, true);

@@ -177,15 +177,17 @@ int Endpoint::set_up(const EndpointConfig* wish) noexcept
         if (int ret = tx_.open_vcq(); ret != 0)
             return ret;
     unsigned number = config.number;
+    std::uint16_t incarnation = 0;
     if (config.sends) { // a receive context has a number of its scalable endpoint
-        if (int ret = domain.numbers().take(1, number); ret != 0) {
+        if (int ret = domain.numbers().take(1, number, incarnation); ret != 0) {
             tx_.detach();
             return ret;
         }
     }
     tx_.set_number(number, config.parent != nullptr
                                ? config.parent->address()
-                               : make_address(domain.home_id(), domain.nonce(), number, 0, address_flags(config.caps)));
+                               : make_address(domain.home_id(), endpoint_nonce(domain.nonce(), incarnation), number, 0,
+                                              address_flags(config.caps)));
     domain.regions().add_endpoint(number, rx_.counters);
     return 0;
 }

@@ -17,7 +17,7 @@ namespace tofu {
 
 /// Version of everything that peers read of each other; docs/wire-protocol.md. Peers of another version
 /// are refused.
-inline constexpr std::uint16_t wire_version = 10;
+inline constexpr std::uint16_t wire_version = 11;
 
 struct EndpointAddress {
     std::uint32_t magic;  ///< address_magic
@@ -26,7 +26,7 @@ struct EndpointAddress {
     std::uint8_t index;   ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
     std::uint8_t further; ///< receive contexts besides the first: they have the numbers that follow
     std::uint64_t home;   ///< ID of the domain's home VCQ (utofu_vcq_id_t)
-    std::uint64_t nonce;  ///< random per domain: a VCQ ID is used again after its process has gone
+    std::uint64_t nonce;  ///< of the endpoint (endpoint_nonce): VCQ IDs and numbers are used again, nonces are not
 
     [[nodiscard]] constexpr bool sound() const noexcept;
 };
@@ -83,6 +83,19 @@ static_assert(address_text_size == limits::max_err_data);
 int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept;
 /// The key of the service name that fi_getinfo left in the source address of an info (names.h); 0: none.
 std::uint64_t name_key_of(const fi_info& info) noexcept;
+
+/// The nonce of an endpoint: {its incarnation: 16 bits, the nonce of its domain: 48}. The latter is random, since a VCQ
+/// ID is used again after its process has gone. The former counts the endpoints of the domain, since a number is used
+/// again after its endpoint has been closed.
+inline constexpr int domain_nonce_bits = 48;
+[[nodiscard]] constexpr std::uint64_t nonce_of_domain(std::uint64_t nonce) noexcept
+{
+    return nonce & ((std::uint64_t{1} << domain_nonce_bits) - 1);
+}
+[[nodiscard]] constexpr std::uint64_t endpoint_nonce(std::uint64_t of_domain, std::uint16_t incarnation) noexcept
+{
+    return std::uint64_t{incarnation} << domain_nonce_bits | of_domain;
+}
 
 /// Makes an address of this version.
 [[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t home, std::uint64_t nonce, unsigned index,

@@ -180,7 +180,7 @@ void EndpointNumbers::save() const noexcept
     });
 }
 
-int EndpointNumbers::take(unsigned count, unsigned& first) noexcept
+int EndpointNumbers::take(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept
 {
     constexpr std::uint64_t never = ~std::uint64_t{0};
     std::lock_guard guard(mutex_);
@@ -211,6 +211,7 @@ int EndpointNumbers::take(unsigned count, unsigned& first) noexcept
         taken_.set(n);
         unsettled_.reset(n);
     }
+    incarnation = incarnations_++;
     save();
     return 0;
 }

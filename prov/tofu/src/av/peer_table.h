@@ -45,8 +45,9 @@ class EndpointNumbers {
     /// a job only, else null. Without such a file the first number follows from `random`.
     void open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
     /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
-    /// this domain has not used, then those that were released first, unsettled ones last. 0 or -FI_ENOSPC.
-    [[nodiscard]] int take(unsigned count, unsigned& first) noexcept;
+    /// this domain has not used, then those that were released first, unsettled ones last. `incarnation` distinguishes
+    /// this use of them from others (endpoint_nonce). 0 or -FI_ENOSPC.
+    [[nodiscard]] int take(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept;
     /// A peer may still write to the area of this number, which is in use.
     void set_unsettled(unsigned number) noexcept;
     void give_back(unsigned first, unsigned count) noexcept;
@@ -59,9 +60,10 @@ class EndpointNumbers {
     Set unsettled_;                                         ///< of these numbers, in use or not
     std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
     std::uint32_t calls_ = 0;
-    unsigned start_ = 0;      ///< the first number of a domain without history
-    std::uint64_t key_ = 0;   ///< of the history in the node's file; 0: there is none
-    bool may_outlive_ = true; ///< the history outlives the last process of the node
+    std::uint16_t incarnations_ = 0; ///< counts calls of take()
+    unsigned start_ = 0;             ///< the first number of a domain without history
+    std::uint64_t key_ = 0;          ///< of the history in the node's file; 0: there is none
+    bool may_outlive_ = true;        ///< the history outlives the last process of the node
 };
 
 // --- Peers: behind the application's addresses (fi_addr_t), the part of an address vector that the data path uses

@@ -114,7 +114,8 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
     for (unsigned i = 0; i < parents; i++)
         allowed.push_reserved(identity_of(parent->roster().members[i]));
     std::sort(allowed.begin(), allowed.end());
-    const Peer self{tx_.domain().home_id(), tx_.domain().nonce(), tx_.config().known.index, 0, false, 0};
+    const EndpointAddress& own = tx_.config().known;
+    const Peer self{own.home, own.nonce, own.index, 0, false, 0};
     bool present = false;
     list = parents;
     for (const fi_addr_t at : set.members()) {
@@ -148,22 +149,26 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         return ret;
     bury_gone();
     Roster roster;
-    std::uint64_t list = 0;
+    std::uint64_t list = 0, key = 0;
     {
         std::lock_guard guard(tx_.lock());
         if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
             return ret;
+        std::uint64_t* const before =
+            joins_of(list); // if two threads join the same members, the application orders them
+        if (before == nullptr)
+            return -FI_ENOMEM;
+        key = directory::mix(list + (*before)++ * 0x9e3779b97f4a7c15u);
     }
-    std::uint64_t joins = 0; // if two threads join the same members, the application orders them
-    if (!tx_.domain().doors().begin_join(list, tx_.config().known.index, joins))
-        return -FI_ENOMEM;
-    const std::uint64_t key = directory::mix(list + joins * 0x9e3779b97f4a7c15u);
     std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
     int ret = group == nullptr ? -FI_ENOMEM : group->open();
     if (ret == 0)
         ret = enter(*group);
     if (ret != 0) {
-        tx_.domain().doors().take_back_join(list, tx_.config().known.index);
+        {
+            std::lock_guard guard(tx_.lock());
+            --*joins_of(list);
+        }
         if (group != nullptr) {
             group->memory().shut_door(false);
             group->bury(true);
@@ -172,6 +177,16 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     }
     *mc = group.release();
     return static_cast<int>(tx_.call_locked([] { return ssize_t{0}; }));
+}
+
+/// The number of joins of a list of members, which distinguishes the groups of the list. Null: no memory.
+std::uint64_t* Collectives::joins_of(std::uint64_t list) noexcept
+{
+    Joins* const found =
+        std::find_if(joins_.begin(), joins_.end(), [&](const Joins& joins) { return joins.list == list; });
+    if (found != joins_.end())
+        return &found->count;
+    return joins_.push({list, 0}) ? &joins_.back().count : nullptr;
 }
 
 /// Adds the group to the lists and begins its join.

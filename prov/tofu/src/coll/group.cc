@@ -50,7 +50,7 @@ void Census::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notic
     census.asking_ = false;
     if (notice.code != UTOFU_SUCCESS)
         census.found_ = {breaks, fi_error_of(notice.code), notice.code};
-    else if (line.nonce != census.roster_.members[census.asked_].nonce)
+    else if (line.nonce != nonce_of_domain(census.roster_.members[census.asked_].nonce))
         census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
     else
         census.next_ += census.next_ == census.asked_;

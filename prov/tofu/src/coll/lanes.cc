@@ -90,34 +90,6 @@ void Doors::release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept
     slabs_.give_back(slab, quiet);
 }
 
-Doors::Joins* Doors::joins_of(std::uint64_t list, unsigned endpoint) noexcept
-{
-    Joins* const found = std::find_if(joins_.begin(), joins_.end(), [&](const Joins& joins) {
-        return joins.list == list && joins.endpoint == endpoint;
-    });
-    return found != joins_.end() ? found : nullptr;
-}
-
-bool Doors::begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept
-{
-    std::lock_guard guard(joins_mutex_);
-    Joins* joins = joins_of(list, endpoint);
-    if (joins == nullptr) {
-        if (!joins_.push({list, 0, endpoint}))
-            return false;
-        joins = &joins_.back();
-    }
-    before = joins->count++;
-    return true;
-}
-
-void Doors::take_back_join(std::uint64_t list, unsigned endpoint) noexcept
-{
-    std::lock_guard guard(joins_mutex_);
-    if (Joins* const joins = joins_of(list, endpoint); joins != nullptr)
-        joins->count--;
-}
-
 void Doors::close() noexcept
 {
     std::lock_guard guard(domain_.home_lock());
@@ -460,7 +432,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
     if (look.table == 0) {
         directory::DoorsLine line;
         std::memcpy(&line, at, sizeof(line));
-        if (line.nonce != lane.peer.nonce)
+        if (line.nonce != nonce_of_domain(lane.peer.nonce))
             lose(look, FI_EHOSTDOWN, 0); // another process has the VCQ now
         else if (line.stadd != 0 && line.check == directory::check_of_doors(line.stadd, line.nonce))
             look.table = line.stadd;
@@ -471,7 +443,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
     DoorRow row;
     std::memcpy(&row, at, sizeof(row));
     for (const DoorLine& line : row.line) {
-        if (line.key != look.key || line.check != check_of(line, lane.peer.nonce))
+        if (line.key != look.key || line.check != check_of(line, nonce_of_domain(lane.peer.nonce)))
             continue;
         if (line.stadd == DoorLine::gone) {
             lose(look, FI_ESHUTDOWN, 0, true); // it has given up, and may still put a word about that

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <type_traits>
 
@@ -58,7 +57,7 @@ constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noex
     return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
 }
 
-/// All calls acquire the home lock, except those that count joins, which have a lock of their own.
+/// All calls acquire the home lock.
 class Doors {
   public:
     explicit Doors(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
@@ -69,23 +68,11 @@ class Doors {
     /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again,
     /// and the gates stay until the domain is closed: a late packet would reach the next group's gates.
     void release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept;
-    /// Counts the joins of a list of members by one endpoint. `before`, the number of earlier joins, distinguishes the
-    /// groups of the list. The count belongs to the endpoint's address, as peers know it: an endpoint that is closed
-    /// and opened again under the same number continues it. False: no memory.
-    [[nodiscard]] bool begin_join(std::uint64_t list, unsigned endpoint, std::uint64_t& before) noexcept;
-    /// Undoes the last begin_join().
-    void take_back_join(std::uint64_t list, unsigned endpoint) noexcept;
     /// Deregisters all memory and frees the gates. Called before the home VCQ is closed. The destructor, which runs
     /// after that, frees the memory.
     void close() noexcept;
 
   private:
-    struct Joins {
-        std::uint64_t list;
-        std::uint64_t count;
-        unsigned endpoint;
-    };
-    [[nodiscard]] Joins* joins_of(std::uint64_t list, unsigned endpoint) noexcept;
     [[nodiscard]] int make() noexcept;
     [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
     static void write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept;
@@ -95,8 +82,6 @@ class Doors {
     utofu_stadd_t stadd_ = 0;
     SlabStore slabs_;
     Array<vcq::Gates> left_; ///< packets may still come to them
-    std::mutex joins_mutex_;
-    Array<Joins> joins_;
 };
 
 } // namespace tofu::coll

@@ -48,7 +48,8 @@ int SlabStore::make(unsigned cells) noexcept
     Arena arena;
     if (!arenas_.reserve(arenas_.size() + 1))
         return -FI_ENOMEM;
-    if (int ret = domain_.numbers().take(1, arena.number); ret != 0)
+    std::uint16_t incarnation; // the header names no endpoint
+    if (int ret = domain_.numbers().take(1, arena.number, incarnation); ret != 0)
         return ret;
     unsigned all = 0;
     for (const Arena& each : arenas_)

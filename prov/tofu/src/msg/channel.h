@@ -189,7 +189,7 @@ struct Local {
     vcq::Vcq& vcq;         ///< the endpoint posts from it
     vcq::Vcq& home;        ///< the domain's home VCQ, through which peers reach the area,
     Lock& home_lock;       ///< and its lock
-    std::uint64_t nonce;   ///< of the domain
+    std::uint64_t nonce;   ///< of the address
     unsigned index;        ///< of the endpoint in the domain
     EndpointAddress known; ///< the address that peers know
 };
@@ -248,7 +248,7 @@ struct Port {
     }
 };
 
-/// Does the header of an area, as a Get brought it, belong to the domain with that nonce?
+/// Does the header of an area, as a Get brought it, belong to the endpoint with that nonce?
 [[nodiscard]] bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept;
 
 // --- Channels: the channels of an endpoint, and the lookup of a channel by address

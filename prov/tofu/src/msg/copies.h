@@ -29,7 +29,7 @@ struct Copy {
     std::uint32_t seq = 0;   ///< and the operation that it belongs to
     utofu_vcq_id_t home = 0; ///< the receiver's home VCQ,
     utofu_stadd_t area = 0;  ///< its area,
-    std::uint64_t nonce = 0; ///< and the nonce of its domain
+    std::uint64_t nonce = 0; ///< and its nonce
 };
 
 class Copies {

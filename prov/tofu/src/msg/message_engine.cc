@@ -19,7 +19,7 @@ Local local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     const auto& config = tx.config();
-    return {tx.vcq(), domain.home(), domain.home_lock(), domain.nonce(), config.number, config.known};
+    return {tx.vcq(), domain.home(), domain.home_lock(), config.known.nonce, config.number, config.known};
 }
 
 } // namespace

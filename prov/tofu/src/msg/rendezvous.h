@@ -154,7 +154,7 @@ class Fetches {
 /// Where such a payload is, and the completion word that its sender waits for.
 struct EagerPayload {
     utofu_vcq_id_t home = 0; ///< the sender's home VCQ
-    std::uint64_t nonce = 0; ///< of its domain
+    std::uint64_t nonce = 0; ///< the sender's
     utofu_stadd_t area = 0;  ///< the sender's area
     Ack fin{};
     std::uint64_t vcq = 0; ///< the segments belong to it

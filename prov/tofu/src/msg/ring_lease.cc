@@ -20,7 +20,7 @@ constexpr unsigned asked_at_once = 8; // rings asked back per call of ask_back()
 /// Does the end of a probe show that the sender is dead?
 bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 {
-    // A different nonce: another process has the VCQ ID. No such area: the endpoint was closed.
+    // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
            notice.code == never_notified ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
@@ -268,8 +268,9 @@ void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice)
 //     the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
 // 14. A hostile R writes any status: `closed` counts only after BYE, a grant only after a request, and if it
 //     is invalid the channel fails. S writes to no other words than its own.
-// 15. S closes its endpoint before the answer, and opens it again under the same number: the grant meets another serial
-//     number there. S asks anew: a sender that asks has no ring, so R frees the ring in its name, packets first.
+// 15. S, a transmit context, is closed before the answer, and another one of its scalable endpoint gets its number: the
+//     grant meets another serial number there. S asks anew: a sender that asks has no ring, so R frees the ring in its
+//     name, packets first. Successors of other kinds have another nonce, by which R's probe finds that S is gone.
 // 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
 //     ring's first packet.
 

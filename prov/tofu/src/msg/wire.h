@@ -30,7 +30,7 @@ struct AreaHeader {
     std::uint16_t version;
     std::uint16_t index; ///< of the endpoint in its domain
     std::uint32_t none;
-    std::uint64_t nonce; ///< of the domain; distinguishes this process from earlier ones with the same VCQ ID
+    std::uint64_t nonce; ///< of the address; distinguishes this endpoint from earlier ones with its VCQ ID and index
 };
 static_assert(sizeof(AreaHeader) == 24 && std::is_trivially_copyable_v<AreaHeader>);
 
@@ -167,11 +167,11 @@ struct Grant {
     return possible ? grant : Grant{};
 }
 
-/// What the header of an area, read by a Get, says to a sender that means endpoint `index` of the domain with `nonce`.
+/// What the header of an area, read by a Get, says to a sender that means the endpoint with this nonce and index.
 enum class Heading : std::uint8_t {
     usable,
     other_version,
-    other_process ///< its VCQ ID belongs to another process by now
+    other_process ///< its VCQ ID, or its index, belongs to another endpoint by now
 };
 [[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
 
@@ -215,7 +215,7 @@ constexpr std::uint32_t gate_end(std::uint64_t word)
 {
     return word >> 24 & 0xffff;
 }
-/// The check: the wire version (5 bits), and 19 bits that follow from the domain's nonce.
+/// The check: the wire version (5 bits), and 19 bits that follow from the endpoint's nonce.
 constexpr std::uint32_t gate_check(std::uint64_t nonce)
 {
     return (wire_version & 31u) << 19 | seq_base(nonce) >> 12;
@@ -268,8 +268,8 @@ static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 /// Describes the sender, in the packet of an anonymous sender; stands directly before the control word.
 struct Envelope {
     std::uint64_t home;         ///< the sender's home VCQ
-    std::uint64_t nonce;        ///< of the sender's domain
-    std::uint64_t target_nonce; ///< of the domain that the packet is meant for
+    std::uint64_t nonce;        ///< the sender's
+    std::uint64_t target_nonce; ///< of the endpoint that the packet is meant for
     std::uint8_t speaks;        ///< wire_version, and in the top bit the flag of the address below
     std::uint8_t further;       ///< from the address that peers know: the sender's, or its scalable endpoint's
     std::uint8_t index;         ///< of the sending endpoint, which has the area
@@ -292,7 +292,7 @@ inline constexpr std::uint16_t no_credit_block = 0xffff;
 inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, credit_index);
 
 /// Reads an anonymous slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
-/// no peer can change. False: it is no packet for the domain with `nonce`.
+/// no peer can change. False: it is no packet for the endpoint with `nonce`.
 [[nodiscard]] bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
                                   std::byte (&packet)[slot_size]) noexcept;
 

@@ -35,7 +35,8 @@ EventCredits::~EventCredits()
 /// account.
 EventAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
-    if (last_ != nullptr && last_->home == peer.home && last_->nonce == peer.nonce) [[likely]]
+    const std::uint64_t nonce = nonce_of_domain(peer.nonce);
+    if (last_ != nullptr && last_->home == peer.home && last_->nonce == nonce) [[likely]]
         return last_;
     if (!read_buffer_) {
         OwnMemory made(sizeof(std::uint64_t));
@@ -46,7 +47,7 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
     if (!by_home_.ready())
         return nullptr;
     EventAccount*& found = (*by_home_)[peer.home];
-    if (found == nullptr || found->nonce != peer.nonce) {
+    if (found == nullptr || found->nonce != nonce) {
         auto made = std::unique_ptr<EventAccount>(new (std::nothrow) EventAccount);
         utofu_stadd_t directory = 0;
         if (made == nullptr || !accounts_.reserve(accounts_.size() + 1) ||
@@ -55,7 +56,7 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
         made->notify = on_answer;
         made->owner = this;
         made->home = peer.home;
-        made->nonce = peer.nonce;
+        made->nonce = nonce;
         made->pool = directory + event_pool::offset;
         found = made.get();
         accounts_.push_reserved(std::move(made));

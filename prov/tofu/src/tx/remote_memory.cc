@@ -224,7 +224,7 @@ bool RemoteKeys::remember(const Known& known) noexcept
 int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
                                      std::uint64_t access, Target& target) noexcept
 {
-    const Name name{peer.home, peer.nonce, key};
+    const Name name{peer.home, nonce_of_domain(peer.nonce), key};
     const Known* known = recall(name);
     if (known == nullptr) [[unlikely]] {
         if (int ret = look_up(name); ret != 0)
@@ -320,7 +320,7 @@ int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
 
 bool RemoteKeys::looks_up_each_call(const Peer& peer) const noexcept
 {
-    const auto found = known_vcqs_->find({peer.home, peer.nonce, 0});
+    const auto found = known_vcqs_->find({peer.home, nonce_of_domain(peer.nonce), 0});
     return found != known_vcqs_->end() && found->second == not_listed;
 }
 
