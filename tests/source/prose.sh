@@ -132,7 +132,7 @@ long_lines() # FILE...
 }
 
 all_pages() { for page in man/*.[1-8]; do paragraphs_of_page "$page"; done; }
-all_documents() { for document in README.md NEWS docs/*.md; do paragraphs_of_document "$document"; done; }
+all_documents() { for document in README.md NEWS CONTRIBUTING.md docs/*.md; do paragraphs_of_document "$document"; done; }
 mapfile -t sources < <(find prov tofu_sim analysis check bench fabtests include schedule mpi tests -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
 
 if [ -n "${TOFU_PROSE_COUNTS:-}" ]; then

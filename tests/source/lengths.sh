@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# No function is longer than 60 lines, except those of a list that only shrinks. Functions at the margin are counted,
+# which clang-format leaves with their braces there (format.sh).
+# Called by: make check. Reads the sources.
+set -u
+. "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
+cd "$TOFU_TOP_SRCDIR" || exit 99
+most=60
+# One list or one table each: a part of it would be no easier to read.
+tables="tests/prov/swarm/generator.cc:command tests/prov/swarm/generator.cc:likes_of
+    tests/prov/whole/knobs_test.cc:knobs tests/sim/api/abi_test.cc:check_function_types"
+# Each name that can go from here should go.
+too_long="analysis/pictures/time.cc:draw_waits analysis/replay/recorded.cc:write_steps
+    bench/collective.cc:on_gates bench/main.cc:run check/figures.cc:measure check/main.cc:run
+    fabtests/atomic/initiators.cc:check_random fabtests/atomic/pairs.cc:check_lists
+    fabtests/collective/groups.cc:check_sets fabtests/mpi/collectives.cc:coll_basic
+    fabtests/mpi/collectives.cc:coll_operations fabtests/mpi/mpi_oracle.cc:random_steps
+    fabtests/trigger/flag.cc:check_default_flag
+    prov/tofu/src/api/triggered.cc:make prov/tofu/src/utofu/library.cc:load
+    tests/lib/model.h:search tests/prov/coll/barrier_circuit_test.cc:expect_circuit
+    tests/prov/coll/oracle_test.cc:random_groups tests/prov/msg/limits_test.cc:TEST
+    tests/prov/msg/match_test.cc:compare_with_a_list tests/prov/msg/ring_lease_model_test.cc:receiver_steps
+    tests/prov/msg/ring_lease_model_test.cc:sender_steps tests/prov/msg/successor_test.cc:end_late
+    tests/prov/swarm/generator.cc:scene tests/prov/swarm/model.cc:on_entry tests/prov/swarm/swarm.cc:main
+    tests/prov/whole/nomem_test.cc:later tests/sim/job/life_model_test.cc:member_steps
+    tests/sim/memory/harness.h:exercise tests/sim/tools/exact_subject.c:main tofu_sim/memory/service.cc:open"
+
+# Prints "FILE:NAME LINES" for each function that is too long. The signature is all from the last line that ends
+# something; the name stands before its first parenthesis.
+long_functions() # FILE...
+{
+    awk -v most="$most" '
+        FNR == 1 { begin = 0; signature = "" }
+        /^\{$/ && !begin { begin = FNR; name = signature; next }
+        /^\}/ && begin {
+            if (FNR - begin - 1 > most) {
+                sub(/\(.*/, "", name); sub(/.*[ :*&]/, "", name)
+                print FILENAME ":" name, FNR - begin - 1
+            }
+            begin = 0; signature = ""; next
+        }
+        begin { next }
+        /^$/ || /[;}]$/ || /^(\/\/|#|template|namespace)/ { signature = ""; next }
+        { signature = signature $0 }' "$@"
+}
+
+# The test itself.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+{
+    printf '// f(x) is long.\nint f(int x,\n      int y)\n{\n'
+    printf 'x++;\n%.0s' {1..61}
+    printf '}\n\nvoid C::g() noexcept\n{\n'
+    printf 'x++;\n%.0s' {1..60}
+    printf '}\n'
+} >"$scratch/a.cc"
+expect "a function of 61 lines is found, one of 60 is not" "a.cc:f 61" "$(long_functions "$scratch/a.cc" | sed 's|.*/||')"
+
+mapfile -t files < <(find prov tofu_sim analysis check bench fabtests include mpi schedule tests \
+    -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
+found=$(long_functions "${files[@]}")
+unlisted=$(while read -r name lines; do
+    [[ " $(tr -s ' \n' ' ' <<<"$tables $too_long") " == *" $name "* ]] || echo "$name $lines"
+done <<<"$found")
+expect "functions above $most lines" "" "$(sed '/^ *$/d' <<<"$unlisted")"
+for name in $tables $too_long; do
+    grep -q "^$name " <<<"$found" || echo "note: $name is short enough and can go from the list"
+done
+exit $((failures != 0))
