@@ -385,75 +385,94 @@ TEST(WaitSet, IsWokenByEachMember)
     }
 }
 
+enum class When { before, between, after };
+enum class Way { sread, cntr_wait, wait, trywait, trywait_set };
+
+/// Combinations that the interface has and that differ: fi_cq_sread is not for wait sets (fi_cq(3)), and only the
+/// application can be between its look and its sleep.
+bool applies(fi_wait_obj kind, When when, Way way)
+{
+    switch (way) {
+    case Way::sread: return kind != FI_WAIT_SET && when != When::between;
+    case Way::cntr_wait: return when != When::between;
+    case Way::wait: return kind == FI_WAIT_SET && when != When::between;
+    case Way::trywait: return kind == FI_WAIT_FD;
+    case Way::trywait_set: return kind == FI_WAIT_SET;
+    }
+    return false;
+}
+
+/// Waits as fi_poll(3) describes it, for as long as there is nothing. `between` runs after the first look.
+template <class Between>
+void poll_descriptor(fid_fabric* fabric, struct fid* fid, int patience, Between&& between)
+{
+    int fd = -1;
+    ASSERT_EQ(fi_control(fid, FI_GETWAIT, &fd), 0);
+    bool found = false;
+    for (bool first = true; !found; first = false) {
+        found = fi_trywait(fabric, &fid, 1) == -FI_EAGAIN;
+        if (first)
+            between();
+        pollfd p{fd, POLLIN, 0};
+        if (!found) {
+            ASSERT_EQ(poll(&p, 1, patience), 1);
+        }
+    }
+}
+
+/// A message before, within or after the beginning of the wait ends it. `set`: of `fabric`, or null.
+void expect_end_of_wait(fi_wait_obj kind, When when, Way way, fid_wait* set, fid_fabric* fabric)
+{
+    constexpr int patience = 10000;
+    Waiting w(kind, {}, set);
+    w.expect_message();
+    std::atomic<pid_t> waiter{0};
+    std::thread sender;
+    if (when == When::before)
+        w.send();
+    if (when == When::after)
+        sender = std::thread([&] {
+            EXPECT_TRUE(eventually([&] { return waiter != 0 && sleeps(waiter); }));
+            w.send();
+        });
+    fi_cq_tagged_entry entry{};
+    waiter = gettid();
+    switch (way) {
+    case Way::sread: EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, patience), 1); break;
+    case Way::cntr_wait: EXPECT_EQ(fi_cntr_wait(w.received, 1, patience), 0); break;
+    case Way::wait: EXPECT_EQ(fi_wait(set, patience), 0); break;
+    case Way::trywait:
+    case Way::trywait_set:
+        poll_descriptor(set != nullptr ? fabric : w.fabric, set != nullptr ? &set->fid : &w.rx->fid, patience, [&] {
+            if (when == When::between)
+                w.send();
+        });
+    }
+    if (sender.joinable())
+        sender.join();
+    if (way != Way::sread) {
+        EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
+    }
+    EXPECT_EQ(entry.op_context, w.in);
+}
+
 /// Every way to wait, and something that comes before the wait, between its look and its sleep, and in its sleep.
 TEST(Wait, WhateverComesWheneverItComesEndsEveryKindOfWait)
 {
-    enum class When { before, between, after };
-    constexpr int patience = 10000;
     for (fi_wait_obj kind : {FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_SET})
         for (When when : {When::before, When::between, When::after})
-            for (int way = 0; way < 5; way++) {
-                if (way == 0 && kind == FI_WAIT_SET)
-                    continue; // fi_cq(3): fi_cq_sread is not for wait sets
-                if (way > 2 && kind != (way == 3 ? FI_WAIT_FD : FI_WAIT_SET))
+            for (Way way : {Way::sread, Way::cntr_wait, Way::wait, Way::trywait, Way::trywait_set}) {
+                if (!applies(kind, when, way))
                     continue;
-                if (way == 4 && kind != FI_WAIT_SET)
-                    continue;
-                if (way < 3 && (when == When::between || (way == 2 && kind != FI_WAIT_SET)))
-                    continue;
-                SCOPED_TRACE(testing::Message() << "kind " << kind << " when " << int(when) << " way " << way);
-                fid_fabric* fabric = nullptr;
-                fid_wait* set = nullptr;
+                SCOPED_TRACE(testing::Message() << "kind " << kind << " when " << int(when) << " way " << int(way));
                 Objects base;
+                fid_wait* set = nullptr;
                 if (kind == FI_WAIT_SET) {
                     fi_wait_attr attr{};
                     attr.wait_obj = FI_WAIT_FD;
                     ASSERT_EQ(fi_wait_open(base.fabric, &attr, &set), 0);
                 }
-                {
-                    Waiting w(kind, {}, set);
-                    fabric = set != nullptr ? base.fabric : w.fabric;
-                    w.expect_message();
-                    struct fid* fid = set != nullptr ? &set->fid : &w.rx->fid;
-                    int fd = -1;
-                    if (way > 2) {
-                        ASSERT_EQ(fi_control(fid, FI_GETWAIT, &fd), 0);
-                    }
-                    std::atomic<pid_t> waiter{0};
-                    std::thread sender;
-                    if (when == When::before)
-                        w.send();
-                    if (when == When::after)
-                        sender = std::thread([&] {
-                            EXPECT_TRUE(eventually([&] { return waiter != 0 && sleeps(waiter); }));
-                            w.send();
-                        });
-                    fi_cq_tagged_entry entry{};
-                    waiter = gettid();
-                    switch (way) {
-                    case 0: EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, patience), 1); break;
-                    case 1: EXPECT_EQ(fi_cntr_wait(w.received, 1, patience), 0); break;
-                    case 2: EXPECT_EQ(fi_wait(set, patience), 0); break;
-                    default: {
-                        bool found = false; // as fi_poll(3) has it, for as long as there is nothing
-                        for (bool first = true; !found; first = false) {
-                            found = fi_trywait(fabric, &fid, 1) == -FI_EAGAIN;
-                            if (first && when == When::between)
-                                w.send();
-                            pollfd p{fd, POLLIN, 0};
-                            if (!found) {
-                                ASSERT_EQ(poll(&p, 1, patience), 1);
-                            }
-                        }
-                    }
-                    }
-                    if (sender.joinable())
-                        sender.join();
-                    if (way != 0) {
-                        EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
-                    }
-                    EXPECT_EQ(entry.op_context, w.in);
-                }
+                expect_end_of_wait(kind, when, way, set, base.fabric);
                 if (set != nullptr) {
                     EXPECT_EQ(fi_close(&set->fid), 0);
                 }
