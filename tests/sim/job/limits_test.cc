@@ -303,6 +303,39 @@ TEST(SimLimits, AProcessBeyondTheLastPlaceIsRefusedWithOneLine)
     ::unsetenv("TOFU_SIM_SHAPE");
 }
 
+constexpr char program_text[] = "this is the program's";
+
+// Closes all descriptors but the standard ones, and opens files of the program in their place.
+void replace_descriptors(int (&files)[64])
+{
+    for (int file = 3; file < 1024; file++)
+        ::close(file);
+    for (int& file : files) {
+        file = ::memfd_create("program", 0);
+        ASSERT_EQ(::write(file, program_text, sizeof program_text), ssize_t{sizeof program_text});
+    }
+}
+
+bool are_intact(const int (&files)[64])
+{
+    return std::all_of(std::begin(files), std::end(files), [](int file) {
+        char there[sizeof program_text] = {};
+        return ::pread(file, there, sizeof there, 0) == ssize_t{sizeof there} &&
+               std::memcmp(there, program_text, sizeof program_text) == 0;
+    });
+}
+
+// New queues and gates after that, also one of session mode, whose ring has another size and so fresh pages.
+void open_more(utofu_vcq_hdl_t own)
+{
+    utofu_vcq_hdl_t vcq = 0;
+    utofu_vbg_id_t ids[2];
+    EXPECT_EQ(utofu_free_vcq(own), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &vcq), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_create_vcq(3, 0, &vcq), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_alloc_vbg(0, 2, 0, ids), UTOFU_SUCCESS);
+}
+
 // A program may close whatever it did not open, and open files of its own at the same numbers.
 TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
 {
@@ -311,12 +344,10 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
     const auto exits = run_processes(3, [](const Rank& rank) {
         Node me;
         int files[64] = {};
-        constexpr char text[] = "this is the program's";
         if (rank.number == 0) {
             me.open(rank, words);
         }
         rank.barrier();
-        utofu_vcq_hdl_t vcq = 0;
         if (rank.number != 0) {
             ASSERT_EQ(utofu_create_vcq(rank.number, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq), UTOFU_SUCCESS);
         }
@@ -325,42 +356,26 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
         }
         rank.barrier();
         if (rank.number == 0) {
-            for (int file = 3; file < 1024; file++)
-                ::close(file);
-            for (int& file : files) {
-                file = ::memfd_create("program", 0);
-                ASSERT_EQ(::write(file, text, sizeof text), ssize_t{sizeof text});
-            }
+            replace_descriptors(files);
         }
         rank.barrier();
         if (rank.number != 0) {
-            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_ERR_FULL); // he has it
+            utofu_vcq_hdl_t vcq = 0;
+            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_ERR_FULL); // rank 0 has it
             // Processes with earlier contact still reach it; the others get an error that says why.
             EXPECT_EQ(me.put(rank, 0), rank.number == 1 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
         }
         rank.barrier();
         if (rank.number == 0) {
-            // The ring starts over on fresh pages, for session mode has another size here.
-            EXPECT_EQ(utofu_free_vcq(me.vcq), UTOFU_SUCCESS);
-            EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &vcq), UTOFU_SUCCESS);
-            EXPECT_EQ(utofu_create_vcq(3, 0, &vcq), UTOFU_SUCCESS);
-            utofu_vbg_id_t ids[2];
-            EXPECT_EQ(utofu_alloc_vbg(0, 2, 0, ids), UTOFU_SUCCESS);
+            open_more(me.vcq);
             const pid_t pid = ::fork();
-            const auto intact = [&] {
-                return std::all_of(std::begin(files), std::end(files), [&](int file) {
-                    char there[sizeof text] = {};
-                    return ::pread(file, there, sizeof there, 0) == ssize_t{sizeof there} &&
-                           std::memcmp(there, text, sizeof text) == 0;
-                });
-            };
             if (pid == 0) {
-                ::_exit(intact() ? 0 : 1);
+                ::_exit(are_intact(files) ? 0 : 1);
             }
             int status = -1;
             EXPECT_EQ(::waitpid(pid, &status, 0), pid);
             EXPECT_EQ(status, 0);
-            EXPECT_TRUE(intact());
+            EXPECT_TRUE(are_intact(files));
         }
         rank.barrier();
     });

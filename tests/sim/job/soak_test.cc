@@ -217,86 +217,103 @@ size_t count_mappings()
     return lines;
 }
 
+// Rank 1: never calls uTofu; starts workers, and kills them at random instants.
+void kill_workers(const Rank& rank, unsigned kills)
+{
+    pid_t pids[workers + 1] = {};
+    uint32_t seed = 2463534242;
+    const auto start = [&](unsigned slot) {
+        pids[slot] = ::fork();
+        if (pids[slot] == 0) {
+            ::setenv("TOFU_SIM_RANK", std::to_string(slot).c_str(), 1);
+            work(rank, slot, seed);
+        }
+    };
+    for (unsigned slot = 1; slot <= workers; slot++) {
+        start(slot);
+    }
+    for (unsigned kill = 0; kill < kills; kill++) {
+        seed = seed * 1664525 + 1013904223;
+        ::usleep(seed >> 16 & 0x3fff); // a random instant: 0 to 16 ms
+        const unsigned slot = 1 + (seed >> 10) % workers;
+        ::kill(pids[slot], SIGKILL);
+        int status = 0;
+        ::waitpid(pids[slot], &status, 0);
+        EXPECT_TRUE(WIFSIGNALED(status)) << "worker ended by itself: " << WEXITSTATUS(status);
+        start(slot);
+    }
+    for (unsigned slot = 1; slot <= workers; slot++) {
+        ::kill(pids[slot], SIGKILL);
+        ::waitpid(pids[slot], nullptr, 0);
+    }
+    rank.set(1, 1);
+}
+
+// Afterwards: operations with dead workers fail, those with this process succeed.
+void expect_answers(const Rank& rank, const Endpoint& own)
+{
+    for (unsigned slot = 0; slot <= workers; slot++) {
+        ASSERT_EQ(posted([&] {
+                      return utofu_put_piggyback8(own.vcq, rank.get(10 + 2 * slot), 1, own.stadd, 8, 200 + slot,
+                                                  UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
+                  }),
+                  UTOFU_SUCCESS);
+        utofu_mrq_notice notice{};
+        int rc = UTOFU_SUCCESS;
+        do { // behind what is still in the queue
+            rc = wait_mrq(own.vcq, &notice);
+        } while (rc != UTOFU_ERR_NOT_FOUND && notice.edata != 200 + slot);
+        EXPECT_EQ(rc, slot == 0 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
+    }
+}
+
+// Rank 0: operations and barriers with all workers, whichever of them were killed meanwhile.
+void survive(const Rank& rank, unsigned kills)
+{
+    static uint64_t words[bytes / 8];
+    Endpoint own;
+    ASSERT_TRUE(own.open(rank, 0, words));
+    Circuit circuits[workers + 1];
+    for (unsigned slot = 1; slot <= workers; slot++) {
+        ASSERT_TRUE(circuits[slot].open(slot, 2));
+        rank.set(Circuit::relay_word + slot, circuits[slot].gates[1]);
+    }
+    uint32_t seed = 88172645;
+    uint64_t rounds = 0;
+    while (rank.get(1) == 0) {
+        seed = seed * 1664525 + 1013904223;
+        ASSERT_TRUE(own.operate(rank, seed >> 8 & 3, seed >> 12));
+        for (unsigned slot = 1; slot <= workers; slot++) {
+            ASSERT_TRUE(circuits[slot].live(rank, slot)) << "the circuit with worker " << slot;
+        }
+        rounds++;
+    }
+    EXPECT_GT(rounds, kills);
+    EXPECT_GT(own.completions, kills);
+    uint64_t sums = 0;
+    uint64_t breaks = 0;
+    for (const Circuit& circuit : circuits) {
+        sums += circuit.sums;
+        breaks += circuit.breaks;
+    }
+    EXPECT_GT(sums, kills);
+    std::printf("%llu rounds of operations, %llu sums, %llu broken\n", static_cast<unsigned long long>(rounds),
+                static_cast<unsigned long long>(sums), static_cast<unsigned long long>(breaks));
+    expect_answers(rank, own);
+    // The segment of a peer is some mappings, open where VCQs are: about 2,900 after 600 kills, 3,100 after 3,000.
+    EXPECT_LT(count_mappings(), 4500u);
+}
+
 TEST(SimSoak, TheLivingGoOn)
 {
     const unsigned kills = number_of_kills();
     ::setenv("TOFU_SIM_PPN", "4", 1);
     const auto exits = run_processes(2, [kills](const Rank& rank) {
-        if (rank.number == 1) { // never calls uTofu: starts and kills the processes that do
-            pid_t pids[workers + 1] = {};
-            uint32_t seed = 2463534242;
-            const auto start = [&](unsigned slot) {
-                pids[slot] = ::fork();
-                if (pids[slot] == 0) {
-                    ::setenv("TOFU_SIM_RANK", std::to_string(slot).c_str(), 1);
-                    work(rank, slot, seed);
-                }
-            };
-            for (unsigned slot = 1; slot <= workers; slot++) {
-                start(slot);
-            }
-            for (unsigned kill = 0; kill < kills; kill++) {
-                seed = seed * 1664525 + 1013904223;
-                ::usleep(seed >> 16 & 0x3fff); // a random instant: 0 to 16 ms
-                const unsigned slot = 1 + (seed >> 10) % workers;
-                ::kill(pids[slot], SIGKILL);
-                int status = 0;
-                ::waitpid(pids[slot], &status, 0);
-                EXPECT_TRUE(WIFSIGNALED(status)) << "worker ended by itself: " << WEXITSTATUS(status);
-                start(slot);
-            }
-            for (unsigned slot = 1; slot <= workers; slot++) {
-                ::kill(pids[slot], SIGKILL);
-                ::waitpid(pids[slot], nullptr, 0);
-            }
-            rank.set(1, 1);
-            return;
+        if (rank.number == 1) {
+            kill_workers(rank, kills);
+        } else {
+            survive(rank, kills);
         }
-        static uint64_t words[bytes / 8];
-        Endpoint own;
-        ASSERT_TRUE(own.open(rank, 0, words));
-        Circuit circuits[workers + 1];
-        for (unsigned slot = 1; slot <= workers; slot++) {
-            ASSERT_TRUE(circuits[slot].open(slot, 2));
-            rank.set(Circuit::relay_word + slot, circuits[slot].gates[1]);
-        }
-        uint32_t seed = 88172645;
-        uint64_t rounds = 0;
-        while (rank.get(1) == 0) {
-            seed = seed * 1664525 + 1013904223;
-            ASSERT_TRUE(own.operate(rank, seed >> 8 & 3, seed >> 12));
-            for (unsigned slot = 1; slot <= workers; slot++) {
-                ASSERT_TRUE(circuits[slot].live(rank, slot)) << "the circuit with worker " << slot;
-            }
-            rounds++;
-        }
-        EXPECT_GT(rounds, kills);
-        EXPECT_GT(own.completions, kills);
-        uint64_t sums = 0;
-        uint64_t breaks = 0;
-        for (const Circuit& circuit : circuits) {
-            sums += circuit.sums;
-            breaks += circuit.breaks;
-        }
-        EXPECT_GT(sums, kills);
-        std::printf("%llu rounds of operations, %llu sums, %llu broken\n", static_cast<unsigned long long>(rounds),
-                    static_cast<unsigned long long>(sums), static_cast<unsigned long long>(breaks));
-        // Afterwards: the dead answer with an error, oneself is well, and what the dead had mapped here is bounded.
-        for (unsigned slot = 0; slot <= workers; slot++) {
-            ASSERT_EQ(posted([&] {
-                          return utofu_put_piggyback8(own.vcq, rank.get(10 + 2 * slot), 1, own.stadd, 8, 200 + slot,
-                                                      UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, nullptr);
-                      }),
-                      UTOFU_SUCCESS);
-            utofu_mrq_notice notice{};
-            int rc = UTOFU_SUCCESS;
-            do { // behind what is still in the queue
-                rc = wait_mrq(own.vcq, &notice);
-            } while (rc != UTOFU_ERR_NOT_FOUND && notice.edata != 200 + slot);
-            EXPECT_EQ(rc, slot == 0 ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER);
-        }
-        // The segment of a peer is some mappings, open where VCQs are: about 2,900 after 600 kills, 3,100 after 3,000.
-        EXPECT_LT(count_mappings(), 4500u);
     });
     ::unsetenv("TOFU_SIM_PPN");
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
