@@ -78,6 +78,40 @@ struct Later {
     fi_triggered_context context{};
 };
 
+struct Totals {
+    std::atomic<unsigned> canceled{0}, calls{0}, entries{0}, errors{0};
+};
+
+/// Reads an entry of the queue, if there is one, and counts it.
+void read_and_count(Session& s, Totals& totals)
+{
+    fi_cq_data_entry entry{};
+    fi_cq_err_entry error{};
+    const ssize_t got = fi_cq_read(s.cq, &entry, 1);
+    if (got == 1) {
+        totals.entries++;
+    } else if (got == -FI_EAVAIL && fi_cq_readerr(s.cq, &error, 0) == 1) {
+        EXPECT_EQ(error.err, FI_ECANCELED);
+        totals.errors++;
+    }
+}
+
+/// Queues one operation, as work or by a call with FI_TRIGGER, and cancels most of them.
+void queue_and_cancel(Session& s, Later& later, unsigned i, Totals& totals)
+{
+    if (i % 4 == 2) { // a call with FI_TRIGGER: one entry, of one kind or the other
+        EXPECT_EQ(later.write(s.ep), 0);
+        totals.calls++;
+        const ssize_t ret = fi_cancel(&s.ep->fid, &later.context);
+        EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
+    } else {
+        EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &later.work), 0);
+        const int ret = i % 5 != 0 ? fi_control(&s.domain->fid, FI_CANCEL_WORK, &later.work) : -FI_ENOENT;
+        EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
+        totals.canceled += ret == 0;
+    }
+}
+
 /// Each ends once: by its counter or its entry, or by a cancel that says so.
 TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
 {
@@ -88,19 +122,9 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
         const std::vector<Window> windows = s.share(words, sizeof(words));
         Count trigger(s.domain), done(s.domain);
         std::array<std::deque<Later>, crews> all;
-        std::atomic<unsigned> canceled{0}, calls{0}, entries{0}, errors{0}, crews_left{crews};
+        Totals totals;
+        std::atomic<unsigned> crews_left{crews};
         std::atomic<bool> over{false};
-        const auto read = [&] {
-            fi_cq_data_entry entry{};
-            fi_cq_err_entry error{};
-            const ssize_t got = fi_cq_read(s.cq, &entry, 1);
-            if (got == 1) {
-                entries++;
-            } else if (got == -FI_EAVAIL && fi_cq_readerr(s.cq, &error, 0) == 1) {
-                EXPECT_EQ(error.err, FI_ECANCELED);
-                errors++;
-            }
-        };
         std::vector<std::thread> threads;
         for (unsigned c = 0; c < crews; c++)
             threads.emplace_back([&, c] {
@@ -110,18 +134,7 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
                     Window window = windows[0];
                     window.base += type == FI_OP_WRITE ? 8 : 0;
                     Later& later = all[c].emplace_back(s, 0, window, type, trigger, at, done);
-                    if (i % 4 == 2) { // a call with FI_TRIGGER: one entry, of one kind or the other
-                        EXPECT_EQ(later.write(s.ep), 0);
-                        calls++;
-                        const ssize_t ret = fi_cancel(&s.ep->fid, &later.context);
-                        EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
-                    } else {
-                        EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &later.work), 0);
-                        const int ret =
-                            i % 5 != 0 ? fi_control(&s.domain->fid, FI_CANCEL_WORK, &later.work) : -FI_ENOENT;
-                        EXPECT_TRUE(ret == 0 || ret == -FI_ENOENT) << ret;
-                        canceled += ret == 0;
-                    }
+                    queue_and_cancel(s, later, i, totals);
                 }
                 crews_left--;
             });
@@ -132,19 +145,20 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
         });
         threads.emplace_back([&] {
             while (!over)
-                read();
+                read_and_count(s, totals);
         });
         for (unsigned t = 0; t <= crews; t++)
             threads[t].join();
-        const auto expected = [&] { return crews * each - calls - canceled; };
-        EXPECT_TRUE(wait_until([&] { return done.ends() >= expected() && entries + errors >= calls; }));
+        const auto expected = [&] { return crews * each - totals.calls - totals.canceled; };
+        EXPECT_TRUE(
+            wait_until([&] { return done.ends() >= expected() && totals.entries + totals.errors >= totals.calls; }));
         over = true;
         threads.back().join();
         for (unsigned i = 0; i < 1000; i++)
-            read();
+            read_and_count(s, totals);
         EXPECT_EQ(fi_cntr_read(done.fid), expected());
         EXPECT_EQ(fi_cntr_readerr(done.fid), 0u);
-        EXPECT_EQ(entries + errors, calls);
+        EXPECT_EQ(totals.entries + totals.errors, totals.calls);
         std::uint64_t sums = 0;
         for (const auto& crew : all)
             for (const Later& later : crew)

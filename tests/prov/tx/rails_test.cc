@@ -268,9 +268,74 @@ TEST(RailsAtWork, ForgetRegionsThatAreClosed)
     });
 }
 
+constexpr unsigned victim = 3, count = 5;
+
+/// Rank 0: a receive, a send and a write with each peer. Those with the victim have no context.
+void post_with_all(Session& s, Buffers& b, const std::vector<Window>& windows)
+{
+    for (unsigned r = 1; r < count; r++) {
+        void* const context = r == victim ? nullptr : &b;
+        ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, context), 0);
+        ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 1, context); }), 0);
+        ASSERT_EQ(s.post([&] {
+            return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key, context);
+        }),
+                  0);
+    }
+}
+
+/// Reads an entry of the queue. An error is one of the victim's operations. Returns the result of the read.
+ssize_t read_entry(Session& s, fi_cq_data_entry& entry)
+{
+    const ssize_t got = fi_cq_read(s.cq, &entry, 1);
+    if (got == -FI_EAVAIL) {
+        fi_cq_err_entry error{};
+        EXPECT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
+        EXPECT_EQ(error.op_context, nullptr) << "an operation with a survivor has failed";
+    }
+    return got;
+}
+
+/// Rank 0: three operations with each survivor complete. Some with the victim may complete, the others fail.
+void expect_ends(Session& s, Buffers& b)
+{
+    unsigned good = 0, failed = 0;
+    EXPECT_TRUE(wait_until([&] {
+        fi_cq_data_entry entry{};
+        const ssize_t got = read_entry(s, entry);
+        good += got == 1 && entry.op_context != nullptr;
+        failed += got == -FI_EAVAIL;
+        return good >= 3 * (count - 2) && failed >= 1;
+    })) << good
+        << " ended, " << failed << " failed";
+    EXPECT_GE(counted(s.domain, "rail"), 1u);
+    for (unsigned r = 1; r < count; r++)
+        if (r != victim)
+            b.expect_from(r, 0);
+}
+
+/// The survivors continue to exchange messages.
+void exchange_again(Session& s, Buffers& b, const Rank& rank)
+{
+    void* const context = &s;
+    if (rank.number == 0) {
+        for (unsigned r = 1; r < count; r++)
+            if (r != victim) {
+                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, context); }), 0);
+            }
+    } else {
+        ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, context), 0);
+    }
+    unsigned missing = rank.number == 0 ? count - 2 : 1;
+    EXPECT_TRUE(wait_until([&] {
+        fi_cq_data_entry entry{};
+        missing -= read_entry(s, entry) == 1 && entry.op_context == context;
+        return missing == 0;
+    }));
+}
+
 TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
 {
-    constexpr unsigned victim = 3, count = 5;
     const auto exits = run_processes(count, [](const Rank& rank) {
         one_a_node();
         Options options = for_all();
@@ -279,16 +344,7 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
         Buffers b(rank);
         const std::vector<Window> windows = open_windows(s, b, Kind::write);
         if (rank.number == 0) {
-            for (unsigned r = 1; r < count; r++) {
-                void* const context = r == victim ? nullptr : &b;
-                ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, context), 0);
-                ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 1, context); }), 0);
-                ASSERT_EQ(s.post([&] {
-                    return fi_write(s.ep, b.out[r].data(), length, nullptr, r, windows[r].base, windows[r].key,
-                                    context);
-                }),
-                          0);
-            }
+            post_with_all(s, b, windows);
         } else {
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[0].data(), length, nullptr, 0, 1, &b); }), 0);
         }
@@ -300,55 +356,16 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
             take(s, 2);
             b.expect_from(0, rank.number);
         } else {
-            // Three of each peer. What the dead one had sent may have come; what it was sent has not been taken.
-            unsigned good = 0, failed = 0;
-            EXPECT_TRUE(wait_until([&] {
-                fi_cq_data_entry entry{};
-                const ssize_t got = fi_cq_read(s.cq, &entry, 1);
-                if (got == -FI_EAVAIL) {
-                    fi_cq_err_entry error{};
-                    EXPECT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
-                    EXPECT_EQ(error.op_context, nullptr) << "none but the dead one's";
-                }
-                good += got == 1 && entry.op_context != nullptr;
-                failed += got == -FI_EAVAIL;
-                return good >= 3 * (count - 2) && failed >= 1;
-            })) << good
-                << " ended, " << failed << " failed";
-            EXPECT_GE(counted(s.domain, "rail"), 1u);
-            for (unsigned r = 1; r < count; r++)
-                if (r != victim)
-                    b.expect_from(r, 0);
+            expect_ends(s, b);
         }
-        // The others go on.
+        // The survivors continue.
         rank.set(1000 + rank.number, 1);
         EXPECT_TRUE(wait_until([&] {
             fi_cq_read(s.cq, nullptr, 0);
             return rank.get(1000) + rank.get(1001) + rank.get(1002) + rank.get(1004) == 4;
         }));
-        for (unsigned again = 0; again < 2; again++) {
-            if (rank.number == 0) {
-                for (unsigned r = 1; r < count; r++)
-                    if (r != victim) {
-                        ASSERT_EQ(
-                            s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, &again); }), 0);
-                    }
-            } else {
-                ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, &again), 0);
-            }
-            unsigned missing = rank.number == 0 ? count - 2 : 1;
-            EXPECT_TRUE(wait_until([&] {
-                fi_cq_data_entry entry{};
-                const ssize_t got = fi_cq_read(s.cq, &entry, 1);
-                fi_cq_err_entry error{};
-                if (got == -FI_EAVAIL) { // the dead one's, late
-                    EXPECT_EQ(fi_cq_readerr(s.cq, &error, 0), 1);
-                    EXPECT_EQ(error.op_context, nullptr);
-                }
-                missing -= got == 1 && entry.op_context == &again;
-                return missing == 0;
-            }));
-        }
+        for (unsigned again = 0; again < 2; again++)
+            exchange_again(s, b, rank);
     });
     for (unsigned r = 0; r < count; r++)
         EXPECT_EQ(exits[r].success(), r != victim) << exits[r].errors;
