@@ -392,5 +392,36 @@ TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
     EXPECT_EQ(entry(), "5 bytes");
 }
 
+/// An endpoint may have FI_MULTI_RECV in its default flags. Then fi_recv posts such a receive.
+TEST_F(Messages, AReceiveOfOneBufferMayBeAMultiReceive)
+{
+    greet();
+    ASSERT_EQ(messages->delivery().queue().recv_one({.source = to, .flags = FI_MULTI_RECV, .context = this}, buffer,
+                                                    1000, nullptr),
+              0);
+    for (std::uint32_t n : {1, 2})
+        write(n, Type::eager, 0, 16, [&](PacketWriter& w) { (void)w.reserve(16); });
+    run();
+    for (std::size_t at : {0, 16}) {
+        fi_cq_tagged_entry e{};
+        ASSERT_EQ(fi_cq_read(cq, &e, 1), 1);
+        EXPECT_EQ(e.buf, buffer + at);
+        EXPECT_EQ(e.len, 16u);
+    }
+}
+
+/// fi_cq(3), src_addr of fi_cq_err_entry, which libfabric has from 1.20 on.
+TEST_F(Messages, TheErrorOfAReceiveNamesTheSender)
+{
+    greet();
+    ASSERT_EQ(receive(1, 0, 4), 0);
+    arrive(1, 1, "too long");
+    run();
+    CqEntry e{};
+    ASSERT_TRUE(CompletionQueue::of(cq).take(e));
+    EXPECT_EQ(e.err, FI_ETRUNC);
+    EXPECT_EQ(e.completion.source, to);
+}
+
 } // namespace
 } // namespace tofu::proto

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
+#include "cq/counter.h"
 #include "prov/lib/messages.h"
 
 namespace tofu::proto {
@@ -245,6 +246,62 @@ TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
     EXPECT_TRUE(messages->sender().confirmed(peer, false));
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(entry(), "nothing") << "no operation of the application";
+}
+
+/// A copy of a message that was reported as sent outlives its endpoint, until the receiver has fetched it.
+TEST_F(Messages, ACopyGoesToTheDomainWhenItsEndpointCloses)
+{
+    Estate estate(*domain);
+    EXPECT_FALSE(messages->hand_over_to(estate)) << "there is none";
+    const std::vector<char> text(700, 'y');
+    ASSERT_EQ(send(text.data(), text.size()), 0);
+    EXPECT_EQ(entry(), "sent");
+    Packet p;
+    ASSERT_TRUE(got_anonymous(0, p));
+    ASSERT_TRUE(messages->hand_over_to(estate));
+    for (unsigned round = 0; round < 10; round++) {
+        estate.progress();
+        domain->home().poll();
+    }
+    EXPECT_TRUE(estate.any()) << "the receiver lives, and has not fetched it";
+    fin(p.ack, 0);
+    estate.progress();
+    EXPECT_FALSE(estate.any());
+    EXPECT_EQ(estate.close(), 0u);
+}
+
+TEST_F(Messages, ACopyForAReceiverThatIsGoneIsGivenUp)
+{
+    Estate estate(*domain);
+    const std::vector<char> text(700, 'y');
+    ASSERT_EQ(send(text.data(), text.size()), 0);
+    ASSERT_TRUE(messages->hand_over_to(estate));
+    put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1}); // another process has its VCQ
+    for (unsigned round = 0; round < 10'000'000 && estate.any(); round++) {
+        estate.progress();
+        domain->home().poll();
+    }
+    EXPECT_FALSE(estate.any());
+    EXPECT_EQ(estate.close(), 0u);
+}
+
+TEST_F(Messages, AMessageWithACopyCountsOnce)
+{
+    fi_cntr_attr attr{};
+    fid_cntr* counter = nullptr;
+    ASSERT_EQ(Counter::open(&*domain, &attr, &counter, nullptr), 0);
+    tx->reports().counters.send = &Counter::of(counter);
+    const std::vector<char> text(700, 'y');
+    ASSERT_EQ(send(text.data(), text.size()), 0);
+    EXPECT_EQ(fi_cntr_read(counter), 1u);
+    Packet p;
+    ASSERT_TRUE(got_anonymous(0, p));
+    fin(p.ack, 0);
+    run(2);
+    EXPECT_TRUE(tx->all_has_left());
+    EXPECT_EQ(fi_cntr_read(counter), 1u);
+    tx->reports().counters.send = nullptr;
+    EXPECT_EQ(fi_close(&counter->fid), 0);
 }
 
 } // namespace
