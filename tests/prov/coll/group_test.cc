@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "av/address.h"
 #include "prov/coll/circle.h"
 
 namespace tofu::test {
@@ -101,6 +102,32 @@ TEST(Groups, GroupsWithinGroupsAndTheSameMembersTwice)
         fid_av_set* const set = circle.set(circle.all());
         EXPECT_EQ(fi_join_collective(circle.session.ep, fi_mc_addr(half), set, 0, &refused, nullptr), -FI_EINVAL);
         EXPECT_EQ(fi_close(&set->fid), 0);
+    });
+}
+
+TEST(Groups, ManyAtATimeTakeFewNumbersOfEndpoints)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", "off", 1);
+        Circle circle(rank);
+        constexpr unsigned many = 48;
+        for (unsigned i = 0; i < many; i++)
+            (void)circle.join(circle.all());
+        // Some of them, of all ages, are closed, and others get their memory.
+        for (unsigned i = many; i-- != 0;)
+            if (i % 3 != 0)
+                circle.leave(circle.groups[i]);
+        for (unsigned i = 0; i < many; i++)
+            (void)circle.join(circle.all());
+        for (fid_mc* mc : circle.groups)
+            circle.barrier(mc);
+        fid_ep* another = nullptr;
+        ASSERT_EQ(fi_endpoint(circle.session.domain, circle.session.info, &another, nullptr), 0);
+        EndpointAddress address{};
+        std::size_t size = sizeof address;
+        EXPECT_EQ(fi_getname(&another->fid, &address, &size), 0);
+        EXPECT_LT(address.index, 12);
+        EXPECT_EQ(fi_close(&another->fid), 0);
     });
 }
 
