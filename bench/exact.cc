@@ -3,16 +3,21 @@
 // Called by: people. Calls: the uTofu library.
 //
 // usage: bench/exact [ROUNDS [PROCESSES...]]        (2000 rounds, with 2, 4, 12 and 64 processes)
-// A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own.
+// A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own. Beside it, in the
+// same run, the bare ring: processes on one processor that do nothing but wake the next one.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utofu.h>
@@ -28,6 +33,15 @@ struct Board {
     std::atomic<utofu_stadd_t> stadds[most];
     std::atomic<uint64_t> ended_ns[most];
     std::atomic<uint64_t> began_ns;
+    struct alignas(64) Turn {
+        uint32_t word;
+    } turns[most]; // of the bare ring
+};
+
+struct Result {
+    bool good = false;
+    double rate = 0;         // operations a second
+    double processor_us = 0; // for an operation, all processes together
 };
 
 uint64_t now_ns()
@@ -79,13 +93,51 @@ void member(Board& board, unsigned rank, unsigned size, unsigned rounds)
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
 }
 
-bool measure(unsigned size, unsigned rounds)
+// As exact mode does it: one processor, and the thread that has the turn wakes the next one.
+void bare_member(Board& board, unsigned rank, unsigned size, unsigned rounds)
 {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
+    if (rank == 0) {
+        board.ids[0] = static_cast<utofu_vcq_id_t>(sched_getcpu());
+    }
+    (void)pthread_barrier_wait(&board.barrier);
+    CPU_ZERO(&one);
+    CPU_SET(board.ids[0].load(), &one);
+    (void)sched_setaffinity(0, sizeof one, &one);
+    (void)pthread_barrier_wait(&board.barrier);
+    if (rank == 0) {
+        board.began_ns = now_ns();
+    }
+    uint32_t* const own = &board.turns[rank].word;
+    uint32_t* const next = &board.turns[(rank + 1) % size].word;
+    for (uint32_t round = 0; round < rounds; round++) {
+        while ((rank != 0 || round != 0) && __atomic_load_n(own, __ATOMIC_ACQUIRE) == (rank != 0 ? round : round - 1)) {
+            (void)syscall(SYS_futex, own, FUTEX_WAIT, rank != 0 ? round : round - 1, nullptr, nullptr, 0);
+        }
+        (void)__atomic_fetch_add(next, 1, __ATOMIC_RELEASE);
+        (void)syscall(SYS_futex, next, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    }
+    board.ended_ns[rank] = now_ns();
+}
+
+double processor_time_us()
+{
+    rusage used{};
+    (void)getrusage(RUSAGE_CHILDREN, &used);
+    return double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+           double(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+Result measure(void (*run)(Board&, unsigned, unsigned, unsigned), unsigned size, unsigned rounds)
+{
+    const double used_before = processor_time_us();
     auto* const board =
         static_cast<Board*>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     if (board == MAP_FAILED) {
         std::perror("bench/exact");
-        return false;
+        return {};
     }
     pthread_barrierattr_t attributes;
     (void)pthread_barrierattr_init(&attributes);
@@ -100,27 +152,25 @@ bool measure(unsigned size, unsigned rounds)
     for (unsigned rank = 0; rank < size; rank++) {
         const pid_t child = fork();
         if (child == 0) {
-            member(*board, rank, size, rounds);
+            run(*board, rank, size, rounds);
             std::exit(0);
         }
         children.push_back(child);
     }
-    bool good = true;
+    Result result{true};
     for (const pid_t child : children) {
         int status = 0;
-        good = waitpid(child, &status, 0) == child && status == 0 && good;
+        result.good = waitpid(child, &status, 0) == child && status == 0 && result.good;
     }
     uint64_t ended = 0;
     for (unsigned rank = 0; rank < size; rank++) {
         ended = std::max(ended, board->ended_ns[rank].load());
     }
-    if (good) {
-        const double seconds = double(ended - board->began_ns) / 1e9;
-        std::printf("| %u | %.0f |\n", size, double(size) * rounds / seconds);
-        std::fflush(stdout);
-    }
+    const double operations = double(size) * rounds;
+    result.rate = operations * 1e9 / double(ended - board->began_ns);
+    result.processor_us = (processor_time_us() - used_before) / operations;
     (void)munmap(board, sizeof(Board));
-    return good;
+    return result;
 }
 
 int usage()
@@ -147,12 +197,18 @@ int main(int argc, char** argv)
     if (sizes.empty()) {
         sizes = {2, 4, 12, 64};
     }
-    std::puts("| processes | operations a second |\n|---|---|");
+    std::puts("| processes | operations a second | the bare ring | part of it | processor time of both "
+              "|\n|---|---|---|---|---|");
     std::fflush(stdout); // before fork
     for (const unsigned size : sizes) {
-        if (!measure(size, static_cast<unsigned>(rounds))) {
+        const Result exact = measure(member, size, static_cast<unsigned>(rounds));
+        const Result bare = measure(bare_member, size, static_cast<unsigned>(rounds));
+        if (!exact.good || !bare.good) {
             return 1;
         }
+        std::printf("| %u | %.0f | %.0f | %.0f %% | %.1f us, %.1f us |\n", size, exact.rate, bare.rate,
+                    100 * exact.rate / bare.rate, exact.processor_us, bare.processor_us);
+        std::fflush(stdout);
     }
     return 0;
 }

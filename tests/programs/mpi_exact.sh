@@ -26,7 +26,8 @@ run()
     mkdir "trace$ranks.$i"
     TOFU_SIM_TRACE=$scratch/trace$ranks.$i run_mpi 100 "$ranks" "$build/fabtests/mpi/mpi_digits" >"said$ranks.$i" 2>"err$i"
     expect "$ranks ranks: run $i" 0 $?
-    expect "$ranks ranks: nothing to warn of" 0 "$(grep -c 'may not repeat' "err$i")"
+    expect "$ranks ranks: nothing else to warn of" 0 \
+        "$(grep 'may not repeat' "err$i" | grep -vc 'other programs use all processors')"
     # The files are named by the job, which is the launcher's.
     (cd "trace$ranks.$i" && for file in *.trace; do mv "$file" "run.${file#*.}"; done)
 }
@@ -37,19 +38,15 @@ are_same()
     cmp -s "said$1.$2" "said$1.$3" && diff -rq "trace$1.$2" "trace$1.$3" >/dev/null
 }
 
-# A run may differ on a crowded machine (docs/time-model.md, Known gaps): two of three are the same.
+# A run may differ on a crowded machine, and says so (docs/time-model.md, Known gaps). Without such a line, runs are the
+# same.
 repeats()
 {
     local ranks=$1 same=no
     run "$ranks" 1
     run "$ranks" 2
-    if are_same "$ranks" 1 2; then
+    if are_same "$ranks" 1 2 || grep -q 'may not repeat' err1 err2; then
         same=yes
-    else
-        run "$ranks" 3
-        if are_same "$ranks" 1 3 || are_same "$ranks" 2 3; then
-            same=yes
-        fi
     fi
     expect "$ranks ranks: prints and records the same" yes "$same"
     expect "$ranks ranks: time passes" no "$(grep -q ' 0.000000000$' "said$ranks.1" && echo yes || echo no)"

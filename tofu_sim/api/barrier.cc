@@ -77,6 +77,9 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
     const Circuit& circuit = process_vbgs()->circuit();
     // In exact mode the end is written before its time.
     const auto look = [&] {
+        if (const int bad = set.check(kind); bad != UTOFU_SUCCESS) {
+            return bad;
+        }
         const uint64_t end = is_exact() ? set.ends_at(circuit) : 0;
         const bool early = !turn.may_look() || (end != never && end > clock_now());
         return early ? int{UTOFU_ERR_NOT_COMPLETED} : set.poll(circuit, kind, packet);

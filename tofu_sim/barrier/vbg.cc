@@ -78,13 +78,18 @@ int VbgSet::finish(int code, const Packet& result) noexcept
     return code;
 }
 
-int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
+int VbgSet::check(Kind kind) const noexcept
 {
     if (!configured_) {
         return UTOFU_ERR_INVALID_VBG_ID;
     }
-    if (this->kind() != kind) {
-        return UTOFU_ERR_BUSY;
+    return this->kind() != kind ? UTOFU_ERR_BUSY : UTOFU_SUCCESS;
+}
+
+int VbgSet::poll(const Circuit& circuit, Kind kind, Packet& result) noexcept
+{
+    if (const int rc = check(kind); rc != UTOFU_SUCCESS) {
+        return rc;
     }
     switch (circuit.gates().fetch_end(start_gate_, tag_, result)) {
     case Fetched::ready:

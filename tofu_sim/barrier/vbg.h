@@ -56,6 +56,8 @@ class VbgSet {
 
     // Starts a round with this process's part; BUSY while one is under way.
     [[nodiscard]] int start(const Circuit& circuit, Kind kind, const Packet& own) noexcept;
+    // SUCCESS, INVALID_VBG_ID, or BUSY if no round of this kind is under way.
+    [[nodiscard]] int check(Kind kind) const noexcept;
     // The result of the round, once; BUSY if none of this kind is under way.
     [[nodiscard]] int poll(const Circuit& circuit, Kind kind, Packet& result) noexcept;
     // With the virtual clock: when the round's end can be found; the end of time while it has not come.

@@ -65,9 +65,38 @@ void merge(Calendar& c, Interval added) noexcept
 
 } // namespace
 
+namespace {
+
+// All that it was busy with has ended before.
+bool is_free_since(const Calendar& c, Picoseconds from) noexcept
+{
+    return c.count != 0 && c.count <= Calendar::most && c.busy[c.count - 1].begin < c.busy[c.count - 1].end &&
+           c.busy[c.count - 1].end < from;
+}
+
+void append(Calendar& c, Interval added) noexcept
+{
+    if (c.count == Calendar::most) {
+        std::copy(c.busy + 1, c.busy + Calendar::most, c.busy);
+        c.count--;
+    }
+    c.busy[c.count++] = added;
+}
+
+} // namespace
+
 Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noexcept
 {
     const Holder holder(c.lock);
+    if (work != 0 && is_free_since(c, from)) {
+        const Interval taken{from, from + work};
+        append(c, taken);
+        c.used += work;
+        if (feeder != no_feeder) {
+            c.fed[feeder] = std::max(c.fed[feeder], taken.end);
+        }
+        return taken;
+    }
     put_in_order(c);
     if (feeder != no_feeder && is_crowded(c, from, feeder)) {
         work += figures::crowd_pause;

@@ -3,6 +3,7 @@
 #include "clock/clock.h"
 
 #include "clock/arrivals.h"
+#include "clock/processor.h"
 #include "clock/settle.h"
 #include "job/process.h"
 #include "trace/recorder.h"
@@ -13,6 +14,7 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <new>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <utility>
 #include <utofu.h>
@@ -204,10 +206,21 @@ int start_clock(Process& process) noexcept
         attach != nullptr && state.exact) {
         attach(look_for_program); // first: it says that wall clocks begin at a fixed time
     }
+    using AttachThreads = void (*)(void (*)() noexcept, int (*)(cpu_set_t*) noexcept);
+    if (const auto attach = reinterpret_cast<AttachThreads>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_threads"));
+        attach != nullptr && state.exact) {
+        attach(restore_inherited_processors, tell_processors);
+    }
     using AttachSend = void (*)(void (*)() noexcept, void (*)() noexcept);
     if (const auto attach = reinterpret_cast<AttachSend>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send"));
         attach != nullptr && state.exact) {
         attach(send_outside, sent_outside);
+    }
+    if (state.exact) {
+        const bool sees = ::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send") != nullptr;
+        const bool fixed = (::personality(0xffffffff) & ADDR_NO_RANDOMIZE) != 0;
+        warn_of({environment.launched, state.cpu_permille != 0, environment.launched && !sees,
+                 environment.launched && !fixed});
     }
     using Attach = void (*)(int (*)(uint64_t*, int) noexcept);
     if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock"))) {

@@ -2,12 +2,16 @@
 // Role: exact mode: the helper thread. See helper.h.
 #include "clock/helper.h"
 
+#include "clock/patrol.h"
+#include "clock/processor.h"
 #include "clock/settle.h"
 #include "job/real_time.h"
 
 #include <algorithm>
 #include <csignal>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <utility>
 
 namespace tofu::sim {
@@ -62,6 +66,7 @@ uint64_t next_tick(Seen& seen) noexcept
         seen.tick = millisecond;
     } else if (grants != seen.grants) {
         seen.tick = longest_tick_ns;
+        own_state.head->crowded.store_relaxed(is_bound() && is_wanted_by_others() ? 1 : 0);
     } else {
         seen.tick = seen.tick >= longest_tick_ns ? millisecond : std::min(seen.tick * 2, longest_tick_ns / 2);
     }
@@ -92,6 +97,11 @@ void* help(void*) noexcept
     for (;;) {
         Actor& me = *own_state.me;
         const uint32_t helped = me.helped.load_acquire();
+        (void)own_state.helps_now.exchange(1); // partner: stop_helper
+        if (own_state.leaves.load_acquire() != 0) {
+            own_state.helps_now.store_release(0);
+            return nullptr;
+        }
         if (helped != std::exchange(seen, helped) && own_state.head->running.load_acquire() == own_state.self + 1 &&
             grant_of(me) == Grant::help) {
             carry_out_granted();
@@ -103,9 +113,9 @@ void* help(void*) noexcept
             tick = next_tick(job);
             own_state.head->dozes.store_release(tick > millisecond ? 1 : 0); // partner: ring_watchman
         }
+        own_state.helps_now.store_release(0);
         futex_wait(me.helped, seen, tick);
     }
-    return nullptr;
 }
 
 } // namespace
@@ -123,6 +133,17 @@ bool start_helper() noexcept
         (void)::pthread_detach(thread);
     }
     return started;
+}
+
+void stop_helper() noexcept
+{
+    constexpr uint64_t longest_ns = 1'000 * millisecond; // it waits for the lock of a process that is stopped
+    const uint64_t began = real_time_ns();
+    (void)own_state.leaves.exchange(1); // partner: help
+    while (own_state.helps_now.load_acquire() != 0 && real_time_ns() - began < longest_ns) {
+        (void)::syscall(SYS_sched_yield);
+    }
+    own_state.helps = false;
 }
 
 void ring_watchman() noexcept

@@ -132,12 +132,34 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     }
 }
 
+// Threads of this machine that run or wait for a processor; 0: the kernel does not show it.
+unsigned count_running() noexcept
+{
+    const int fd = ::open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    char text[64] = {};
+    if (fd >= 0) {
+        (void)!::read(fd, text, sizeof text - 1);
+        ::close(fd);
+    }
+    unsigned running = 0;
+    return std::sscanf(text, "%*s %*s %*s %u/", &running) == 1 ? running : 0;
+}
+
+uint64_t count_processors_online() noexcept
+{
+    return static_cast<uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 } // namespace
+
+bool has_ended(const Actor& a) noexcept
+{
+    return !may_run(process_life(a.pid, a.start_time));
+}
 
 bool is_gone(const Actor& a) noexcept
 {
-    return static_cast<ActorState>(a.state.load_relaxed()) != ActorState::absent &&
-           !may_run(process_life(a.pid, a.start_time));
+    return static_cast<ActorState>(a.state.load_relaxed()) != ActorState::absent && has_ended(a);
 }
 
 void forget_sample(Actor& a) noexcept
@@ -169,18 +191,18 @@ void patrol(ScheduleHead& head, std::byte* actors) noexcept
 
 uint64_t crowding() noexcept
 {
-    const int fd = ::open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    char text[64] = {};
-    if (fd >= 0) {
-        (void)!::read(fd, text, sizeof text - 1);
-        ::close(fd);
-    }
-    unsigned running = 0;
-    if (std::sscanf(text, "%*s %*s %*s %u/", &running) != 1) {
-        return 1;
-    }
-    const long processors = std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
-    return std::clamp<uint64_t>(running / static_cast<uint64_t>(processors), 1, 20);
+    return std::clamp<uint64_t>(count_running() / count_processors_online(), 1, 20);
+}
+
+bool is_crowded_by_others() noexcept
+{
+    return count_running() > count_processors_online(); // the caller is one of them
+}
+
+bool is_wanted_by_others() noexcept
+{
+    constexpr unsigned own = 3; // the two threads and the caller
+    return count_running() >= own + std::max<uint64_t>(1, count_processors_online() - 1);
 }
 
 void warn_once(ScheduleHead& head, Warning what) noexcept
@@ -209,6 +231,29 @@ void warn_once(ScheduleHead& head, Warning what) noexcept
     case Warning::unknown:
         report("exact mode: /proc does not show what the processes do outside uTofu; mount it, or this run may not "
                "repeat");
+        break;
+    case Warning::by_itself:
+        report("exact mode: something outside uTofu has started by itself (a timer, or a message from another "
+               "machine), and "
+               "a process has acted upon it; this run may not repeat");
+        break;
+    case Warning::computes:
+        report("exact mode: TOFU_SIM_CPU charges this machine's processor time, so this run may not repeat; unset it");
+        break;
+    case Warning::unseen:
+        report(
+            "exact mode: libtofu-sim-clock.so is not preloaded, so the simulator does not see what is sent through the "
+            "launcher, and this run may not repeat (tofu_sim(7), TOFU_SIM_CLOCK)");
+        break;
+    case Warning::addresses:
+        report(
+            "exact mode: the system's memory layout is random, and libraries decide by addresses, so this run may not "
+            "repeat; start the launcher by setarch -R");
+        break;
+    case Warning::crowded:
+        report(
+            "exact mode: a launcher takes part, and other programs use all processors of this machine; processes may "
+            "see its answers in another order, so this run may not repeat");
         break;
     case Warning::missing:
         report(

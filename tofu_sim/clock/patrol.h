@@ -16,6 +16,8 @@ namespace tofu::sim {
 
 // True if the process of this slot has ended.
 [[nodiscard]] bool is_gone(const Actor& actor) noexcept;
+// Likewise, or it has left the job and then ended.
+[[nodiscard]] bool has_ended(const Actor& actor) noexcept;
 
 // Both are called under the schedule's lock. patrol() checks each process for which others wait. forget_sample()
 // discards earlier observations of a process.
@@ -24,9 +26,24 @@ void forget_sample(Actor& actor) noexcept;
 
 // How many times slower than an idle machine this one is; 1 at least.
 [[nodiscard]] uint64_t crowding() noexcept;
+// Other programs use all processors. Called while all threads of the job sleep but the caller.
+[[nodiscard]] bool is_crowded_by_others() noexcept;
+// Other programs want a processor that two threads of this job share. Called while these run.
+[[nodiscard]] bool is_wanted_by_others() noexcept;
 
 // Reasons why the run may not repeat; the bits of ScheduleHead::warned. Each is reported by one line of the job.
-enum class Warning : uint32_t { late_return = 1, joined_late = 2, missing = 4, restless = 8, unknown = 16 };
+enum class Warning : uint32_t {
+    late_return = 1,
+    joined_late = 2,
+    missing = 4,
+    restless = 8,
+    unknown = 16,
+    by_itself = 32,
+    computes = 64,
+    unseen = 128,
+    addresses = 256,
+    crowded = 512
+};
 void warn_once(ScheduleHead& head, Warning what) noexcept;
 
 } // namespace tofu::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Role: virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them; in
-// exact mode sched_yield and what sends, too.
+// exact mode sched_yield, what sends, and the processors of threads, too.
 // Programs that tofu-sim run --clock starts have it (LD_PRELOAD). It looks clock/clock up by name.
 //
 // Until the process has joined a job with a clock, for threads that do not call uTofu, for libraries of timers, and for
@@ -12,6 +12,7 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <initializer_list>
+#include <new>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
@@ -37,7 +38,11 @@ using Look = int (*)() noexcept;
 std::atomic<Read> read_clock{nullptr};
 using Send = void (*)() noexcept;
 
+using Mask = int (*)(cpu_set_t*) noexcept;
+
 std::atomic<Look> look{nullptr};
+std::atomic<Send> start_thread{nullptr};
+std::atomic<Mask> tell_mask{nullptr};
 std::atomic<Send> before_send{nullptr};
 std::atomic<Send> after_send{nullptr};
 timespec started[clocks]; // what the wall clocks said when the virtual one began
@@ -203,6 +208,27 @@ const MutexCalls& real_mutex_calls() noexcept
     return mutex_calls;
 }
 
+// A new thread inherits the processor of exact mode from the thread that starts it.
+struct NewThread {
+    void* (*function)(void*);
+    void* argument;
+};
+
+void* run_thread(void* thread)
+{
+    const NewThread own = *static_cast<NewThread*>(thread);
+    delete static_cast<NewThread*>(thread);
+    start_thread.load(std::memory_order_acquire)(); // partner: tofu_sim_attach_threads
+    return own.function(own.argument);
+}
+
+// Whether `set` got the processors that the calling thread had before exact mode.
+bool tells_mask(size_t bytes, cpu_set_t* set) noexcept
+{
+    const Mask mask = tell_mask.load(std::memory_order_acquire); // partner: tofu_sim_attach_threads
+    return mask != nullptr && bytes >= sizeof *set && mask(set) != 0;
+}
+
 } // namespace
 
 extern "C" {
@@ -230,6 +256,46 @@ __attribute__((visibility("default"))) void tofu_sim_attach_send(Send before, Se
 {
     after_send.store(after, std::memory_order_relaxed);
     before_send.store(before, std::memory_order_release); // partner: is_outside
+}
+
+__attribute__((visibility("default"))) void tofu_sim_attach_threads(Send started, Mask mask)
+{
+    start_thread.store(started, std::memory_order_release); // partner: pthread_create
+    tell_mask.store(mask, std::memory_order_release);       // partner: tells_mask
+}
+
+// In exact mode the thread that calls uTofu is bound to one processor (clock/processor.h). The program does not see it:
+// its other threads run on all processors, and it counts as many of them.
+__attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                                          void* (*function)(void*), void* argument) noexcept
+{
+    using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+    static const auto real = next<Create>("pthread_create");
+    auto* const own = start_thread.load(std::memory_order_acquire) != nullptr // partner: tofu_sim_attach_threads
+                          ? new (std::nothrow) NewThread{function, argument}
+                          : nullptr;
+    if (own == nullptr) {
+        return real(thread, attributes, function, argument);
+    }
+    const int rc = real(thread, attributes, run_thread, own);
+    if (rc != 0) {
+        delete own;
+    }
+    return rc;
+}
+
+__attribute__((visibility("default"))) int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t* set) noexcept
+{
+    static const auto real = next<int (*)(pid_t, size_t, cpu_set_t*)>("sched_getaffinity");
+    const bool own = process == 0 || process == static_cast<pid_t>(::syscall(SYS_gettid));
+    return own && tells_mask(bytes, set) ? 0 : real(process, bytes, set);
+}
+
+__attribute__((visibility("default"))) int pthread_getaffinity_np(pthread_t thread, size_t bytes,
+                                                                  cpu_set_t* set) noexcept
+{
+    static const auto real = next<int (*)(pthread_t, size_t, cpu_set_t*)>("pthread_getaffinity_np");
+    return ::pthread_equal(thread, ::pthread_self()) != 0 && tells_mask(bytes, set) ? 0 : real(thread, bytes, set);
 }
 
 // In exact mode a thread that yields between polls of its memory waits for an arrival there.

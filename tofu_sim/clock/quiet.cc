@@ -135,6 +135,50 @@ bool waits_in_a_loop(Actor& a, bool anew) noexcept
            (sleeps == a.nap_sleeps && a.excuse == static_cast<uint32_t>(Excuse::looks));
 }
 
+// Threads of the kernel that deliver what loopback connections carry, where a sender could not do so itself: on a
+// machine with much to do, a message may wait for them while its sender and its receiver sleep.
+class Deliverers {
+  public:
+    // None of them has work. Of a container's own PID namespace they are not visible, and nothing is known.
+    [[nodiscard]] bool rest() noexcept
+    {
+        if (!known_) {
+            find();
+        }
+        return std::all_of(pids_, pids_ + count_, [](int pid) {
+            const char letter = see_thread(pid, static_cast<uint32_t>(pid)).letter;
+            return letter != 'R' && letter != 'D';
+        });
+    }
+
+  private:
+    static constexpr unsigned most = 1024; // processors
+
+    void find() noexcept
+    {
+        known_ = true;
+        DIR* const processes = ::opendir("/proc");
+        while (const dirent* const entry = processes != nullptr ? ::readdir(processes) : nullptr) {
+            const int pid = static_cast<int>(std::strtol(entry->d_name, nullptr, 10));
+            char path[64];
+            char name[64];
+            std::snprintf(path, sizeof path, "/proc/%d/comm", pid);
+            if (pid > 0 && count_ < most && read_text(path, name) != 0 && std::strncmp(name, "ksoftirqd/", 10) == 0 &&
+                see_thread(pid, static_cast<uint32_t>(pid)).parent == 2) {
+                pids_[count_++] = pid;
+            }
+        }
+        if (processes != nullptr) {
+            ::closedir(processes);
+        }
+    }
+
+    int pids_[most] = {};
+    unsigned count_ = 0;
+    bool known_ = false;
+};
+Deliverers deliverers; // used by one thread at a time (ScheduleHead::looker)
+
 bool is_member(const ScheduleHead& head, const std::byte* actors, int pid) noexcept
 {
     const uint32_t used = head.used.load_relaxed();
@@ -211,7 +255,7 @@ class Launchers {
 };
 
 // Adds all threads except those that may wait in a loop. `loops`: there are such threads.
-Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, bool& loops) noexcept
+Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others, bool& loops) noexcept
 {
     Launchers launchers;
     const uint32_t used = head.used.load_acquire();
@@ -225,9 +269,10 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
             return Outside::busy;
         }
         loops = loops || caller == CallerSeen::perhaps;
-        const Outside others = add_threads(sum, a.pid, {a.tid.load_relaxed(), a.helper.load_relaxed()});
-        if (others != Outside::quiet) {
-            return others;
+        const uint32_t service = a.service.load_relaxed();
+        const Outside found = add_threads(others, a.pid, {a.tid.load_relaxed(), a.helper.load_relaxed(), service});
+        if (found != Outside::quiet || !add_thread(sum, a.pid, service)) {
+            return found == Outside::quiet ? Outside::busy : found;
         }
         launchers.add_parents(a.parent);
     }
@@ -236,7 +281,7 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
     }
     for (unsigned i = 0; i < launchers.count(); i++) {
         const int pid = launchers.at(i);
-        const Outside found = is_member(head, actors, pid) ? Outside::quiet : add_threads(sum, pid, {});
+        const Outside found = is_member(head, actors, pid) ? Outside::quiet : add_threads(others, pid, {});
         if (found != Outside::quiet) {
             return found;
         }
@@ -322,12 +367,16 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     const uint64_t now = real_time_ns();
     const uint64_t before = sum_of_actors(head, actors);
     Sum sum;
+    Sum others;
     bool loops = false;
-    const Outside found = look_at_all(head, actors, sum, loops);
+    // First: what they had delivered by now has woken its receiver, which is seen to run, or to have run.
+    const bool delivered = deliverers.rest();
+    const Outside found = look_at_all(head, actors, sum, others, loops);
     if (found != Outside::quiet) {
         head.quiet_sum = 0;
         return found;
     }
+    sum.add(others.value());
     sum.add(before);
     const bool anew = std::exchange(head.quiet_sum, sum.value()) != sum.value();
     if (anew) {
@@ -335,7 +384,9 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     }
     const bool all_wait = !loops || all_loops_wait(head, actors, anew);
     head.quiet_actors = before;
-    return !anew && all_wait && now - head.quiet_since >= between_looks_ns ? Outside::quiet : Outside::busy;
+    head.quiet_others = others.value();
+    return delivered && !anew && all_wait && now - head.quiet_since >= between_looks_ns ? Outside::quiet
+                                                                                        : Outside::busy;
 }
 
 bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept

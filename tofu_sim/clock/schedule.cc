@@ -4,6 +4,7 @@
 
 #include "clock/helper.h"
 #include "clock/patrol.h"
+#include "clock/processor.h"
 #include "clock/settle.h"
 #include "job/process.h"
 #include "job/real_time.h"
@@ -25,6 +26,8 @@ namespace {
 constexpr unsigned longest_visit = 64; // polls
 constexpr unsigned most_spins = 4000;  // some microseconds
 constexpr unsigned sleeps_between_spins = 64;
+constexpr unsigned most_yields = 2;
+constexpr unsigned most_vain_yields = 14; // after these it tries again every 16384 waits
 
 // ---- Waiting for the turn ----
 
@@ -112,6 +115,37 @@ bool comes_soon(const Actor& me, uint32_t turn) noexcept
     return false;
 }
 
+// On the processor that all threads share, the thread with the turn runs while this one yields. If it then gives the
+// turn to this one, no thread has slept. With more than two threads another waiter may run instead.
+bool comes_by_yielding(const Actor& me, uint32_t turn) noexcept
+{
+    if (own_state.rests != 0) {
+        own_state.rests--;
+        return false;
+    }
+    if (own_state.head->crowded.load_relaxed() != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < most_yields; i++) {
+        (void)::syscall(SYS_sched_yield);
+        if (me.turn.load_acquire() != turn) {
+            own_state.vain_yields = 0;
+            return true;
+        }
+    }
+    own_state.vain_yields = std::min(own_state.vain_yields + 1, most_vain_yields);
+    own_state.rests = 1u << own_state.vain_yields;
+    return false;
+}
+
+void sleep_on_turn(Actor& me, uint32_t turn) noexcept
+{
+    me.asleep.store_relaxed(1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); // partner: hand_over
+    futex_wait(me.turn, turn, 0);
+    me.asleep.store_relaxed(0);
+}
+
 Turn await(Picoseconds& now, bool looks) noexcept
 {
     Actor& me = *own_state.me;
@@ -139,8 +173,8 @@ Turn await(Picoseconds& now, bool looks) noexcept
             return Turn::without;
         }
         grants = head.grants.load_acquire();
-        if (me.turn.load_acquire() == turn && !comes_soon(me, turn)) {
-            futex_wait(me.turn, turn, 0);
+        if (me.turn.load_acquire() == turn && !(is_bound() ? comes_by_yielding(me, turn) : comes_soon(me, turn))) {
+            sleep_on_turn(me, turn);
         }
     }
 }
@@ -170,9 +204,12 @@ void come_back(Picoseconds& now, bool looks) noexcept
     me.hit = 0;
     me.confirmed = 0;
     const bool settles = settling() != Settling::no || me.outside.load_acquire() != 0;
-    const bool stood_still =
-        settles || head.settle_until.load_relaxed() != 0 || (head.running.load_relaxed() == 0 && !has_candidate());
+    const bool stood_still = settles || head.settle_until.load_relaxed() != 0 || head.sending.load_relaxed() != 0 ||
+                             (head.running.load_relaxed() == 0 && !has_candidate());
     if ((!looks && std::exchange(own_state.was_without, false)) || excused) {
+        if (head.by_itself.load_relaxed() != 0) {
+            warn_once(head, Warning::by_itself);
+        }
         if (now < head.frontier && !stood_still) {
             warn_once(head, Warning::late_return);
         }
@@ -260,6 +297,14 @@ bool has_left() noexcept
     return state_of(*own_state.me) == ActorState::absent;
 }
 
+void bind_own_thread() noexcept
+{
+    if (Process::self().environment().one_processor) {
+        (void)bind_to_processor(own_state.head->processor);
+    }
+    own_state.may_spin = !is_bound() && own_state.may_spin;
+}
+
 bool is_other_thread() noexcept
 {
     const uint32_t mine = thread_id();
@@ -270,6 +315,7 @@ bool is_other_thread() noexcept
     if (own_state.owner == 0 || (::syscall(SYS_tgkill, ::getpid(), own_state.owner, 0) != 0 && errno == ESRCH)) {
         own_state.owner = mine;
         own_state.me->tid.store_release(mine);
+        bind_own_thread();
         return false;
     }
     if (!own_state.refused) {
@@ -332,6 +378,7 @@ void take_slot(Process& process, uint32_t expected) noexcept
     me.tid.store_relaxed(thread_id());
     me.parent = ::getppid();
     me.helper.store_relaxed(own_state.helper.load_relaxed());
+    me.service.store_relaxed(process.service_tid());
     me.next.store_relaxed(never);
     me.due.store_relaxed(never);
     me.wake = never;
@@ -362,6 +409,7 @@ int join_schedule(Process& process, uint32_t expected) noexcept
     own_state.me = &actor(own_state.self);
     own_state.owner = 0;
     own_state.joined_ns = real_time_ns();
+    own_state.leaves.store_relaxed(0);
     own_state.may_spin = count_processors() >= expected;
     ask_for_short_slices(); // since each turn begins with a wake-up
     take_slot(process, expected);
@@ -374,6 +422,21 @@ int join_schedule(Process& process, uint32_t expected) noexcept
     return UTOFU_SUCCESS;
 }
 
+void warn_of(const Surroundings& surroundings) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    head.launched |= surroundings.launched ? 1 : 0;
+    if (surroundings.computes) {
+        warn_once(head, Warning::computes);
+    }
+    if (surroundings.unseen) {
+        warn_once(head, Warning::unseen);
+    }
+    if (surroundings.addresses) {
+        warn_once(head, Warning::addresses);
+    }
+}
+
 void set_schedule_host(const ScheduleHost& host) noexcept
 {
     own_state.host = host;
@@ -384,6 +447,8 @@ void leave_schedule() noexcept
     if (own_state.me == nullptr) {
         return;
     }
+    restore_processors();
+    stop_helper(); // it would be killed with the lock when the process ends
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;
@@ -400,6 +465,7 @@ void leave_schedule() noexcept
 
 void reset_schedule_in_child() noexcept
 {
+    restore_processors_in_child();
     own_state = ScheduleState{};
 }
 

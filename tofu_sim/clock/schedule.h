@@ -26,6 +26,14 @@ struct ScheduleHost {
 
 // Called while the process joins its job, or leaves it. UTOFU_SUCCESS or UTOFU_ERR_*.
 [[nodiscard]] int join_schedule(Process& process, uint32_t expected) noexcept;
+// What is known from the beginning to have no order: a line on stderr for each.
+struct Surroundings {
+    bool launched;  // a launcher takes part
+    bool computes;  // computing takes time
+    bool unseen;    // a launcher takes part, and what is sent to it is not seen
+    bool addresses; // a launcher's program has other addresses in each run
+};
+void warn_of(const Surroundings& surroundings) noexcept;
 void set_schedule_host(const ScheduleHost& host) noexcept;
 void leave_schedule() noexcept;
 void reset_schedule_in_child() noexcept;

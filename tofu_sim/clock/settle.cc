@@ -15,6 +15,13 @@ namespace {
 constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
 constexpr uint64_t settle_ns = 60 * millisecond; // used if /proc does not show when it is quiet
 
+// Longer on a machine with much to do.
+bool is_too_long_since(uint64_t began) noexcept
+{
+    const uint64_t passed = real_time_ns() - began;
+    return passed > longest_settling_ns && passed > longest_settling_ns * crowding();
+}
+
 void pause_instead() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -35,18 +42,38 @@ void end_settling() noexcept
     head.settling.store_release(static_cast<uint32_t>(Settling::no));
 }
 
-// Releases all processes that wait in sent_outside().
+Sending sending_of(const Actor& a) noexcept
+{
+    return static_cast<Sending>(a.sending.load_acquire());
+}
+
+// Returns whether there are any.
+bool release_those_that(Sending what) noexcept
+{
+    bool any = false;
+    const uint32_t used = own_state.head->used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        Actor& a = actor(process);
+        if (sending_of(a) == what) {
+            a.sending.store_release(static_cast<uint32_t>(Sending::no)); // partner: wait_as
+            any = true;
+        }
+        forget_sample(a);
+    }
+    return any;
+}
+
+// Releases the processes that hold back a send, all at once. If there are none, the answers to all sends are there, and
+// the processes that have sent something are released.
 void release_senders() noexcept
 {
     ScheduleHead& head = *own_state.head;
-    const uint32_t used = head.used.load_relaxed();
-    for (uint32_t process = 0; process < used; process++) {
-        actor(process).sending.store_relaxed(0);
-        forget_sample(actor(process));
+    if (!release_those_that(Sending::holds)) {
+        (void)release_those_that(Sending::sent);
+        head.sending.store_relaxed(0);
     }
-    head.sending.store_relaxed(0);
     head.quiet.store_relaxed(0);
-    head.releases.store_release(head.releases.load_relaxed() + 1); // partner: sent_outside
+    head.releases.store_release(head.releases.load_relaxed() + 1); // partner: wait_as
     futex_wake(head.releases);
 }
 
@@ -56,6 +83,7 @@ void give_up_quiet(Warning why) noexcept
     warn_once(head, why);
     head.restless = 1;
     end_settling();
+    (void)release_those_that(Sending::holds);
     release_senders();
 }
 
@@ -90,6 +118,22 @@ bool begin_round() noexcept
     return any;
 }
 
+// Polls are about to return. If a thread outside uTofu has run since the last such round, and no process has sent
+// anything, it was woken by a timer or by another machine.
+void look_for_timers() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    uint64_t sends = 1 + head.joined;
+    const uint32_t used = head.used.load_relaxed();
+    for (uint32_t process = 0; process < used; process++) {
+        sends += actor(process).sends.load_relaxed();
+    }
+    const bool by_itself = head.round_sends == sends && head.round_others != head.quiet_others;
+    head.by_itself.store_relaxed(by_itself ? 1 : 0);
+    head.round_sends = sends;
+    head.round_others = head.quiet_others;
+}
+
 // Acts on the result of look_outside(). True: some polls have to return.
 bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 {
@@ -102,10 +146,13 @@ bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
             end_settling();
         }
         wakes = choose();
-        return head.running.load_relaxed() == 0 && begin_round();
+        if (head.running.load_relaxed() != 0) {
+            return false;
+        }
+        look_for_timers();
+        return begin_round();
     }
-    if (outside == Outside::unknown ||
-        (settling() != Settling::no && real_time_ns() - head.settling_since > longest_settling_ns)) {
+    if (outside == Outside::unknown || (settling() != Settling::no && is_too_long_since(head.settling_since))) {
         give_up_quiet(outside == Outside::unknown ? Warning::unknown : Warning::restless);
         pause_instead();
     }
@@ -133,7 +180,10 @@ Outside look_outside_alone() noexcept
     ScheduleHead& head = *own_state.head;
     uint32_t none = 0;
     if (!head.looker.compare_exchange(none, own_state.self + 1)) {
-        return Outside::busy;
+        const bool ended = none - 1 < max_processes && has_ended(actor(none - 1));
+        if (!ended || !head.looker.compare_exchange(none, own_state.self + 1)) {
+            return Outside::busy;
+        }
     }
     const uint64_t began = real_time_ns();
     const Outside found = look_outside(head, own_state.actors);
@@ -163,6 +213,48 @@ bool sends_outside() noexcept
     }
     const ActorState s = state_of(*own_state.me);
     return s == ActorState::running || s == ActorState::out;
+}
+
+// All other processes wait in a call of uTofu.
+bool others_wait() noexcept
+{
+    const ScheduleHead& head = *own_state.head;
+    if (head.open == 0) {
+        return false;
+    }
+    const uint32_t used = head.used.load_acquire();
+    for (uint32_t process = 0; process < used; process++) {
+        const Actor& a = actor(process);
+        const ActorState s = state_of(a);
+        const bool waits = (s == ActorState::ready || s == ActorState::idle) && a.visits.load_acquire() == 0;
+        if (process != own_state.self && s != ActorState::absent && !waits) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Until that is over.
+void wait_as(Sending what) noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    Actor& me = *own_state.me;
+    const uint64_t began = real_time_ns();
+    me.sending.store_release(static_cast<uint32_t>(what));
+    head.quiet.store_release(0);
+    for (;;) {
+        head.sending.store_release(1);
+        const uint32_t releases = head.releases.load_acquire();
+        if (sending_of(me) == Sending::no) {
+            return;
+        }
+        futex_wait(head.releases, releases, millisecond);
+        patrol_in_turn();
+        if (is_too_long_since(began)) {
+            const Lock lock;
+            give_up_quiet(Warning::restless);
+        }
+    }
 }
 
 } // namespace
@@ -207,6 +299,9 @@ void patrol_in_turn() noexcept
             outside = Outside::busy;
             wakes = leaves;
         }
+        if (outside == Outside::quiet && head.launched != 0 && is_crowded_by_others()) {
+            warn_once(head, Warning::crowded);
+        }
         if (outside == Outside::quiet && head.sending.load_relaxed() != 0) {
             release_senders();
             return;
@@ -226,6 +321,9 @@ void patrol_in_turn() noexcept
 void send_outside() noexcept
 {
     if (sends_outside()) {
+        if (own_state.head->restless == 0 && !others_wait()) {
+            wait_as(Sending::holds);
+        }
         own_state.me->sends.fetch_add(1);
         own_state.me->outside.store_release(1); // partner: take_turn
     }
@@ -236,21 +334,7 @@ void sent_outside() noexcept
     if (!sends_outside() || own_state.head->restless != 0) {
         return;
     }
-    ScheduleHead& head = *own_state.head;
-    Actor& me = *own_state.me;
-    const uint64_t began = real_time_ns();
-    const uint32_t releases = head.releases.load_acquire();
-    me.sending.store_release(1);
-    head.sending.store_release(1);
-    head.quiet.store_release(0);
-    while (head.releases.load_acquire() == releases) {
-        futex_wait(head.releases, releases, millisecond);
-        patrol_in_turn();
-        if (real_time_ns() - began > longest_settling_ns) {
-            const Lock lock;
-            give_up_quiet(Warning::restless);
-        }
-    }
+    wait_as(Sending::sent);
 }
 
 } // namespace tofu::sim

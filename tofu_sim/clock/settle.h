@@ -18,7 +18,8 @@ void patrol_in_turn() noexcept;
 void wake_all_looks() noexcept;
 
 // Called before and after the thread that calls uTofu sends something to another thread or process outside uTofu.
-// sent_outside() returns when nothing that this may have started is under way any more.
+// send_outside() returns when no other process is in the program: such a process might see the answer at once, or at its
+// next poll. sent_outside() returns when nothing that the send may have started is under way any more.
 void send_outside() noexcept;
 void sent_outside() noexcept;
 

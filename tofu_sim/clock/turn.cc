@@ -10,7 +10,6 @@
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,9 +46,9 @@ Lock::Lock() noexcept
             return;
         }
         if (attempt % 64 == 0) {
-            (void)::sched_yield();
+            (void)::syscall(SYS_sched_yield); // the library's would count as a poll of the program (clock/preload.cc)
         }
-        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && is_gone(actor(free - 1))) {
+        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && has_ended(actor(free - 1))) {
             (void)own_state.head->lock.compare_exchange(free, 0);
         }
     }
@@ -193,7 +192,8 @@ class Survey {
     __atomic_store_n(&a.grant, static_cast<uint32_t>(grant), __ATOMIC_RELEASE);
     if (!is_out) {
         (void)a.turn.fetch_add(1);
-        return best.process == own_state.self ? nullptr : &a.turn;
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); // partner: sleep_on_turn
+        return best.process == own_state.self || a.asleep.load_relaxed() == 0 ? nullptr : &a.turn;
     }
     if (grant == Grant::help) {
         (void)a.helped.fetch_add(1);

@@ -19,17 +19,21 @@ struct ScheduleState {
     Picoseconds bound = 0;
     Picoseconds own_due = never; // nothing is due here before this time
     ScheduleHost host;
-    uint32_t owner = 0;    // ID of the thread that calls uTofu
-    bool refused = false;  // a call of another thread was refused
-    bool may_spin = false; // each process of the job has a processor
-    unsigned spins = 0;    // polls of the turn before the thread sleeps; 0: the last ones had no success
-    unsigned sleeps = 0;   // number of waits without spins
+    uint32_t owner = 0;       // ID of the thread that calls uTofu
+    bool refused = false;     // a call of another thread was refused
+    bool may_spin = false;    // each process of the job has a processor
+    unsigned spins = 0;       // polls of the turn before the thread sleeps; 0: the last ones had no success
+    unsigned rests = 0;       // waits until it yields again
+    unsigned vain_yields = 0; // since it was of use
+    unsigned sleeps = 0;      // number of waits without spins
     uint64_t joined_ns = 0;
     bool helps = false; // the helper thread runs
     bool acted = false;
     bool was_without = false; // its last poll returned without a turn
     unsigned visit_left = 0;  // number of further polls that return without a turn at once
     SharedWord<uint32_t> helper{0};
+    SharedWord<uint32_t> leaves{0}; // the helper thread does nothing more
+    SharedWord<uint32_t> helps_now{0};
 };
 extern ScheduleState own_state;
 

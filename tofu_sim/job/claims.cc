@@ -32,13 +32,17 @@ uint64_t share_of_cqs(uint32_t ppn, uint32_t local_rank) noexcept
     return share;
 }
 
+uint32_t processes_of_a_node(const Environment& environment) noexcept
+{
+    const uint32_t nodes = environment.topology.num_nodes();
+    const bool shared = environment.ppn == 0 && environment.size && *environment.size > nodes;
+    return shared ? (*environment.size + nodes - 1) / nodes : environment.ppn;
+}
+
 std::optional<Placement> place_process(const Environment& environment, uint32_t rank) noexcept
 {
     const uint32_t nodes = environment.topology.num_nodes();
-    uint32_t ppn = environment.ppn;
-    if (ppn == 0 && environment.size && *environment.size > nodes) {
-        ppn = (*environment.size + nodes - 1) / nodes;
-    }
+    const uint32_t ppn = processes_of_a_node(environment);
     Placement place;
     place.rank = rank;
     if (ppn != 0) {

@@ -239,6 +239,12 @@ constexpr Variable variables[] = {
          return factor.has_value();
      },
      factor_expected},
+    {"TOFU_SIM_BIND",
+     [](Environment& e, const char* text) noexcept {
+         e.one_processor = std::strcmp(text, "one") == 0;
+         return e.one_processor || std::strcmp(text, "none") == 0;
+     },
+     "use one (in exact mode, all threads that call uTofu run on one processor) or none (they stay where they are)"},
     {"TOFU_SIM_CHANNEL_BUFFER",
      [](Environment& e, const char* text) noexcept {
          return take_number(text, 0, most_channel_buffer, e.channel_buffer);
@@ -317,6 +323,7 @@ std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept
 int Environment::read() noexcept
 {
     const bool spawned = read_launcher_job(*this);
+    launched = std::strcmp(job, "default") != 0 && text_of("TOFU_SIM_JOB") == nullptr;
     rank = first_number({"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
     size = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
     if (spawned) {

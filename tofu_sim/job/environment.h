@@ -32,9 +32,11 @@ struct Environment {
     uint32_t session_cqs = 3;              // CQs of a TNI that session mode VCQs may have
     bool keep_session_cqs = false;         // and that others must leave to them: asked for, not the default
     std::optional<Chaos> chaos;            // the adversarial mode
+    bool launched = false;                 // the job is the launcher's
     ClockMode clock = ClockMode::none;
     uint32_t cpu_permille = 0; // what computing takes there, in thousandths of what it takes here
     uint32_t channel_buffer = figures::channel_buffer;
+    bool one_processor = true; // of this machine, for all threads that take turns (exact mode)
     CqSharing cq_sharing = CqSharing::shares;
     bool swap_protect = false; // registered memory is locked
     char trace[256] = "";      // file names (trace/recorder.h); none: nothing is recorded

@@ -194,6 +194,26 @@ int Job::start_file(const Environment& environment) noexcept
     return written ? UTOFU_SUCCESS : UTOFU_ERR_OUT_OF_MEMORY;
 }
 
+namespace {
+
+// As users set them.
+struct ShapeText {
+    template <typename Units>
+    ShapeText(const Units& units, unsigned wraps, uint32_t ppn) noexcept
+    {
+        char each[16] = "unset";
+        if (ppn != 0) {
+            std::snprintf(each, sizeof each, "%u", ppn);
+        }
+        std::snprintf(text, sizeof text, "TOFU_SIM_SHAPE=%ux%ux%u TOFU_SIM_TORUS=%s%s%s%s TOFU_SIM_PPN=%s", units[0],
+                      units[1], units[2], wraps == 0 ? "unset" : "", (wraps & 1) != 0 ? "x" : "",
+                      (wraps & 2) != 0 ? "y" : "", (wraps & 4) != 0 ? "z" : "", each);
+    }
+    char text[128];
+};
+
+} // namespace
+
 int Job::check_file(const Environment& environment, const JobHeader& header) noexcept
 {
     if (header.magic != job_magic) {
@@ -211,11 +231,10 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
     }
     if (std::memcmp(header.shape, units.data(), sizeof header.shape) != 0 ||
         header.wraps != environment.topology.wraps() || header.ppn != environment.ppn) {
-        report("job '%s' has TOFU_SIM_SHAPE=%ux%ux%u TOFU_SIM_TORUS=%s%s%s TOFU_SIM_PPN=%u since its first process, "
-               "this one has %ux%ux%u: use the same for all processes, or choose another TOFU_SIM_JOB",
-               name_, header.shape[0], header.shape[1], header.shape[2], (header.wraps & 1) != 0 ? "x" : "",
-               (header.wraps & 2) != 0 ? "y" : "", (header.wraps & 4) != 0 ? "z" : "", header.ppn, units[0], units[1],
-               units[2]);
+        report("job '%s' has %s since its first process, this one has %s: use the same for all processes, or choose "
+               "another TOFU_SIM_JOB",
+               name_, ShapeText(header.shape, header.wraps, header.ppn).text,
+               ShapeText(units.data(), environment.topology.wraps(), environment.ppn).text);
         return UTOFU_ERR_INVALID_ARG;
     }
     if (header.clock != static_cast<uint8_t>(environment.clock)) {
@@ -348,9 +367,16 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     const uint32_t rank = environment.rank.value_or(*free_slot);
     const auto place = place_process(environment, rank);
     if (!place) {
-        report("process %u does not fit on %u nodes with %u processes each (at most 54): enlarge "
-               "TOFU_SIM_SHAPE or raise TOFU_SIM_PPN",
-               rank, environment.topology.num_nodes(), environment.ppn);
+        const uint32_t ppn = processes_of_a_node(environment);
+        if (environment.ppn == 0 && ppn > cqs_per_node) {
+            report("TOFU_SIM_SIZE=%u: these are %u processes for each of %u nodes, at most 54 are possible: enlarge "
+                   "TOFU_SIM_SHAPE",
+                   environment.size.value_or(0), ppn, environment.topology.num_nodes());
+        } else {
+            report("process %u does not fit on %u nodes with %u processes each (at most 54): enlarge "
+                   "TOFU_SIM_SHAPE or raise TOFU_SIM_PPN",
+                   rank, environment.topology.num_nodes(), ppn);
+        }
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     placement_ = *place;

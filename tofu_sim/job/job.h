@@ -19,6 +19,8 @@ struct Placement {
     uint64_t cq_share = 0; // bit tni * cqs_per_tni + cq
 };
 
+// As set, or derived from the number of all processes; 0: neither.
+[[nodiscard]] uint32_t processes_of_a_node(const Environment& environment) noexcept;
 // The place of process number `rank`. Nothing if it does not fit; the caller reports.
 [[nodiscard]] std::optional<Placement> place_process(const Environment& environment, uint32_t rank) noexcept;
 

@@ -275,6 +275,7 @@ void Launcher::report_exec_failure()
     int error = 0;
     if (::read(exec_error_[0], &error, sizeof error) == ssize_t{sizeof error}) {
         std::fprintf(stderr, "tofu-sim: cannot run %s: %s\n", launch_.program[0], std::strerror(error));
+        ended_ = End::not_executed;
     }
 }
 
@@ -283,6 +284,7 @@ void Launcher::handle_signal(int signal_number)
     if (!ends_us(signal_number)) {
         send_all(signal_number);
     } else if (state_ == State::running) {
+        ended_ = End::signal;
         end_all(signal_number, 128 + signal_number);
     } else { // a second signal means that the user does not want to wait
         state_ = State::killing;

@@ -33,6 +33,10 @@ class Launcher {
     // Runs everything to its end; returns the exit status of the command.
     [[nodiscard]] int run();
 
+    // Cause of the exit status: the program (or its time is up), a program that cannot be executed, or a signal to us.
+    enum class End { program, not_executed, signal };
+    [[nodiscard]] End ended() const noexcept { return ended_; }
+
   private:
     using Clock = std::chrono::steady_clock;
 
@@ -62,6 +66,7 @@ class Launcher {
     size_t alive_ = 0;
     State state_ = State::running;
     int status_ = 0;
+    End ended_ = End::program;
     std::optional<Clock::time_point> timeout_;
     Clock::time_point kill_at_{};
     sigset_t watched_{};

@@ -381,6 +381,9 @@ int replay_pattern(const ReplayOptions& o)
     }
     const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
     const uint32_t processes = o.processes.value_or(placement.nodes() * ppn);
+    if (processes < 2) {
+        return refuse("a pattern needs 2 processes or more, and the box has one node: use a larger box or --ppn");
+    }
     if (const std::string problem = check_room(placement, processes); !problem.empty()) {
         return refuse(problem);
     }

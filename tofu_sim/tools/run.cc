@@ -249,6 +249,7 @@ void export_environment(const RunOptions& options, const std::string& job, const
     put("TOFU_SIM_CPU", options.cpu);
     if (options.clock || options.exact) {
         put("TOFU_SIM_CLOCK", options.exact ? "exact" : "tofud");
+        put("TOFU_SIM_BIND", options.exact && !options.bound ? "none" : nullptr);
     }
     if (!preloaded.empty()) {
         put("LD_PRELOAD", with_former(preloaded, "LD_PRELOAD").c_str());
@@ -310,12 +311,14 @@ struct Surroundings {
     std::string topology;
 };
 
-int run_once(const RunOptions& options, const Surroundings& surroundings)
+int run_once(const RunOptions& options, const Surroundings& surroundings, Launcher::End& ended)
 {
     const std::string job = options.job != nullptr ? options.job : unique_job_name();
     export_environment(options, job, surroundings.preloaded);
-    Launcher launcher({nodes_of(options), options.bound, surroundings.topology, options.program, options.timeout});
+    Launcher launcher(
+        {nodes_of(options), options.bound && !options.exact, surroundings.topology, options.program, options.timeout});
     const int status = launcher.run();
+    ended = launcher.ended();
     // What the last process could not take away because it was killed. A job that others joined by
     // --job goes on.
     if (const File base = open_base(); base.is_open()) {
@@ -383,7 +386,8 @@ int run_seeds(RunOptions& options, const Surroundings& surroundings)
         (void)::lseek(output.get(), 0, SEEK_SET);
         (void)::dup2(output.get(), STDOUT_FILENO);
         (void)::dup2(output.get(), STDERR_FILENO);
-        const int status = run_once(options, surroundings);
+        Launcher::End ended{};
+        const int status = run_once(options, surroundings, ended);
         std::fflush(stdout);
         (void)::dup2(said.get(), STDOUT_FILENO);
         (void)::dup2(errors.get(), STDERR_FILENO);
@@ -394,8 +398,7 @@ int run_seeds(RunOptions& options, const Surroundings& surroundings)
             for (ssize_t n = 0; (n = ::read(output.get(), bytes, sizeof bytes)) > 0;) {
                 (void)!::write(STDERR_FILENO, bytes, static_cast<size_t>(n));
             }
-            if (status == 128 + SIGINT || status == 128 + SIGTERM || status == exit_not_found ||
-                status == exit_not_executable) {
+            if (ended != Launcher::End::program) {
                 return status; // not the seed's fault
             }
             std::fprintf(stderr, "tofu-sim: seed %llu fails with status %d; repeat by:\n",
@@ -439,7 +442,8 @@ int run_command(std::span<char* const> words)
     if (options.node != nullptr && surroundings.topology.empty()) {
         return exit_failure;
     }
-    return options.seeds ? run_seeds(options, surroundings) : run_once(options, surroundings);
+    Launcher::End ended{};
+    return options.seeds ? run_seeds(options, surroundings) : run_once(options, surroundings, ended);
 }
 
 } // namespace tofu::sim::tools

@@ -67,6 +67,21 @@ expect "one way by a notice" "1055 11" "$(cat out)"
 "$tofu_sim" run -n 2 --timeout 120 --exact "$build/tests/exact_subject" idle >out 2>err </dev/null
 expect "polls of empty queues" "0 0" "$? $(grep -c 'may not repeat' err)"
 
+# The thread that calls uTofu runs on one processor; its process does not see that, nor do its threads and children.
+"$tofu_sim" run -n 1 --timeout 60 --exact "$build/tests/exact_subject" bind >out 2>err </dev/null
+bound=$([ "$(nproc)" = 1 ] && echo all || echo one)
+expect "one processor" "0 $bound 1 1 1" "$? $(cat out)"
+"$tofu_sim" run -n 1 --timeout 60 --exact --bind none "$build/tests/exact_subject" bind >out 2>err </dev/null
+expect "--bind none" "0 all 1 1 1" "$? $(cat out)"
+"$tofu_sim" run -n 1 --timeout 60 --exact "$build/tests/exact_subject" gates >out 2>err </dev/null
+expect "a poll for another kind of round" "0 " "$? $(cat out err)"
+
+# What has no order: a line says so.
+"$tofu_sim" run -n 1 --timeout 60 --exact --cpu 1 "$build/tests/exact_subject" idle >out 2>err </dev/null
+expect "computing takes time" "0 1" "$? $(grep -c 'TOFU_SIM_CPU.*may not repeat' err)"
+TOFU_SIM_CLOCK=exact TOFU_SIM_SIZE=1 TOFU_SIM_RANK=0 PMIX_NAMESPACE=exact-$$ "$build/tests/exact_subject" idle >out 2>err
+expect "a launcher, and no library preloaded" "0 1" "$? $(grep -c 'not preloaded.*may not repeat' err)"
+
 # Processes that go early, or without freeing their VCQs: the others find them gone at the same time in each run.
 for how in stay free exit; do
     for ((i = 0; i < 5; i++)); do

@@ -7,16 +7,24 @@
  * idle: one VCQ without traffic is polled, and the time of day asked for nothing. leave: puts around a ring, from which process 1 goes early and none frees its
  * VCQ; each process prints how many of its puts found their target. queues (for tests/sim/tools/replay.sh): one process
  * with three VCQs, a put that fails before it is sent, and notices that are read in another order than they were posted.
+ * bind: prints on how many processors the thread runs that calls uTofu, and of which numbers it is what it was before:
+ * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates
  */
+#define _GNU_SOURCE
 #include "group.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { room = 65536, places = 4 };
 
@@ -215,8 +223,78 @@ static int queues(void)
     return 0;
 }
 
+/* As the kernel knows it. */
+static int processors(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return syscall(SYS_sched_getaffinity, 0, sizeof set, &set) > 0 ? CPU_COUNT(&set) : -1;
+}
+
+static void* count_in_thread(void* count)
+{
+    *(int*)count = processors();
+    return NULL;
+}
+
+static int bind_one(void)
+{
+    const int before = processors();
+    cpu_set_t set;
+    pthread_t thread;
+    utofu_vcq_hdl_t vcq;
+    struct utofu_mrq_notice notice;
+    int in_thread = 0;
+    int status = 0;
+    must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
+    require(utofu_poll_mrq(vcq, 0, &notice) == UTOFU_ERR_NOT_FOUND, "a notice without a sender");
+    const int bound = processors();
+    require(sched_getaffinity(0, sizeof set, &set) == 0, "sched_getaffinity");
+    const int asked = CPU_COUNT(&set);
+    require(pthread_create(&thread, NULL, count_in_thread, &in_thread) == 0, "pthread_create");
+    (void)pthread_join(thread, NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(processors());
+    }
+    require(waitpid(child, &status, 0) == child, "waitpid");
+    printf("%s %d %d %d\n", bound == before ? "all" : "one", asked == before, in_thread == before,
+           WEXITSTATUS(status) == before);
+    must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    return 0;
+}
+
+/* A round of one gate, which ends later by the clock. */
+static int gates(void)
+{
+    utofu_vbg_id_t gate;
+    double sum = 0;
+    int rc;
+    must(utofu_alloc_vbg(0, 1, 0, &gate), "utofu_alloc_vbg");
+    struct utofu_vbg_setting setting = {.vbg_id = gate,
+                                        .src_lcl_vbg_id = UTOFU_VBG_ID_NULL,
+                                        .src_rmt_vbg_id = UTOFU_VBG_ID_NULL,
+                                        .dst_lcl_vbg_id = UTOFU_VBG_ID_NULL,
+                                        .dst_rmt_vbg_id = UTOFU_VBG_ID_NULL};
+    setting.dst_path_coords[0] = UTOFU_PATH_COORD_NULL;
+    must(utofu_set_vbg(&setting, 1), "utofu_set_vbg");
+    must(utofu_barrier(gate, 0), "utofu_barrier");
+    require(utofu_poll_reduce_double(gate, 0, &sum) == UTOFU_ERR_BUSY, "a poll of another kind finds no round");
+    while ((rc = utofu_poll_barrier(gate, 0)) == UTOFU_ERR_NOT_COMPLETED) {
+    }
+    must(rc, "utofu_poll_barrier");
+    must(utofu_free_vbg(&gate, 1), "utofu_free_vbg");
+    return 0;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc > 1 && strcmp(argv[1], "bind") == 0) {
+        return bind_one();
+    }
+    if (argc > 1 && strcmp(argv[1], "gates") == 0) {
+        return gates();
+    }
     if (argc > 1 && strcmp(argv[1], "queues") == 0) {
         return queues();
     }
