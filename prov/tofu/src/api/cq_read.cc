@@ -96,8 +96,10 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
     if (lock_.enabled()) // other threads read, too
         return read_slowly(buffer, count, sources);
     reader_.sources = sources;
+    reader_.is_plain = is_longest() && sources == nullptr;
     const ssize_t ret = read(buffer, count);
     reader_.sources = nullptr;
+    reader_.is_plain = is_longest();
     return ret;
 }
 

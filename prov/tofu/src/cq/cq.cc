@@ -158,6 +158,7 @@ int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
     if ((wish.flags & ~FI_AFFINITY) != 0 || (bad_condition && wish.wait_obj != FI_WAIT_NONE))
         return -FI_EINVAL;
     entry_size_ = entry_sizes[wish.format];
+    reader_.is_plain = is_longest();
     threshold_ = wish.wait_cond == FI_CQ_COND_THRESHOLD;
     // Small at first: it grows to what is outstanding, whatever size was asked for.
     const std::size_t size =

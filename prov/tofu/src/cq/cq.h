@@ -214,12 +214,13 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         std::size_t room = 0;
         std::size_t size = 0;         ///< room at first
         fi_addr_t* sources = nullptr; ///< of fi_cq_readfrom
+        bool is_plain = false;        ///< entries of the longest format, and no sources
         [[nodiscard]] std::size_t taken() const noexcept { return size - room; }
         [[gnu::always_inline]] void take(const Completion& c, std::size_t entry_size) noexcept
         {
             auto* const entry = static_cast<fi_cq_tagged_entry*>(to);
             room--;
-            if (entry_size == sizeof(fi_cq_tagged_entry) && sources == nullptr) [[likely]] {
+            if (is_plain) [[likely]] {
                 *entry = {c.context, c.flags, c.length, c.buffer, c.data, c.tag};
                 to = entry + 1;
                 return;
@@ -257,6 +258,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         reader_.room = reader_.size = 0;
         return taken;
     }
+
+    [[nodiscard]] bool is_longest() const noexcept { return entry_size_ == sizeof(fi_cq_tagged_entry); }
 
     std::size_t entry_size_ = 0; ///< of the queue's format
     bool threshold_ = false;     ///< FI_CQ_COND_THRESHOLD

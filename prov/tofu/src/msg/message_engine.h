@@ -46,8 +46,8 @@ class Messenger final : private Protocol {
     {
         if (rings_.doorbell_rang())
             return {Sight::work};
-        const std::size_t ring = receiver_.first_arrived();
-        return ring != no_ring ? Sight{Sight::packets, ring} : Sight{Sight::nothing};
+        std::size_t ring;
+        return receiver_.first_arrived(ring) ? Sight{Sight::packets, ring} : Sight{Sight::nothing};
     }
     /// Does anything of our own wait for a round of progress? What begins to wait says so (vcq::Posts::set_busy).
     [[nodiscard]] bool waits() noexcept

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -492,14 +493,28 @@ template <bool polled>
 }
 
 namespace {
-/// The bits of a control word that say whether a packet is an eager message, with or without tag and data.
-constexpr std::uint64_t shape =
-    std::bit_cast<std::uint64_t>(Control{0xff, static_cast<std::uint8_t>(~(flag_tag | flag_data)), 0, 0});
-constexpr std::uint64_t shape_of(Type type) noexcept
+/// The first two bytes of a control word: those of a packet of this type with these flags.
+constexpr std::uint16_t head_of(Type type, std::uint8_t flags) noexcept
 {
-    return std::bit_cast<std::uint64_t>(Control{static_cast<std::uint8_t>(type), 0, 0, 0});
+    return static_cast<std::uint16_t>(static_cast<std::uint8_t>(type) | flags << 8);
 }
+static_assert(offsetof(Control, type) == 0 && offsetof(Control, flags) == 1);
 } // namespace
+
+/// Takes a message that stands in one slot; its control word, which said its length, is at `end`.
+template <bool tagged, bool has_data>
+[[gnu::always_inline]] inline std::uint32_t Receiver::take_eager(Ring& in, const std::uint64_t* end,
+                                                                 std::size_t length) noexcept
+{
+    const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
+    const std::uint64_t data = has_data ? *--end : 0;
+    const std::uint64_t tag = tagged ? *--end : 0;
+    const std::byte* const payload_end = reinterpret_cast<const std::byte*>(end);
+    const std::size_t size = (length + 7) & ~std::size_t{7};
+    if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
+        return 0;
+    return delivery_.deliver_short(in, {tagged, has_data, false, length, tag, data, payload_end - size}) ? 1 : 0;
+}
 
 /// Takes one message all the way; its control word is at `end`. Every decision rests on `control`, which was read once.
 [[gnu::always_inline]] inline std::uint32_t Receiver::take_short(Ring& in, const std::uint64_t* end,
@@ -508,25 +523,29 @@ constexpr std::uint64_t shape_of(Type type) noexcept
     if (!in.begun) [[unlikely]]
         return 0;
     const auto c = std::bit_cast<Control>(control);
-    if ((control & shape) != shape_of(Type::eager)) [[unlikely]]
-        return (control & shape) == shape_of(Type::long_eager) ? take_long(in, end, c) : 0;
-    const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
-    const bool has_data = (c.flags & flag_data) != 0;
-    const bool tagged = (c.flags & flag_tag) != 0;
-    const std::uint64_t data = has_data ? *--end : 0;
-    const std::uint64_t tag = tagged ? *--end : 0;
-    const std::byte* const payload_end = reinterpret_cast<const std::byte*>(end);
-    const std::size_t size = (std::size_t{c.length} + 7) & ~std::size_t{7};
-    if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
+    const auto head = static_cast<std::uint16_t>(control);
+    if (head == head_of(Type::eager, flag_tag)) [[likely]]
+        return take_eager<true, false>(in, end, c.length);
+    if (head == head_of(Type::eager, 0))
+        return take_eager<false, false>(in, end, c.length);
+    return take_with_data_or_long(in, end, c);
+}
+
+[[gnu::noinline]] std::uint32_t Receiver::take_with_data_or_long(Ring& in, const std::uint64_t* end,
+                                                                 const Control& c) noexcept
+{
+    if ((c.flags & ~(flag_tag | flag_data)) != 0)
         return 0;
-    const std::byte* const payload = payload_end - size;
-    const bool taken = tagged ? delivery_.deliver_short(in, {true, has_data, false, c.length, tag, data, payload})
-                              : delivery_.deliver_short(in, {false, has_data, false, c.length, 0, data, payload});
-    return taken ? 1 : 0;
+    if (c.type == static_cast<std::uint8_t>(Type::long_eager))
+        return take_long(in, end, c);
+    if (c.type != static_cast<std::uint8_t>(Type::eager)) // and CQ data
+        return 0;
+    return (c.flags & flag_tag) != 0 ? take_eager<true, true>(in, end, c.length)
+                                     : take_eager<false, true>(in, end, c.length);
 }
 
 /// As take_short(), for a message whose payload stands in the slots behind.
-[[gnu::noinline]] std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Control& c) noexcept
+std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Control& c) noexcept
 {
     const Geometry& g = geometry();
     if (c.length == 0 || c.length > g.eager_limit()) [[unlikely]]

@@ -120,6 +120,11 @@ class Receiver final : public Inbound {
     [[nodiscard]] bool take(Ring& ring, std::uint32_t& slots) noexcept;
 
   private:
+    template <bool tagged, bool has_data>
+    [[nodiscard, gnu::always_inline]] std::uint32_t take_eager(Ring& in, const std::uint64_t* end,
+                                                               std::size_t length) noexcept;
+    [[nodiscard]] std::uint32_t take_with_data_or_long(Ring& in, const std::uint64_t* end,
+                                                       const Control& control) noexcept;
     [[nodiscard]] std::uint32_t take_long(Ring& ring, const std::uint64_t* end, const Control& control) noexcept;
     [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;

@@ -17,6 +17,7 @@ namespace tofu::proto {
 int Inbound::open(const Geometry& geometry) noexcept
 {
     geometry_ = geometry;
+    report_after_ = geometry.report_after();
     seen_ = port_.self.vcq.backend().functions().seen;
     return grants.open(geometry);
 }

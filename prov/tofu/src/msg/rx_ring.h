@@ -21,8 +21,6 @@ namespace tofu::proto {
 
 // --- Inbound
 
-inline constexpr std::size_t no_ring = ~std::size_t{0};
-
 class Inbound {
   public:
     explicit Inbound(Port& port) noexcept : grants(port), arrivals(*this, port), port_(port) {}
@@ -43,8 +41,8 @@ class Inbound {
     ///   void take_packets(std::size_t from): calls take_arrived().
     template <class Up>
     void poll() noexcept;
-    /// The place of the first ring that has a packet, or no_ring. poll() or take_arrived() takes it.
-    [[nodiscard, gnu::always_inline]] std::size_t first_arrived() const noexcept;
+    /// Finds the place of the first ring that has a packet, which poll() or take_arrived() takes. False: there is none.
+    [[nodiscard, gnu::always_inline]] bool first_arrived(std::size_t& ring) const noexcept;
     /// poll() of all rings from this place on, where there are few.
     template <class Up>
     void take_arrived(std::size_t from) noexcept;
@@ -91,6 +89,7 @@ class Inbound {
     Port& port_;
     int (*seen_)(const void* address, std::size_t size) = nullptr; ///< see seen()
     Geometry geometry_{};
+    std::uint32_t report_after_ = 0; ///< Geometry::report_after()
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
     bool bad_packets_ = false; ///< one has been logged
@@ -101,28 +100,32 @@ class Inbound {
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
 /// at the same time and not one after the other. An unwritten line is in the cache already and costs
 /// nothing.
-inline std::size_t Inbound::first_arrived() const noexcept
+inline bool Inbound::first_arrived(std::size_t& ring) const noexcept
 {
     const Array<Poll>& polls = grants.polls();
     if (polls.empty())
-        return no_ring;
+        return false;
     for (std::size_t before = processor_line; before < slot_size; before += processor_line)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
     for (const Poll& poll : polls)
-        if (poll.arrived(poll.read())) [[unlikely]]
-            return static_cast<std::size_t>(&poll - polls.begin());
-    return no_ring;
+        if (poll.arrived(poll.read())) [[unlikely]] {
+            ring = static_cast<std::size_t>(&poll - polls.begin());
+            return true;
+        }
+    return false;
 }
 
 template <class Up>
 [[gnu::always_inline]] inline void Inbound::take_arrived(std::size_t from) noexcept
 {
-    const Array<Poll>& polls = grants.polls();
-    for (std::size_t at = from; at < polls.size(); at++) { // a ring that moves into a closed one's place waits a round
-        const std::uint64_t control = polls[at].read();
-        if (polls[at].arrived(control))
-            (void)empty<Up>(grants.polls()[at], control);
-    }
+    Array<Poll>& polls = grants.polls();
+    std::size_t at = from;
+    do { // a ring that moves into a closed one's place waits a round
+        Poll& poll = polls[at];
+        const std::uint64_t control = poll.read();
+        if (poll.arrived(control))
+            (void)empty<Up>(poll, control);
+    } while (++at < polls.size());
 }
 
 template <class Up>
@@ -130,7 +133,7 @@ inline void Inbound::poll() noexcept
 {
     if (has_many_rings()) [[unlikely]]
         poll_in_turn<Up>();
-    else if (const std::size_t ring = first_arrived(); ring != no_ring)
+    else if (std::size_t ring; first_arrived(ring))
         static_cast<Up&>(*this).take_packets(ring);
 }
 
@@ -180,7 +183,7 @@ template <class Up>
             poll = &grants.polls()[ring.place];
         }
         ring.next_seq += slots;
-        if (ring.next_seq - 1 - ring.reported >= geometry_.report_after()) [[unlikely]]
+        if (ring.next_seq - ring.reported > report_after_) [[unlikely]]
             grants.report(ring);
         poll->seq = ring.next_seq;
         poll->word = ring.control(ring.next_seq, geometry_.ring_slots);

@@ -476,10 +476,9 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
 
 /// After a failure takes all entries: only the TOQ limits how many unsignaled posts can fail, such as those to a peer
 /// that is gone, and an MRQ that overflows ends the process (guide, chapter 7).
-unsigned Vcq::poll_failures() noexcept
+unsigned Vcq::poll_failures(int code, utofu_mrq_notice notice) noexcept
 {
-    utofu_mrq_notice notice;
-    int code = UTOFU_SUCCESS;
+    on_mrq(code, notice);
     unsigned taken = 0;
     for (; taken < most_notices && next_notice(notice, code); taken++)
         on_mrq(code, notice);

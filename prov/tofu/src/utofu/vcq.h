@@ -652,7 +652,7 @@ class Vcq final : public Posts {
     [[gnu::noinline]] unsigned poll_others(unsigned budget) noexcept;
     unsigned poll_tcq(unsigned budget) noexcept;
     [[nodiscard]] bool all_idle() const noexcept;
-    [[gnu::noinline, gnu::cold]] unsigned poll_failures() noexcept;
+    [[gnu::noinline, gnu::cold]] unsigned poll_failures(int code, utofu_mrq_notice notice) noexcept;
     [[nodiscard, gnu::always_inline]] bool next_notice(utofu_mrq_notice& notice, int& code) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
     [[gnu::always_inline]] void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
@@ -722,9 +722,9 @@ inline unsigned Vcq::poll_notices(unsigned budget) noexcept
     unsigned taken = 0;
     while (taken < budget && next_notice(notice, code)) {
         taken++;
-        on_mrq(code, notice);
         if (code != UTOFU_SUCCESS) [[unlikely]]
-            return taken + poll_failures();
+            return taken + poll_failures(code, notice);
+        on_mrq(UTOFU_SUCCESS, notice);
         if (!mrq_is_due()) // no completion handler expects another one
             break;
     }
