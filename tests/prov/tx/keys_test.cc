@@ -420,6 +420,41 @@ TEST_F(KeysTest, AReaderWithoutASlotUsesNoAnswerOfAnEarlierCall)
     EXPECT_EQ(target.stadd, moved.bias + 0x2000);
 }
 
+/// The call that asked was refused and is not repeated. The owner registers the region, and a later call uses it.
+TEST_F(KeysTest, AFailureIsNoAnswerToALaterCall)
+{
+    enlist();
+    for (const bool answered : {true, false}) {
+        const std::uint64_t key = answered ? 7 : 8;
+        keys->begin_call();
+        ASSERT_EQ(keys->resolve(peer, key, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
+        if (answered)
+            vcq.poll();
+        peerside.put(entry_of(key));
+        keys->begin_call();
+        EXPECT_EQ(ask(key), 0);
+        EXPECT_TRUE(keys->asks_again());
+        keys->begin_call();
+        EXPECT_FALSE(keys->asks_again());
+    }
+}
+
+/// The answers come after the call that asked for them has been refused, each time.
+TEST_F(KeysTest, AFailureIsReportedThoughEachAnswerComesAfterItsCall)
+{
+    enlist();
+    int ret = -FI_EAGAIN;
+    for (int call = 0; call < 100 && ret == -FI_EAGAIN; call++) {
+        keys->begin_call();
+        ret = keys->resolve(peer, 7, 0x2000, 8, FI_REMOTE_WRITE, target);
+        vcq.poll();
+    }
+    EXPECT_EQ(ret, -FI_EKEYREJECTED);
+    peerside.put(entry_of(7));
+    keys->begin_call();
+    EXPECT_EQ(ask(7), 0);
+}
+
 TEST_F(KeysTest, NoSlotOfASuccessorIsTaken)
 {
     peerside.put(entry_of(7));

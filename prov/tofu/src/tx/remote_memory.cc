@@ -71,6 +71,7 @@ constexpr std::size_t first_known = 64;
 constexpr std::size_t max_known = 131072;
 constexpr unsigned max_tries = 256; ///< Gets of a bucket that stays torn
 constexpr std::size_t max_lookups = 64;
+constexpr unsigned max_outdated = 8; ///< failures of one lookup that came too late for the call that had asked
 
 /// A copy of an answer, read once: its memory is registered, so a process that guesses the STADD may write into it at
 /// any time, even between a check and the use of the checked value.
@@ -102,7 +103,7 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
         waiting, ///< the queue had no room for the next Get. -> running: by a caller that needs the key; -> idle: for another key
-        failed ///< -> idle: the failure has been reported
+        failed ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
     };
     enum class Step {
         identity, ///< the nonce at the home -> enlist
@@ -118,7 +119,8 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     Step step = Step::first;
     utofu_stadd_t table = 0; ///< the second table, and its size
     unsigned log2 = 0;
-    int result = 0;           ///< of a failed lookup, for the next call
+    int result = 0;           ///< of a failed lookup
+    unsigned outdated = 0;    ///< failures that were not reported, since an earlier call had asked
     unsigned tries = 0;       ///< Gets of a torn bucket; probes for a slot
     std::uint32_t epoch = 0;  ///< when the lookup began
     std::uint32_t call = 0;   ///< the call that began it
@@ -274,23 +276,43 @@ int RemoteKeys::look_up(const Name& name) noexcept
         if (l->state == Lookup::State::waiting)
             return post(*l);
         l->state = Lookup::State::idle; // the failure is reported once; the next call asks again
-        return l->result;
+        if (answers_this_call(*l))
+            return l->result;
+        l->outdated++;
+        asked_again_ = calls_;
+        return begin(*l);
     }
     int error = 0;
     Lookup* lookup = free_lookup(error);
     if (lookup == nullptr)
         return error;
     static_cast<Name&>(*lookup) = name;
-    lookup->tries = 0;
+    lookup->outdated = 0;
+    return begin(*lookup);
+}
+
+/// Begins the lookup of its name. As look_up().
+int RemoteKeys::begin(Lookup& lookup) noexcept
+{
+    lookup.tries = 0;
     vcq_.statistics().count(Stat::key_lookup);
-    if (const Known* const known = find(name); known != nullptr && known->listed)
+    if (const Known* const known = find(lookup); known != nullptr && known->listed)
         vcq_.statistics().count(Stat::key_stale);
-    lookup->epoch = epoch_of(name.home);
-    lookup->call = calls_;
-    if (known_vcqs_->contains({name.home, name.nonce, 0})) [[likely]]
-        return read_first_bucket(*lookup);
-    lookup->step = Lookup::Step::identity; // no slot of another domain is taken
-    return ask_directory(*lookup, name.home, directory::contacts_offset, sizeof(directory::Contacts));
+    lookup.epoch = epoch_of(lookup.home);
+    lookup.call = calls_;
+    if (known_vcqs_->contains({lookup.home, lookup.nonce, 0})) [[likely]]
+        return read_first_bucket(lookup);
+    lookup.step = Lookup::Step::identity; // no slot of another domain is taken
+    return ask_directory(lookup, lookup.home, directory::contacts_offset, sizeof(directory::Contacts));
+}
+
+/// Is the failure of this lookup the answer to the present call? The owner may have registered the region after an
+/// earlier call had asked, and nothing revokes a failure. A domain that is gone stays gone. A peer whose answers come
+/// too late for each call is believed in the end, since the application would repeat its call for ever.
+bool RemoteKeys::answers_this_call(const Lookup& failed) const noexcept
+{
+    const bool may_change = failed.result == -FI_EKEYREJECTED || failed.result == -FI_ENOMEM;
+    return failed.call == calls_ || !may_change || failed.outdated == max_outdated;
 }
 
 int RemoteKeys::read_first_bucket(Lookup& lookup) noexcept

@@ -120,6 +120,8 @@ class RemoteKeys {
     void doubt(utofu_vcq_id_t home) noexcept;
     /// A call of the application begins. A reader that is not in a peer's table uses no answer of an earlier call.
     void begin_call() noexcept { calls_++; }
+    /// True if a lookup has been begun anew in this call, since its failure was that of an earlier call.
+    [[nodiscard]] bool asks_again() const noexcept { return asked_again_ == calls_; }
     /// True if this reader is not in the peer's table of readers.
     [[nodiscard]] bool looks_up_each_call(const Peer& peer) const noexcept;
     /// True if all keys have to be looked up, because the user chose them.
@@ -151,6 +153,8 @@ class RemoteKeys {
     [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
                                            std::size_t length, std::uint64_t access, Target& target) noexcept;
     [[nodiscard]] int look_up(const Name& name) noexcept;
+    [[nodiscard]] int begin(Lookup& lookup) noexcept;
+    [[nodiscard]] bool answers_this_call(const Lookup& failed) const noexcept;
     [[nodiscard]] Lookup* free_lookup(int& error) noexcept;
     [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] int ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
@@ -182,6 +186,7 @@ class RemoteKeys {
     SpareNodeMap<std::map, Name, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
+    std::uint32_t asked_again_ = ~0u; ///< the call that has begun a failed lookup anew
 };
 
 // --- RemoteMemory: the only access to peers' memory. It turns an address and a key of a call into the target of a
@@ -344,9 +349,12 @@ class RemoteMemory {
         int ret = resolve(side);
         if (ret != -FI_EAGAIN) [[likely]]
             return ret;
-        unsigned polls = keys_.looks_up_each_call(side.peer) ? until_answered : rounds_of_a_call;
-        for (; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
+        const unsigned most = keys_.looks_up_each_call(side.peer) ? until_answered : rounds_of_a_call;
+        for (unsigned n = 0; n < (keys_.asks_again() ? until_answered : most) && progress(); n++) {
             ret = resolve(side);
+            if (ret != -FI_EAGAIN)
+                break;
+        }
         return ret;
     }
     /// Pays for the events of an operation at a peer that counts events. As EventCredits::pay().
