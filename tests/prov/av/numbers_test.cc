@@ -27,7 +27,7 @@ class Domain {
   public:
     explicit Domain(std::uint64_t home, const char* job = nullptr)
     {
-        numbers->open(job != nullptr ? job : own_job().c_str(), home, 77);
+        EXPECT_EQ(numbers->open(job != nullptr ? job : own_job().c_str(), home, 77), 0);
     }
     unsigned take(unsigned count = 1)
     {

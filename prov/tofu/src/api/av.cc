@@ -102,6 +102,9 @@ int AddressVector::share(fi_av_attr& attr) noexcept
         TOFU_WARN(FI_LOG_AV,
                   "address vector \"%s\": %s is being created by a stopped process: continue or end that process\n",
                   attr.name, path);
+    else if (ret == -FI_EMFILE)
+        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": no descriptor for %s: raise the limit (ulimit -n)\n", attr.name,
+                  path);
     else if (ret != 0)
         TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s belongs to another user, or no memory is left for it\n",
                   attr.name, path);

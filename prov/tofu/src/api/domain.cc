@@ -174,8 +174,8 @@ int Domain::set_up(const fi_info* wish) noexcept
     if (error != 0)
         return error;
     const auto job = backend().functions().job;
-    numbers().open(job != nullptr ? job() : nullptr, home_id(), nonce_);
-    return regions_->open();
+    error = numbers().open(job != nullptr ? job() : nullptr, home_id(), nonce_);
+    return error != 0 ? error : regions_->open();
 }
 
 /// fi_domain(3): the queue for asynchronous events of the domain, of which registrations are the only ones.

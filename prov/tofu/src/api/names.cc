@@ -161,7 +161,7 @@ int Announcement::open(std::uint64_t key, const EndpointAddress& address) noexce
     address_to_text(address, text + length);
     socket_.hold(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!is_open())
-        return -FI_EMFILE;
+        return errno == ENOMEM || errno == ENOBUFS ? -FI_ENOMEM : -FI_EMFILE;
     sockaddr_un name;
     const socklen_t size = fill(name, text);
     // A client needs only the name's existence and its user: clear() accepts its connection later.

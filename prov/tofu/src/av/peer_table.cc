@@ -3,6 +3,7 @@
 #include "av/peer_table.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -130,18 +131,25 @@ std::uint64_t key_of(const char* job, std::uint64_t home) noexcept
 
 } // namespace
 
-void EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t random) noexcept
+int EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t random) noexcept
 {
     {
         std::lock_guard guard(mutex);
         if (!join()) {
+            if (errno == EMFILE || errno == ENFILE) {
+                TOFU_WARN(FI_LOG_DOMAIN,
+                          "domain: no descriptor for /dev/shm/tofu-fi-endpoints-%u: raise the limit "
+                          "(ulimit -n)\n",
+                          geteuid());
+                return -FI_EMFILE;
+            }
             TOFU_WARN(FI_LOG_DOMAIN,
                       "domain: cannot open /dev/shm/tofu-fi-endpoints-%u: the number of the first endpoint is random, "
                       "and with a probability of 1 in %u a stopped peer of an earlier process may write into it; make "
                       "/dev/shm writable, or remove that file\n",
                       geteuid(), unsigned{max_endpoints});
             start_ = static_cast<unsigned>(random % max_endpoints);
-            return;
+            return 0;
         }
     }
     key_ = key_of(job, home);
@@ -151,6 +159,7 @@ void EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t ra
             unsettled_[n] = record.key == key_ && (record.unsettled[n / 64] >> n % 64 & 1) != 0;
         return false;
     });
+    return 0;
 }
 
 EndpointNumbers::~EndpointNumbers()

@@ -42,8 +42,8 @@ class EndpointNumbers {
 
     /// Reads from a file of the node which numbers earlier domains with this home VCQ have left unsettled; they may
     /// have been killed, or belong to other processes. `job` names the process's job where VCQ IDs are unique within
-    /// a job only, else null. Without such a file the first number follows from `random`.
-    void open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
+    /// a job only, else null. Where there can be no such file the first number follows from `random`. 0, or -FI_EMFILE.
+    [[nodiscard]] int open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
     /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
     /// this domain has not used, then those that were released first, unsettled ones last. `incarnation` distinguishes
     /// this use of them from others (endpoint_nonce). 0 or -FI_ENOSPC.

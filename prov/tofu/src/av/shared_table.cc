@@ -3,6 +3,7 @@
 // written. Its first byte is locked during a change, its second byte by every process that has it open.
 #include "av/shared_table.h"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -42,7 +43,9 @@ int PeerStore::share(const char* path, bool as_reader) noexcept
 {
     for (unsigned attempt = 0; attempt < tries; attempt++) {
         if (!file_.open(path))
-            return -FI_EACCES;
+            return errno == EMFILE || errno == ENFILE   ? -FI_EMFILE
+                   : errno == ENOMEM || errno == ENOSPC ? -FI_ENOMEM
+                                                        : -FI_EACCES;
         // The only process creates the file anew, whatever killed processes have left in it.
         bool usable = false;
         if (file_.lock(F_WRLCK, users_byte, 1)) {

@@ -51,8 +51,8 @@ class PeerStore {
 
     /// Shares the places with all processes that name the same file; the first makes the file, the last removes it.
     /// Called before the first insertion. A reader changes nothing, and needs a file that another process has open. 0,
-    /// -FI_ENOENT (a reader found no file), -FI_EACCES (the file of another user), -FI_EBUSY (its maker has been
-    /// stopped), -FI_ENOMEM.
+    /// -FI_ENOENT (a reader found no file), -FI_EMFILE, -FI_EACCES (the file of another user), -FI_EBUSY (its maker
+    /// has been stopped), -FI_ENOMEM.
     [[nodiscard]] int share(const char* path, bool as_reader) noexcept;
     [[nodiscard]] bool is_shared() const noexcept { return mapped_ != nullptr; }
     [[nodiscard]] bool can_change() const noexcept { return !reader_; }

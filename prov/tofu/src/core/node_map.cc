@@ -87,8 +87,8 @@ const Hwloc* load() noexcept
     static Hwloc all;
     void* const library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL); // stays: it is asked again and again
     if (library == nullptr) {
-        TOFU_INFO(FI_LOG_CORE, "no %s: memory, TNIs and threads are placed without a topology; install hwloc 2\n",
-                  library_name);
+        TOFU_INFO(FI_LOG_CORE, "memory, TNIs and threads are placed without a topology: %s; install hwloc 2\n",
+                  dlerror());
         return nullptr;
     }
     if (!find_all(library, all) || all.get_api_version() >> 16 != 2 || is_replaced(all)) {
@@ -215,7 +215,7 @@ bool has_one_numa_node() noexcept
     char text[16] = {};
     std::FILE* const file = std::fopen("/sys/devices/system/node/online", "re");
     if (file == nullptr)
-        return true; // a kernel without NUMA
+        return errno == ENOENT; // a kernel without NUMA
     const std::size_t got = std::fread(text, 1, sizeof(text) - 1, file);
     std::fclose(file);
     return got != 0 && text[std::strspn(text, "0123456789\n")] == '\0';

@@ -87,8 +87,10 @@ bool NodeFile::open(const char* path) noexcept
     std::snprintf(path_, sizeof(path_), "%s", path);
     file_.hold(::open(path_, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     struct stat found {};
-    if (is_open() && (fstat(descriptor(), &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode)))
+    if (is_open() && (fstat(descriptor(), &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode))) {
         close();
+        errno = EACCES;
+    }
     return is_open();
 }
 

@@ -113,7 +113,8 @@ class OwnDescriptor final : ForkAware {
 /// The owner closes it; an owner that lives as long as the process leaves that to the kernel.
 class NodeFile {
   public:
-    /// Opens the file, and creates it if it does not exist. False: it cannot be opened, or belongs to another user.
+    /// Opens the file, and creates it if it does not exist. False, and errno: it cannot be opened, or belongs to
+    /// another user (EACCES).
     [[nodiscard]] bool open(const char* path) noexcept;
     [[nodiscard]] bool is_open() const noexcept { return file_.get() >= 0; }
     [[nodiscard]] int descriptor() const noexcept { return file_.get(); }

@@ -3,6 +3,7 @@
 #include "cq/wait.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 
 #include <rdma/fi_errno.h>
@@ -108,7 +109,7 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
     case FI_WAIT_FD:
         descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (descriptor_ < 0)
-            return -FI_EMFILE;
+            return errno == ENOMEM ? -FI_ENOMEM : -FI_EMFILE;
         break;
     case FI_WAIT_MUTEX_COND: {
         // see raise(); by value, since glibc 2.34 gave the functions of attributes new versions

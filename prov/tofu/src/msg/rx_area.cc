@@ -3,6 +3,7 @@
 #include "msg/rx_area.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -36,7 +37,7 @@ struct Pages {
 /// again and again must do so with the same few objects.
 class Spare {
   public:
-    /// `base` is null: no memory.
+    /// `base` is null: no memory, or no descriptor as errno says.
     [[nodiscard]] Pages take(std::size_t bytes) noexcept
     {
         std::lock_guard guard(mutex_);
@@ -94,9 +95,10 @@ class Spare {
         if (ftruncate(pages.fd, static_cast<off_t>(bytes)) == 0 &&
             fcntl(pages.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
             at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages.fd, 0);
-        if (at == MAP_FAILED)
+        if (at == MAP_FAILED) {
             ::close(pages.fd);
-        else
+            errno = ENOMEM;
+        } else
             pages.base = static_cast<std::byte*>(at);
         return pages;
     }
@@ -145,8 +147,12 @@ void Area::in_child() noexcept
 int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index, const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
-    if (pages.base == nullptr)
-        return -FI_ENOMEM;
+    if (pages.base == nullptr) {
+        const bool files = errno == EMFILE || errno == ENFILE;
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: no %s for its receive area: raise the limit (ulimit %s)\n", index,
+                  files ? "descriptor" : "memory", files ? "-n" : "-v");
+        return files ? -FI_EMFILE : -FI_ENOMEM;
+    }
     place_memory(pages.base, pages.bytes); // of this thread, for its polls
     base_ = pages.base;
     fd_ = pages.fd;

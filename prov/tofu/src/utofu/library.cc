@@ -3,6 +3,8 @@
 #include "utofu/library.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,9 +33,46 @@ struct Close {
 /// A library that is being examined; it is closed again unless it is kept.
 using Library = std::unique_ptr<void, Close>;
 
-Library open(const char* path)
+/// How it ended to open a library. A failure for want of descriptors or memory says nothing about the library.
+struct Attempt {
+    int scarcity = 0; ///< the positive FI_E* of such a failure, else 0
+    char text[256] = "";
+};
+
+Library open(const char* path, Attempt& attempt)
 {
-    return Library(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+    attempt.scarcity = 0;
+    Library library(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+    const char* const text = library ? nullptr : dlerror();
+    if (text == nullptr)
+        return library;
+    std::snprintf(attempt.text, sizeof attempt.text, "%s", text);
+    for (const int error : {EMFILE, ENFILE, ENOMEM})
+        if (std::strstr(text, std::strerror(error)) != nullptr)
+            attempt.scarcity = error == ENOMEM ? FI_ENOMEM : FI_EMFILE;
+    return library;
+}
+
+/// warn_user() for why there is no backend, under the mutex of Backend::get(). The line that was printed last is not
+/// printed again, since programs call fi_getinfo several times.
+[[gnu::format(printf, 1, 2)]] void explain(const char* format, ...) noexcept
+{
+    static char last[512];
+    char text[sizeof last];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (std::strcmp(text, last) != 0)
+        warn_user("%s", text);
+    std::memcpy(last, text, sizeof last);
+}
+
+int explain_scarcity(const char* path, const Attempt& attempt) noexcept
+{
+    explain("cannot load %s: %s: raise the limit (ulimit %s)", path, attempt.text,
+            attempt.scarcity == FI_EMFILE ? "-n" : "-v");
+    return -attempt.scarcity;
 }
 
 bool is_simulator(const Library& library) noexcept
@@ -43,12 +82,12 @@ bool is_simulator(const Library& library) noexcept
 
 /// Our simulator: beside this module or above it (the build tree and an installation with
 /// $libdir/libfabric/libtofu-fi.so), else where `make install` puts it, else the loader's path.
-Library find_simulator(char* path, std::size_t size)
+Library find_simulator(char* path, std::size_t size, Attempt& attempt)
 {
     Library library;
-    const auto is_there = [&] {
-        library = open(path);
-        return library && is_simulator(library);
+    const auto is_there = [&] { // or would be
+        library = open(path, attempt);
+        return attempt.scarcity != 0 || (library && is_simulator(library));
     };
     Dl_info self{};
     if (dladdr(reinterpret_cast<void*>(&find_simulator), &self) != 0 && self.dli_fname != nullptr) {
@@ -70,9 +109,9 @@ Library find_simulator(char* path, std::size_t size)
 }
 
 /// The machine's own library: found by the loader, and not ours.
-Library find_real()
+Library find_real(Attempt& attempt)
 {
-    Library library = open(library_name);
+    Library library = open(library_name, attempt);
     return library && !is_simulator(library) ? std::move(library) : Library();
 }
 
@@ -104,13 +143,14 @@ const char* fill(const Library& library, Functions& f)
     return missing;
 }
 
-/// Finds the common capabilities of all TNIs of the process. 0, or -FI_ENODATA if there is none.
+/// Finds the common capabilities of all TNIs of the process. 0; -FI_ENODATA if there is none; or -FI_ENOMEM: the
+/// library has run out of something.
 int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count, utofu_onesided_caps& least)
 {
     utofu_tni_id_t* list = nullptr;
     std::size_t found = 0;
-    if (f.get_onesided_tnis(&list, &found) != UTOFU_SUCCESS)
-        return -FI_ENODATA;
+    if (const int code = f.get_onesided_tnis(&list, &found); code != UTOFU_SUCCESS)
+        return fi_error_of(code) == FI_ENOMEM ? -FI_ENOMEM : -FI_ENODATA;
     count = 0;
     for (std::size_t i = 0; i < found && count < 16; i++) {
         utofu_onesided_caps* caps = nullptr;
@@ -178,16 +218,19 @@ int Backend::load()
     const char* wanted = param_string("backend", "auto");
     const bool automatic = std::strcmp(wanted, "auto") == 0;
     Library library;
+    Attempt attempt;
     if (automatic || std::strcmp(wanted, "utofu") == 0) {
-        library = find_real();
+        library = find_real(attempt);
+        if (attempt.scarcity != 0)
+            return explain_scarcity(library_name, attempt);
         if (library) {
             std::snprintf(path_, sizeof(path_), "%s", library_name);
-            if (automatic &&
-                (fill(library, functions_) != nullptr || query_tnis(functions_, tnis_, tni_count_, caps_) != 0))
+            if (automatic && (fill(library, functions_) != nullptr ||
+                              query_tnis(functions_, tnis_, tni_count_, caps_) == -FI_ENODATA))
                 library.reset(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
-            warn_user("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
-                      "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
+            explain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
+                    "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
             return -FI_ENODATA;
         }
     }
@@ -196,44 +239,54 @@ int Backend::load()
         static constexpr const char* text = "no Tofu interface on this machine: run on a compute node that has one, or "
                                             "set FI_TOFU_BACKEND=sim for the simulator";
         if (provider_asked_for())
-            warn_user("%s", text);
+            explain("%s", text);
         else
             TOFU_INFO(FI_LOG_CORE, "%s\n", text);
         return -FI_ENODATA;
     }
     if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
-        library = find_simulator(path_, sizeof(path_));
+        library = find_simulator(path_, sizeof(path_), attempt);
+        if (attempt.scarcity != 0)
+            return explain_scarcity(path_, attempt);
         if (!library) {
-            warn_user("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
-                      "install it or set its path in FI_TOFU_BACKEND");
+            explain("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
+                    "install it or set its path in FI_TOFU_BACKEND");
             return -FI_ENODATA;
         }
         if (automatic)
-            warn_user("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
-                      "suppresses this line",
-                      path_);
+            explain("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
+                    "suppresses this line",
+                    path_);
     }
     if (!library) {
         if (std::strchr(wanted, '/') == nullptr) {
-            warn_user("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
+            explain("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
             return -FI_EINVAL;
         }
         std::snprintf(path_, sizeof(path_), "%s", wanted);
-        library = open(wanted);
+        library = open(wanted, attempt);
+        if (attempt.scarcity != 0)
+            return explain_scarcity(wanted, attempt);
         if (!library) {
-            warn_user("FI_TOFU_BACKEND: %s: set the path of a uTofu library", dlerror());
+            explain("FI_TOFU_BACKEND: %s: set the path of a uTofu library", attempt.text);
             return -FI_ENODATA;
         }
     }
     if (const char* missing = fill(library, functions_)) {
-        warn_user("%s lacks %s: use a uTofu library of version 1", path_, missing);
+        explain("%s lacks %s: use a uTofu library of version 1", path_, missing);
         return -FI_ENOSYS;
     }
-    if (query_tnis(functions_, tnis_, tni_count_, caps_) != 0) {
+    const int answer = query_tnis(functions_, tnis_, tni_count_, caps_);
+    if (answer == -FI_ENOMEM) {
+        explain("%s has too few descriptors or too little memory: raise the limits (ulimit -n, -v)", path_);
+        (void)library.release(); // it has begun, and will be asked again
+        return answer;
+    }
+    if (answer != 0) {
         if (!automatic || provider_asked_for())
-            warn_user("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
-                      "FI_TOFU_BACKEND=sim for the simulator",
-                      path_);
+            explain("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
+                    "FI_TOFU_BACKEND=sim for the simulator",
+                    path_);
         return -FI_ENODATA;
     }
     if (functions_.seen != nullptr && functions_.seen(nullptr, 0) == 0)
@@ -249,13 +302,15 @@ const Backend* Backend::get(int& error)
         error = 0;
         return backend_of_test;
     }
+    // Only a success is kept: a process that has run out of descriptors or memory may have more when it tries again.
     // Constant-initialised storage without a destructor: fi_fini closes the module in any order.
-    static std::once_flag once;
+    static constinit std::mutex mutex;
     alignas(Backend) static unsigned char storage[sizeof(Backend)];
-    static int result;
-    std::call_once(once, [] { result = (new (storage) Backend)->load(); });
-    error = result;
-    return result == 0 ? std::launder(reinterpret_cast<Backend*>(storage)) : nullptr;
+    static bool loaded = false;
+    std::lock_guard guard(mutex);
+    error = loaded ? 0 : (new (storage) Backend)->load();
+    loaded = error == 0;
+    return loaded ? std::launder(reinterpret_cast<Backend*>(storage)) : nullptr;
 }
 
 } // namespace tofu::vcq

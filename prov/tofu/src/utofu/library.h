@@ -101,7 +101,8 @@ class Backend {
     /// Loads what FI_TOFU_BACKEND names (auto, utofu, sim, or a path) and checks that each needed symbol
     /// is there and that a TNI answers. Logs one line that says what to do when it fails.
     /// Returns 0, -FI_ENODATA (no such backend here), -FI_EINVAL (bad FI_TOFU_BACKEND), -FI_ENOSYS (a
-    /// library without a needed symbol). Never falls back from a backend that was named to another.
+    /// library without a needed symbol), -FI_ENOMEM or -FI_EMFILE (the limits of the process). Never falls back from a
+    /// backend that was named to another.
     [[nodiscard]] int load();
 
     [[nodiscard]] const Functions& functions() const noexcept { return functions_; }
@@ -109,7 +110,8 @@ class Backend {
     [[nodiscard]] const utofu_tni_id_t* tnis() const noexcept { return tnis_; }
     [[nodiscard]] std::size_t tni_count() const noexcept { return tni_count_; }
 
-    /// The backend of this process, loaded on first use (thread-safe). Null when load() failed; `error` has its code.
+    /// The backend of this process, loaded on first use (thread-safe). Null when load() failed; `error` has its code,
+    /// and the next call tries again.
     static const Backend* get(int& error);
 
   private:
