@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,40 @@ void close_all_in_child(Session& s)
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
+}
+
+/// The parent sleeps on a descriptor that the child's looks do not clear. The event was there before the fork.
+TEST(Fork, ALookOfAChildClearsNoSignalOfItsParent)
+{
+    const auto exits = run_processes(1, [](const Rank& rank) {
+        Session s(rank);
+        fid_eq* eq = nullptr;
+        fi_eq_attr attr{};
+        attr.wait_obj = FI_WAIT_FD;
+        attr.flags = FI_WRITE;
+        Session::check(fi_eq_open(s.fabric, &attr, &eq, nullptr), "fi_eq_open");
+        pollfd readable{-1, POLLIN, 0};
+        Session::check(fi_control(&eq->fid, FI_GETWAIT, &readable.fd), "FI_GETWAIT");
+        fid* const all[] = {&eq->fid};
+        ASSERT_EQ(fi_trywait(s.fabric, const_cast<fid**>(all), 1), 0);
+        ASSERT_EQ(poll(&readable, 1, 0), 0);
+        fi_eq_entry event{};
+        ASSERT_GT(fi_eq_write(eq, FI_NOTIFY, &event, sizeof event, 0), 0);
+        const pid_t child = fork_to([&] {
+            std::uint32_t kind = 0;
+            fi_eq_entry taken{};
+            const bool there = poll(&readable, 1, 0) == 1;
+            const bool came = fi_eq_read(eq, &kind, &taken, sizeof taken, 0) > 0;
+            const bool may_sleep = fi_trywait(s.fabric, const_cast<fid**>(all), 1) == 0;
+            _exit(there && came && may_sleep && poll(&readable, 1, 0) == 0 ? 0 : 1);
+        });
+        int status = -1;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        EXPECT_EQ(poll(&readable, 1, 0), 1);
+        EXPECT_EQ(fi_close(&eq->fid), 0);
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
 }
 
 /// The peer sends while the children close, so they find messages that their parent has not taken yet.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 #include <sched.h>
@@ -95,12 +96,24 @@ bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count) noexcept
 
 WakeSignal::~WakeSignal()
 {
+    unregister_fork();
     if (descriptor_ >= 0)
         close(descriptor_);
     if (kind_ == FI_WAIT_MUTEX_COND) {
         pthread_cond_destroy(&condition_);
         pthread_mutex_destroy(&mutex_);
     }
+}
+
+/// The application of the child may have the number in a set of descriptors, so the number stays.
+void WakeSignal::in_child() noexcept
+{
+    const int own = eventfd(raised_.load(std::memory_order_relaxed) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (own >= 0 && dup3(own, descriptor_, O_CLOEXEC) >= 0) {
+        ::close(own);
+        return;
+    }
+    ::close(std::exchange(descriptor_, -1));
 }
 
 int WakeSignal::open(fi_wait_obj kind) noexcept
@@ -110,6 +123,7 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
         descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (descriptor_ < 0)
             return errno == ENOMEM ? -FI_ENOMEM : -FI_EMFILE;
+        register_fork();
         break;
     case FI_WAIT_MUTEX_COND: {
         // see raise(); by value, since glibc 2.34 gave the functions of attributes new versions

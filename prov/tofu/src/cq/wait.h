@@ -14,6 +14,8 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
+#include "core/system.h"
+
 // --- wake_flag: a descriptor with a flag in front of it. Any thread may raise it or clear it, and no wake-up is lost.
 // tests/prov/cq/wake_flag_test.cc runs this code in every order of its steps.
 //
@@ -104,8 +106,8 @@ class Sleeper {
 };
 
 /// A wait object that the application sleeps on by its own means, poll(2) or a condition variable: FI_WAIT_FD or
-/// FI_WAIT_MUTEX_COND.
-class WakeSignal {
+/// FI_WAIT_MUTEX_COND. A child of fork has an eventfd of its own: a look in the child would clear the parent's.
+class WakeSignal final : ForkAware {
   public:
     WakeSignal() = default;
     WakeSignal(const WakeSignal&) = delete;
@@ -142,6 +144,8 @@ class WakeSignal {
     }
 
   private:
+    void in_child() noexcept override;
+
     fi_wait_obj kind_ = FI_WAIT_NONE;
     int descriptor_ = -1;
     std::atomic<bool> raised_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is due
