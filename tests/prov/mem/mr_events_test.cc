@@ -118,6 +118,42 @@ TEST(Mr, ARegionMayOutliveItsEndpoint)
     });
 }
 
+constexpr std::uint64_t writes = 5, fetches = 5;
+
+/// `writes` operations that count as writes, `fetches` atomics that count as reads and modify, and two reads.
+void access_once(Session& s, const Window& there)
+{
+    static std::uint64_t memory[64] = {};
+    std::uint64_t one = 1, old = 0;
+    float number = 1, found = 0;
+    const auto ends = [&](int posted) {
+        ASSERT_EQ(posted, 0);
+        s.expect(&s, 0);
+    };
+    ends(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, there.base, there.key, &s); }));
+    ends(s.post([&] { return fi_write(s.ep, memory, 500, nullptr, 0, there.base, there.key, &s); }));
+    ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &one, 8, 0, there.base, there.key); }), 0);
+    ends(s.post([&] { return fi_atomic(s.ep, &one, 1, nullptr, 0, there.base, there.key, FI_UINT64, FI_SUM, &s); }));
+    ASSERT_EQ(s.post([&] { return fi_inject_atomic(s.ep, &one, 1, 0, there.base, there.key, FI_UINT64, FI_SUM); }), 0);
+    for (fi_op op : {FI_SUM, FI_ATOMIC_WRITE, FI_MAX})
+        ends(s.post([&] {
+            return fi_fetch_atomic(s.ep, &one, 1, nullptr, &old, nullptr, 0, there.base, there.key, FI_UINT64, op, &s);
+        }));
+    ends(s.post([&] {
+        return fi_compare_atomic(s.ep, &one, 1, nullptr, &one, nullptr, &old, nullptr, 0, there.base, there.key,
+                                 FI_UINT64, FI_CSWAP, &s);
+    }));
+    ends(s.post([&] {
+        return fi_fetch_atomic(s.ep, &number, 1, nullptr, &found, nullptr, 0, there.base + 8, there.key, FI_FLOAT,
+                               FI_SUM, &s);
+    }));
+    ends(s.post([&] {
+        return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &old, nullptr, 0, there.base, there.key, FI_UINT64,
+                               FI_ATOMIC_READ, &s);
+    }));
+    ends(s.post([&] { return fi_read(s.ep, &old, 8, nullptr, 0, there.base, there.key, &s); }));
+}
+
 /// The capability is the target's (fi_getinfo(3)); fi_mr_bind(3) counts what modifies the region, fetching or not.
 TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability)
 {
@@ -139,44 +175,10 @@ TEST(Mr, CountersOfARegionCountWhateverModifiesItByEndpointsWithoutTheCapability
                 ASSERT_EQ(fi_mr_bind(s.regions.back(), &counter->fid, FI_REMOTE_WRITE), 0);
             }
             s.barrier();
-            constexpr std::uint64_t writes = 5, fetches = 5, times = 3;
+            constexpr std::uint64_t times = 3;
             if (!target) {
-                std::uint64_t one = 1, old = 0;
-                float number = 1, found = 0;
-                auto ends = [&](int posted) {
-                    ASSERT_EQ(posted, 0);
-                    s.expect(&s, 0);
-                };
-                for (unsigned i = 0; i < times; i++) {
-                    ends(s.post([&] { return fi_write(s.ep, &one, 8, nullptr, 0, there.base, there.key, &s); }));
-                    ends(s.post([&] { return fi_write(s.ep, memory, 500, nullptr, 0, there.base, there.key, &s); }));
-                    ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &one, 8, 0, there.base, there.key); }), 0);
-                    ends(s.post([&] {
-                        return fi_atomic(s.ep, &one, 1, nullptr, 0, there.base, there.key, FI_UINT64, FI_SUM, &s);
-                    }));
-                    ASSERT_EQ(s.post([&] {
-                        return fi_inject_atomic(s.ep, &one, 1, 0, there.base, there.key, FI_UINT64, FI_SUM);
-                    }),
-                              0);
-                    for (fi_op op : {FI_SUM, FI_ATOMIC_WRITE, FI_MAX})
-                        ends(s.post([&] {
-                            return fi_fetch_atomic(s.ep, &one, 1, nullptr, &old, nullptr, 0, there.base, there.key,
-                                                   FI_UINT64, op, &s);
-                        }));
-                    ends(s.post([&] {
-                        return fi_compare_atomic(s.ep, &one, 1, nullptr, &one, nullptr, &old, nullptr, 0, there.base,
-                                                 there.key, FI_UINT64, FI_CSWAP, &s);
-                    }));
-                    ends(s.post([&] {
-                        return fi_fetch_atomic(s.ep, &number, 1, nullptr, &found, nullptr, 0, there.base + 8, there.key,
-                                               FI_FLOAT, FI_SUM, &s);
-                    }));
-                    ends(s.post([&] {
-                        return fi_fetch_atomic(s.ep, nullptr, 1, nullptr, &old, nullptr, 0, there.base, there.key,
-                                               FI_UINT64, FI_ATOMIC_READ, &s);
-                    }));
-                    ends(s.post([&] { return fi_read(s.ep, &old, 8, nullptr, 0, there.base, there.key, &s); }));
-                }
+                for (unsigned i = 0; i < times; i++)
+                    access_once(s, there);
             } else {
                 EXPECT_EQ(fi_cntr_wait(counter, times * (writes + fetches), 10000), 0);
                 EXPECT_TRUE(wait_until([&] {

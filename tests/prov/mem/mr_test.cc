@@ -273,6 +273,18 @@ TEST(Mr, AtomicsReachEachByteOfARegionThatEndsWithinAWord)
     });
 }
 
+/// The array of descs may be anything for a caller of version 1.17.
+void write_with_any_array(Session& s, char* x, char* y, std::size_t length, const Window& to)
+{
+    iovec iov[2] = {{x, length / 2}, {y, length / 2}};
+    const fi_rma_iov remote{to.base, length, to.key};
+    const fi_msg_rma message{iov, reinterpret_cast<void**>(0x10), 2, 1, &remote, 1, &s, 0};
+    ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &message, 0); }), 0);
+    s.expect(&s, FI_WRITE);
+    ASSERT_EQ(s.post([&] { return fi_writev(s.ep, iov, message.desc, 2, 1, to.base, to.key, &s); }), 0);
+    s.expect(&s, FI_WRITE);
+}
+
 /// fi_mr(3): a desc says where a buffer is registered already. It may be any value where the caller's version has it
 /// ignored, and is another domain's or a closed region's by mistake: what is sent is the buffer all the same.
 TEST(Mr, TheBufferIsSentWhateverTheDesc)
@@ -326,17 +338,8 @@ TEST(Mr, TheBufferIsSentWhateverTheDesc)
                     EXPECT_EQ(buffer[length - 1], '.');
                 }
             }
-        // The array itself may be anything for a caller of version 1.17.
-        iovec iov[2] = {{x.data(), length / 2}, {y.data(), length / 2}};
-        const fi_rma_iov remote{peers[1].base, length, peers[1].key};
-        const fi_msg_rma message{iov, reinterpret_cast<void**>(0x10), 2, 1, &remote, 1, &s, 0};
-        if (rank.number == 0) {
-            ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &message, 0); }), 0);
-            s.expect(&s, FI_WRITE);
-            ASSERT_EQ(s.post([&] { return fi_writev(s.ep, iov, message.desc, 2, 1, peers[1].base, peers[1].key, &s); }),
-                      0);
-            s.expect(&s, FI_WRITE);
-        }
+        if (rank.number == 0)
+            write_with_any_array(s, x.data(), y.data(), length, peers[1]);
         s.barrier();
         for (fid_mr* mr : {pad, of_second})
             EXPECT_EQ(fi_close(&mr->fid), 0);
@@ -457,6 +460,21 @@ ssize_t add_one(Session& s, unsigned kind, std::uint64_t* ones, std::uint64_t* r
     }
 }
 
+/// Fetches a word at `offset` of the region, until it is not 0 or 10 seconds have passed.
+std::uint64_t fetch_until_set(Session& s, std::uint64_t offset)
+{
+    std::uint64_t zero = 0, result = 0;
+    const auto bound = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (result == 0 && std::chrono::steady_clock::now() < bound) {
+        EXPECT_EQ(s.post([&] {
+            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, offset, 9, FI_UINT64, FI_BOR, &s);
+        }),
+                  0);
+        s.expect(&s, FI_READ);
+    }
+    return result;
+}
+
 TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
 {
     expect_processes(2, [](const Rank& rank) {
@@ -491,16 +509,7 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
                     }),
                               0);
                     s.expect(&s, FI_READ);
-                    const auto bound = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-                    for (result = 0; result == 0 && std::chrono::steady_clock::now() < bound;) {
-                        ASSERT_EQ(s.post([&] {
-                            return fi_fetch_atomic(s.ep, &zero, 1, nullptr, &result, nullptr, 1, 80, 9, FI_UINT64,
-                                                   FI_BOR, &s);
-                        }),
-                                  0);
-                        s.expect(&s, FI_READ);
-                    }
-                    EXPECT_EQ(result, 1u);
+                    EXPECT_EQ(fetch_until_set(s, 80), 1u);
                 }
             }
             s.barrier();

@@ -45,71 +45,93 @@ bool fits(const Posted& r, std::uint64_t source, std::uint64_t tag)
     return (r.source == any_source || r.source == source) && ((r.tag ^ tag) & ~r.ignore) == 0;
 }
 
+/// A matcher beside plain lists, which receive the same events.
+class Compared {
+  public:
+    Compared(unsigned masks, unsigned seed) : masks_(masks), random_(seed) {}
+    void step(int number)
+    {
+        const std::uint64_t source = 1 + random_() % 5;
+        const std::uint64_t tag = random_() % 16;
+        if (random_() % 2)
+            post(number, source, tag);
+        else if (random_() % 8)
+            arrive(source, tag);
+        else if (!posted_.empty())
+            cancel();
+        most_posted = std::max(most_posted, posted_.size());
+        most_kept = std::max(most_kept, kept_.size());
+        emptied += posted_.empty() + kept_.empty();
+        ASSERT_EQ(matcher_.posted(), posted_.size());
+        ASSERT_EQ(matcher_.arrived(), kept_.size());
+    }
+    std::size_t most_posted = 0, most_kept = 0, emptied = 0;
+
+  private:
+    void post(int number, std::uint64_t source, std::uint64_t tag)
+    {
+        auto r = std::make_unique<Receive>();
+        r->id = number;
+        r->source = random_() % 3 ? source : any_source;
+        r->tag = tag;
+        r->ignore = random_() % 2 ? 0 : std::uint64_t{random_() % masks_} * 3;
+        const auto it = std::find_if(kept_.begin(), kept_.end(),
+                                     [&](const Kept* kept) { return fits(*r, kept->source, kept->tag); });
+        Arrived* found = matcher_.find(r->source, r->tag, r->ignore);
+        ASSERT_EQ(found, it == kept_.end() ? nullptr : static_cast<Arrived*>(*it));
+        if (found != nullptr) {
+            matcher_.drop(*found);
+            kept_.erase(it);
+            return;
+        }
+        matcher_.post(*r);
+        posted_.push_back(r.get());
+        receives_.push_back(std::move(r));
+    }
+    void arrive(std::uint64_t source, std::uint64_t tag)
+    {
+        const auto it =
+            std::find_if(posted_.begin(), posted_.end(), [&](const Receive* r) { return fits(*r, source, tag); });
+        Posted* found = matcher_.match(source, tag);
+        ASSERT_EQ(found, it == posted_.end() ? nullptr : static_cast<Posted*>(*it));
+        if (found != nullptr) {
+            matcher_.withdraw(*found);
+            posted_.erase(it);
+            return;
+        }
+        auto m = std::make_unique<Kept>();
+        m->source = source;
+        m->tag = tag;
+        matcher_.keep(*m);
+        kept_.push_back(m.get());
+        messages_.push_back(std::move(m));
+    }
+    void cancel()
+    {
+        auto it = posted_.begin();
+        std::advance(it, random_() % posted_.size());
+        matcher_.withdraw(**it);
+        posted_.erase(it);
+    }
+
+    unsigned masks_;
+    std::mt19937 random_;
+    Matcher matcher_;
+    std::list<Receive*> posted_;
+    std::list<Kept*> kept_;
+    std::vector<std::unique_ptr<Receive>> receives_;
+    std::vector<std::unique_ptr<Kept>> messages_;
+};
+
 void compare_with_a_list(unsigned masks, unsigned seed)
 {
-    std::mt19937 random(seed);
-    Matcher matcher;
-    std::list<Receive*> posted;
-    std::list<Kept*> kept;
-    std::vector<std::unique_ptr<Receive>> receives;
-    std::vector<std::unique_ptr<Kept>> messages;
-    std::size_t most_posted = 0, most_kept = 0, emptied = 0;
-    auto mask = [&] { return random() % 2 ? 0 : std::uint64_t{random() % masks} * 3; };
-    for (int step = 0; step < 30000; step++) {
-        const std::uint64_t source = 1 + random() % 5;
-        const std::uint64_t tag = random() % 16;
-        if (random() % 2) { // a receive comes
-            auto r = std::make_unique<Receive>();
-            r->id = step;
-            r->source = random() % 3 ? source : any_source;
-            r->tag = tag;
-            r->ignore = mask();
-            auto it = kept.begin();
-            while (it != kept.end() && !fits(*r, (*it)->source, (*it)->tag))
-                ++it;
-            Arrived* found = matcher.find(r->source, r->tag, r->ignore);
-            ASSERT_EQ(found, it == kept.end() ? nullptr : static_cast<Arrived*>(*it));
-            if (found != nullptr) {
-                matcher.drop(*found);
-                kept.erase(it);
-                continue;
-            }
-            matcher.post(*r);
-            posted.push_back(r.get());
-            receives.push_back(std::move(r));
-        } else if (random() % 8) { // a message comes
-            auto it = posted.begin();
-            while (it != posted.end() && !fits(**it, source, tag))
-                ++it;
-            Posted* found = matcher.match(source, tag);
-            ASSERT_EQ(found, it == posted.end() ? nullptr : static_cast<Posted*>(*it));
-            if (found != nullptr) {
-                matcher.withdraw(*found);
-                posted.erase(it);
-                continue;
-            }
-            auto m = std::make_unique<Kept>();
-            m->source = source;
-            m->tag = tag;
-            matcher.keep(*m);
-            kept.push_back(m.get());
-            messages.push_back(std::move(m));
-        } else if (!posted.empty()) { // one is cancelled
-            auto it = posted.begin();
-            std::advance(it, random() % posted.size());
-            matcher.withdraw(**it);
-            posted.erase(it);
-        }
-        ASSERT_EQ(matcher.posted(), posted.size());
-        ASSERT_EQ(matcher.arrived(), kept.size());
-        most_posted = std::max(most_posted, posted.size());
-        most_kept = std::max(most_kept, kept.size());
-        emptied += posted.empty() + kept.empty();
-    }
+    Compared compared(masks, seed);
+    for (int step = 0; step < 30000 && !testing::Test::HasFatalFailure(); step++)
+        compared.step(step);
     // From few to many and back, often.
-    EXPECT_GT(most_posted, 30u);
-    EXPECT_GT(most_kept, 30u);
-    EXPECT_GT(emptied, 500u);
+    EXPECT_GT(compared.most_posted, 30u);
+    EXPECT_GT(compared.most_kept, 30u);
+    EXPECT_GT(compared.emptied, 500u);
 }
 
 TEST(Match, AgreesWithAListFewMasks)

@@ -195,6 +195,53 @@ TEST(Events, FetchedElementsFitIntoTheQueueOfWhoFetchesThem)
     });
 }
 
+/// Writes and atomics to a peer's region that fail: a segment, and with it the event, is outside the region.
+void fail_beyond_a_region(Session& s, Initiator& some, const Window& at)
+{
+    std::uint8_t mine[128] = {};
+    const iovec local{mine, sizeof mine};
+    for (bool last : {true, false})
+        for (int i = 0; i < 20; i++) {
+            const fi_rma_iov good{at.base, 64, at.key};
+            const fi_rma_iov bad{at.base + (1 << 20), 64, at.key};
+            const fi_rma_iov remote[] = {last ? good : bad, last ? bad : good};
+            const fi_msg_rma msg{&local, nullptr, 1, 0, remote, 2, &s, 0};
+            ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_COMPLETION); }), 0);
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, &error));
+            ASSERT_EQ(s.post([&] {
+                return fi_fetch_atomic(s.ep, &some.one, 1, nullptr, &some.before, nullptr, 0, bad.addr, bad.key,
+                                       FI_UINT64, last ? FI_SUM : FI_MIN, &s);
+            }),
+                      0);
+            ASSERT_TRUE(s.next(entry, &error));
+        }
+}
+
+/// Operations over two regions, each with an event. `gone`: the key of the second one is wrong.
+void access_two_regions(Session& s, const Window& first, const Window& second, bool gone)
+{
+    std::uint8_t mine[128] = {};
+    const iovec local{mine, sizeof mine};
+    for (int i = 0; i < 20; i++) {
+        const std::uint64_t key = second.key + (gone ? std::uint64_t{1} << 40 : 0);
+        const fi_rma_iov remote[] = {{first.base, 64, first.key}, {second.base, 64, key}};
+        const fi_msg_rma msg{&local, nullptr, 1, 0, remote, 2, &s, 0};
+        ASSERT_EQ(s.post([&] { return fi_readmsg(s.ep, &msg, FI_COMPLETION); }), 0);
+        const fi_rma_ioc words[] = {{first.base, 1, first.key}, {second.base, 1, key}};
+        const fi_ioc two{mine, 2};
+        fi_ioc before{mine + 16, 2};
+        const fi_msg_atomic sum{&two, nullptr, 1, 0, words, 2, FI_UINT64, FI_SUM, &s, 0};
+        ASSERT_EQ(s.post([&] { return fi_fetch_atomicmsg(s.ep, &sum, &before, nullptr, 1, FI_COMPLETION); }), 0);
+        for (int end = 0; end < 2; end++) {
+            fi_cq_data_entry entry{};
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, gone ? &error : nullptr));
+        }
+    }
+}
+
 /// What is taken comes back: by events that are counted, by operations that fail, by endpoints that close.
 TEST(Events, NoCreditIsLostOrMade)
 {
@@ -218,45 +265,9 @@ TEST(Events, NoCreditIsLostOrMade)
         }
         Initiator some(s, peers[0]);
         some.post_all(700);
-        // A second segment, and the event with it, that the region does not have; and a first one.
-        std::uint8_t mine[128] = {};
-        const iovec local{mine, sizeof mine};
-        for (bool last : {true, false})
-            for (int i = 0; i < 20; i++) {
-                const fi_rma_iov good{peers[0].base, 64, peers[0].key};
-                const fi_rma_iov bad{peers[0].base + (1 << 20), 64, peers[0].key};
-                const fi_rma_iov remote[] = {last ? good : bad, last ? bad : good};
-                const fi_msg_rma msg{&local, nullptr, 1, 0, remote, 2, &s, 0};
-                ASSERT_EQ(s.post([&] { return fi_writemsg(s.ep, &msg, FI_COMPLETION); }), 0);
-                fi_cq_data_entry entry{};
-                fi_cq_err_entry error{};
-                ASSERT_TRUE(s.next(entry, &error));
-                ASSERT_EQ(s.post([&] {
-                    return fi_fetch_atomic(s.ep, &some.one, 1, nullptr, &some.before, nullptr, 0, bad.addr, bad.key,
-                                           FI_UINT64, last ? FI_SUM : FI_MIN, &s);
-                }),
-                          0);
-                ASSERT_TRUE(s.next(entry, &error));
-            }
-        // Several regions, each with an event; the last time the second one is gone.
+        fail_beyond_a_region(s, some, peers[0]);
         for (const bool gone : {false, true})
-            for (int i = 0; i < 20; i++) {
-                const std::uint64_t key = others[0].key + (gone ? std::uint64_t{1} << 40 : 0);
-                const fi_rma_iov remote[] = {{peers[0].base, 64, peers[0].key}, {others[0].base, 64, key}};
-                const fi_msg_rma msg{&local, nullptr, 1, 0, remote, 2, &s, 0};
-                ASSERT_EQ(s.post([&] { return fi_readmsg(s.ep, &msg, FI_COMPLETION); }), 0);
-                const fi_rma_ioc words[] = {{peers[0].base, 1, peers[0].key}, {others[0].base, 1, key}};
-                const fi_ioc two{mine, 2};
-                fi_ioc before{mine + 16, 2};
-                const fi_msg_atomic sum{&two, nullptr, 1, 0, words, 2, FI_UINT64, FI_SUM, &s, 0};
-                ASSERT_EQ(s.post([&] { return fi_fetch_atomicmsg(s.ep, &sum, &before, nullptr, 1, FI_COMPLETION); }),
-                          0);
-                for (int end = 0; end < 2; end++) {
-                    fi_cq_data_entry entry{};
-                    fi_cq_err_entry error{};
-                    ASSERT_TRUE(s.next(entry, gone ? &error : nullptr));
-                }
-            }
+            access_two_regions(s, peers[0], others[0], gone);
         EXPECT_EQ(fi_close(&s.ep->fid), 0);
         s.ep = nullptr;
         rank.set(900 + rank.number, 1);
