@@ -20,11 +20,10 @@ too_long="analysis/pictures/time.cc:draw_waits analysis/replay/recorded.cc:write
     prov/tofu/src/api/triggered.cc:make prov/tofu/src/utofu/library.cc:load
     tests/lib/model.h:search tests/prov/coll/barrier_circuit_test.cc:expect_circuit
     tests/prov/coll/oracle_test.cc:random_groups tests/prov/msg/limits_test.cc:TEST
-   
-tests/prov/msg/ring_lease_model_test.cc:receiver_steps
+    tests/prov/msg/ring_lease_model_test.cc:receiver_steps
     tests/prov/msg/ring_lease_model_test.cc:sender_steps tests/prov/msg/successor_test.cc:end_late
     tests/prov/swarm/generator.cc:scene tests/prov/swarm/model.cc:on_entry tests/prov/swarm/swarm.cc:main
-    tests/prov/whole/nomem_test.cc:later tests/sim/job/life_model_test.cc:member_steps
+    tests/sim/job/life_model_test.cc:member_steps
     tests/sim/memory/harness.h:exercise tests/sim/tools/exact_subject.c:main tofu_sim/memory/service.cc:open"
 
 # Prints "FILE:NAME LINES" for each function that is too long. The signature is all from the last line that ends

@@ -4,11 +4,13 @@
 // Run by make check. Calls libfabric, starving.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -329,29 +331,14 @@ void until_done(const char* what, fid_cq* cq, unsigned ends, Call&& call)
     }
 }
 
-/// What waits for a counter, by requests and by calls, what is taken back of it, and a group of one member.
-void later(fi_info* info)
-{
-    Objects o(info);
-    static std::vector<std::uint64_t> window(64), words(64, 1), results(64);
-    fid_ep* ep = nullptr;
-    open("fi_endpoint", [&] { return fi_endpoint(o.domain, info, &ep, nullptr); });
-    for (struct fid* const bound : {&o.av->fid, &o.eq->fid})
-        open("bind", [&] { return fi_ep_bind(ep, bound, 0); });
-    open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
-    open("fi_enable", [&] { return fi_enable(ep); });
-    const fi_addr_t self = o.insert(&ep->fid);
-    fid_mr* mr = nullptr;
-    open("fi_mr_reg", [&] {
-        return fi_mr_reg(o.domain, window.data(), 512, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, nullptr);
-    });
-    fid_cntr* done = nullptr;
-    fi_cntr_attr attr{};
-    open("fi_cntr_open", [&] { return fi_cntr_open(o.domain, &attr, &done, nullptr); });
+std::uint64_t window[64], words[64], results[64];
 
-    iovec iov{words.data(), 64};
-    fi_ioc from{words.data(), 8}, landing{results.data(), 8};
-    fi_rma_iov remote{reinterpret_cast<std::uintptr_t>(window.data()), 64, fi_mr_key(mr)};
+/// Work that waits for a counter, by requests and by calls with FI_TRIGGER, and a request that is cancelled.
+void wait_for_a_counter(Objects& o, fid_ep* ep, fi_addr_t self, fid_mr* mr, fid_cntr* done)
+{
+    iovec iov{words, 64};
+    fi_ioc from{words, 8}, landing{results, 8};
+    fi_rma_iov remote{reinterpret_cast<std::uintptr_t>(window), 64, fi_mr_key(mr)};
     fi_rma_ioc counted{remote.addr, 8, remote.key};
     fi_op_rma write{ep, {&iov, nullptr, 1, self, &remote, 1, &iov, 0}, FI_COMPLETION};
     fi_op_fetch_atomic sum{
@@ -383,8 +370,11 @@ void later(fi_info* info)
     });
     EXPECT_EQ(fi_cntr_read(done) + fi_cntr_readerr(done), ends);
     EXPECT_NE(window[0], 0u);
+}
 
-    fid_av_set* set = nullptr;
+/// Joins a group of one member. `set` and the group are the caller's to close.
+fid_mc* join_alone(Objects& o, fid_ep* ep, fi_addr_t self, fid_av_set*& set)
+{
     fi_av_set_attr all{};
     all.count = 1;
     all.start_addr = all.end_addr = FI_ADDR_NOTAVAIL;
@@ -411,13 +401,40 @@ void later(fi_info* info)
             EXPECT_EQ(fi_close(&mc->fid), 0);
         }
     }
+    return mc;
+}
+
+/// Work that waits for a counter, and a group of one member.
+void later(fi_info* info)
+{
+    Objects o(info);
+    fid_ep* ep = nullptr;
+    open("fi_endpoint", [&] { return fi_endpoint(o.domain, info, &ep, nullptr); });
+    for (struct fid* const bound : {&o.av->fid, &o.eq->fid})
+        open("bind", [&] { return fi_ep_bind(ep, bound, 0); });
+    open("bind", [&] { return fi_ep_bind(ep, &o.cq->fid, FI_TRANSMIT | FI_RECV); });
+    open("fi_enable", [&] { return fi_enable(ep); });
+    const fi_addr_t self = o.insert(&ep->fid);
+    fid_mr* mr = nullptr;
+    open("fi_mr_reg",
+         [&] { return fi_mr_reg(o.domain, window, 512, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, nullptr); });
+    fid_cntr* done = nullptr;
+    fi_cntr_attr attr{};
+    open("fi_cntr_open", [&] { return fi_cntr_open(o.domain, &attr, &done, nullptr); });
+
+    std::fill(std::begin(window), std::end(window), 0);
+    std::fill(std::begin(words), std::end(words), 1);
+    wait_for_a_counter(o, ep, self, mr, done);
+    iovec iov{};
+    fid_av_set* set = nullptr;
+    fid_mc* const mc = join_alone(o, ep, self, set);
     for (const fi_op op : {FI_SUM, FI_PROD})
         until_done("fi_allreduce", o.cq, 1, [&](const char* what) {
             must(
                 what,
                 [&] {
-                    return fi_allreduce(ep, words.data(), 8, nullptr, results.data(), nullptr, fi_mc_addr(mc),
-                                        FI_UINT64, op, 0, &iov);
+                    return fi_allreduce(ep, words, 8, nullptr, results, nullptr, fi_mc_addr(mc), FI_UINT64, op, 0,
+                                        &iov);
                 },
                 o.cq);
         });
