@@ -113,6 +113,7 @@ TEST_P(ChaosLate, NoticesKeepTheirOrderAndFollowTheirData)
 // Without strong order lines of one transfer arrive in any order, but each of them whole.
 TEST_P(ChaosLate, UsesItsFreedom)
 {
+    take_exact_alone();
     expect_processes(1, [](const Rank&) {
         constexpr size_t lines = 8;
         alignas(256) static volatile uint8_t source[lines * 256];
@@ -121,7 +122,7 @@ TEST_P(ChaosLate, UsesItsFreedom)
         const utofu_stadd_t from = own.add(source);
         const utofu_stadd_t to = own.add(target);
         unsigned overtaken = 0;
-        for (unsigned round = 1; round <= 200; round++) {
+        for (unsigned round = 1; round <= 40; round++) {
             const auto value = static_cast<uint8_t>(round);
             for (auto& byte : source) {
                 byte = value;
@@ -148,12 +149,13 @@ TEST_P(ChaosLate, UsesItsFreedom)
 // The source of a put is read late, up to its TCQ entry.
 TEST_P(ChaosLate, ASourceChangedTooEarlyIsSeen)
 {
+    take_exact_alone();
     expect_processes(1, [](const Rank&) {
         static volatile uint64_t words[64];
         const Own own;
         const utofu_stadd_t at = own.add(words);
         unsigned spoilt = 0;
-        for (uint64_t round = 1; round <= 200; round++) {
+        for (uint64_t round = 1; round <= 40; round++) {
             words[0] = round;
             ASSERT_EQ(posted([&] {
                           return utofu_put(own.vcq, own.id, at, at + 256, 8, 0, tcq_notice | local_notice, nullptr);
@@ -173,6 +175,7 @@ TEST_P(ChaosLate, ASourceChangedTooEarlyIsSeen)
 // A put's TCQ entry may come before its data are there, but not before they were read.
 TEST_P(ChaosLate, ASourceIsFreeBeforeTheDataArrive)
 {
+    take_exact_alone();
     expect_processes(1, [](const Rank&) {
         constexpr size_t lines = 16;
         alignas(256) static volatile uint8_t bytes[2 * lines * 256];
@@ -180,7 +183,7 @@ TEST_P(ChaosLate, ASourceIsFreeBeforeTheDataArrive)
         const Own own;
         const utofu_stadd_t at = own.add(bytes);
         unsigned before = 0;
-        for (unsigned round = 1; round <= 200; round++) {
+        for (unsigned round = 1; round <= 40; round++) {
             const auto fill = [&](uint8_t value) {
                 for (size_t i = 0; i < lines * 256; i++) {
                     bytes[i] = value;

@@ -13,6 +13,7 @@ class ChaosRaw : public SimChaos {};
 // comes behind the put all the same, for writing waits for writing.
 TEST_P(ChaosRaw, AGetReadsBeforeAnEarlierPutHasWritten)
 {
+    take_exact_alone();
     for (const char* freedoms : {"raw", "", "late"}) {
         take(freedoms);
         const bool may = std::strcmp(freedoms, "late") != 0;
@@ -21,7 +22,7 @@ TEST_P(ChaosRaw, AGetReadsBeforeAnEarlierPutHasWritten)
             const Own own;
             const utofu_stadd_t at = own.add(words);
             unsigned early[2] = {};
-            for (uint64_t round = 1; round <= 400; round++) {
+            for (uint64_t round = 1; round <= 40; round++) {
                 const bool armw = round % 2 == 0;
                 words[0] = round - 1;
                 words[1] = UINT64_MAX;
@@ -97,12 +98,13 @@ TEST_P(ChaosRaw, ALockTakenByACswapProtectsWhatIsReadBehindIt)
 // Gets keep their order of reading, puts theirs of writing, whatever overtakes between the two kinds.
 TEST_P(ChaosRaw, GetsAndPutsKeepTheirOrderAmongThemselves)
 {
+    take_exact_alone();
     expect_processes(1, [](const Rank&) {
         static volatile uint64_t words[64];
         const Own own;
         const utofu_stadd_t at = own.add(words);
         const unsigned long flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER | local_notice;
-        for (uint64_t round = 1; round <= 200; round++) {
+        for (uint64_t round = 1; round <= 40; round++) {
             for (unsigned i = 0; i < 8; i++) { // word 0 counts up, and is read as often
                 ASSERT_EQ(posted([&] {
                               return utofu_put_piggyback8(own.vcq, own.id, round * 8 + i, at, 8, 0, flags, nullptr);
