@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // More processes than processors: an idle poll of a queue yields the processor to the peer that it waits for. Run by
 // make check.
-#include <algorithm>
 #include <array>
-#include <iterator>
 #include <span>
 
 #include <sched.h>
@@ -102,107 +100,6 @@ TEST(ManyEndpoints, ReadsOfAnEmptyQueueDoNotBlock)
             EXPECT_EQ(fi_cq_read(s.cq, &entry, 1), -FI_EAGAIN);
         EXPECT_LE(sleeps() - before, most_naps);
         rank.barrier();
-    });
-}
-
-/// A rendezvous each way, after which both have polled without success often enough to detect it.
-void detect_oversubscription(Session& s, unsigned self)
-{
-    static std::array<char, 64 * 1024> buffer;
-    for (unsigned round = 0; round < 20; round++) {
-        ASSERT_NO_FATAL_FAILURE(post_turn(s, self == round % 2, 1 - self, buffer, 7));
-        (void)reads_until(s, &buffer);
-    }
-}
-
-constexpr std::size_t copied = 16384;
-
-// The peer waits at a barrier meanwhile and calls nothing of the provider's.
-TEST(ManyEndpoints, AMessageThatIsCopiedWaitsForNoProcessor)
-{
-    expect_oversubscribed([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
-        static std::array<char, copied> buffer;
-        constexpr unsigned messages = 16;
-        if (rank.number == 0) {
-            for (unsigned i = 0; i < messages; i++) {
-                buffer.fill(static_cast<char>(i + 1));
-                ASSERT_EQ(fi_tsend(s.ep, buffer.data(), buffer.size(), nullptr, 1, i, &buffer), 0);
-                fi_cq_data_entry entry{};
-                ASSERT_EQ(fi_cq_read(s.cq, &entry, 1), 1) << i;
-            }
-            buffer.fill(0);
-        }
-        rank.barrier();
-        for (unsigned i = 0; rank.number == 1 && i < messages; i++) {
-            ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, i));
-            (void)reads_until(s, &buffer);
-            EXPECT_EQ(std::count(buffer.begin(), buffer.end(), static_cast<char>(i + 1)), std::ssize(buffer)) << i;
-        }
-    });
-}
-
-// One more than there are blocks, one byte more than a block has, and one whose sender wants to know that it was taken.
-TEST(ManyEndpoints, AMessageThatIsNotCopiedWaitsForItsReceiver)
-{
-    expect_oversubscribed([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
-        static std::array<char, copied + 1> buffer;
-        constexpr unsigned blocks = 16;
-        const auto send = [&](std::size_t size, std::uint64_t tag, std::uint64_t flags) {
-            const iovec iov{buffer.data(), size};
-            const fi_msg_tagged message{&iov, nullptr, 1, 1, tag, 0, &buffer, 0};
-            return fi_tsendmsg(s.ep, &message, flags | FI_COMPLETION);
-        };
-        const auto ends = [&] {
-            fi_cq_data_entry entry{};
-            ssize_t ret = -FI_EAGAIN;
-            for (unsigned i = 0; i < 200 && ret == -FI_EAGAIN; i++)
-                ret = fi_cq_read(s.cq, &entry, 1);
-            return ret == 1;
-        };
-        if (rank.number == 0) {
-            ASSERT_EQ(send(copied + 1, 0, 0), 0);
-            EXPECT_FALSE(ends());
-            ASSERT_EQ(send(copied, 1, FI_DELIVERY_COMPLETE), 0);
-            EXPECT_FALSE(ends());
-            for (unsigned i = 0; i < blocks; i++) {
-                ASSERT_EQ(send(copied, 2 + i, 0), 0);
-                EXPECT_TRUE(ends()) << i;
-            }
-            ASSERT_EQ(send(copied, 2 + blocks, 0), 0);
-            EXPECT_FALSE(ends());
-        }
-        rank.barrier();
-        for (unsigned i = 0; rank.number == 1 && i < 3 + blocks; i++) {
-            ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, i));
-            (void)reads_until(s, &buffer);
-        }
-        for (unsigned i = 0; rank.number == 0 && i < 3; i++)
-            (void)reads_until(s, &buffer);
-    });
-}
-
-// Copies wait for receives that may come late: what is sent behind them needs none of their blocks.
-TEST(ManyEndpoints, CopiesLeaveOtherMessagesTheirBlocks)
-{
-    expect_oversubscribed([](Session& s, const Rank& rank) {
-        ASSERT_NO_FATAL_FAILURE(detect_oversubscription(s, rank.number));
-        constexpr unsigned messages = 100;
-        constexpr std::size_t sizes[] = {5000, 8192, 9000, copied};
-        static std::array<char, copied> buffer;
-        const auto size_of = [&](unsigned tag) {
-            return tag == messages ? sizes[1] / 2 : sizes[tag % std::size(sizes)];
-        };
-        for (unsigned tag = 0; rank.number == 0 && tag <= messages; tag++)
-            ASSERT_NO_FATAL_FAILURE(post_turn(s, true, 1, std::span(buffer).first(size_of(tag)), tag));
-        rank.barrier();
-        for (unsigned tag = messages + 1; tag-- > 0;) { // the last one first
-            if (rank.number == 1) {
-                ASSERT_NO_FATAL_FAILURE(post_turn(s, false, 0, buffer, tag));
-            }
-            (void)reads_until(s, &buffer);
-        }
     });
 }
 
