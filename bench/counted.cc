@@ -34,10 +34,17 @@ struct Pending {
     double ns;
 };
 
+struct Prepared {
+    std::size_t size; // of a descriptor
+    std::uint64_t out, back;
+    unsigned long flags;
+};
+
 struct State {
     std::map<utofu_vcq_hdl_t, int> side_of;
     std::map<std::pair<utofu_vcq_hdl_t, utofu_stadd_t>, std::size_t> registered; // bytes
     std::map<utofu_vcq_hdl_t, std::deque<Pending>> notices; // local ones come in the order of posts
+    std::map<utofu_vcq_hdl_t, Prepared> prepared;
     double link_free[wire_sides] = {};
 };
 State state;
@@ -78,7 +85,8 @@ namespace {
 enum class Kind { put_inline, put, get, armw };
 
 // A call that was accepted.
-void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back, unsigned long flags)
+void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t back, unsigned long flags,
+            double call_ns = post_ns)
 {
     const int side = state.side_of[vcq];
     WireCounts& mine = counted_wire.side[side];
@@ -108,7 +116,7 @@ void posted(utofu_vcq_hdl_t vcq, Kind kind, std::uint64_t out, std::uint64_t bac
     }
     if (flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)
         state.notices[vcq].push_back({mine.hops + 2, notice});
-    mine.ns += post_ns;
+    mine.ns += call_ns;
 }
 
 } // namespace
@@ -257,8 +265,43 @@ EXPORT int utofu_poll_mrq(utofu_vcq_hdl_t vcq, unsigned long flags, struct utofu
     return code;
 }
 
-// What is not counted. utofu_post_toq() is called without descriptors only: it starts what was
-// counted before.
+// A row of descriptors of one kind, that of the last one prepared.
+#define PREPARE(name, parameters, arguments, out, back)                                                                \
+    EXPORT int name parameters                                                                                         \
+    {                                                                                                                  \
+        REAL(name);                                                                                                    \
+        const int code = next arguments;                                                                               \
+        state.prepared[vcq] = {*size, out, back, flags};                                                               \
+        return code;                                                                                                   \
+    }
+PREPARE(utofu_prepare_armw4,
+        (utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint32_t value, utofu_stadd_t remote,
+         uint64_t edata, unsigned long flags, void* descriptor, size_t* size),
+        (vcq, to, op, value, remote, edata, flags, descriptor, size), 4, 4)
+PREPARE(utofu_prepare_armw8,
+        (utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, enum utofu_armw_op op, uint64_t value, utofu_stadd_t remote,
+         uint64_t edata, unsigned long flags, void* descriptor, size_t* size),
+        (vcq, to, op, value, remote, edata, flags, descriptor, size), 8, 8)
+PREPARE(utofu_prepare_cswap4,
+        (utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint32_t old_value, uint32_t new_value, utofu_stadd_t remote,
+         uint64_t edata, unsigned long flags, void* descriptor, size_t* size),
+        (vcq, to, old_value, new_value, remote, edata, flags, descriptor, size), 8, 4)
+PREPARE(utofu_prepare_cswap8,
+        (utofu_vcq_hdl_t vcq, utofu_vcq_id_t to, uint64_t old_value, uint64_t new_value, utofu_stadd_t remote,
+         uint64_t edata, unsigned long flags, void* descriptor, size_t* size),
+        (vcq, to, old_value, new_value, remote, edata, flags, descriptor, size), 16, 8)
+
+EXPORT int utofu_post_toq(utofu_vcq_hdl_t vcq, void* descriptors, size_t size, void* data)
+{
+    REAL(utofu_post_toq);
+    const int code = next(vcq, descriptors, size, data);
+    const Prepared& each = state.prepared[vcq];
+    for (size_t at = 0; code == UTOFU_SUCCESS && each.size != 0 && at < size; at += each.size)
+        posted(vcq, Kind::armw, each.out, each.back, each.flags, at == 0 ? post_ns : 0);
+    return code;
+}
+
+// What is not counted.
 #define HAND_ON(name, parameters, arguments)                                                                           \
     EXPORT int name parameters                                                                                         \
     {                                                                                                                  \
@@ -272,8 +315,6 @@ HAND_ON(utofu_query_vcq_id, (utofu_vcq_hdl_t vcq, utofu_vcq_id_t* id), (vcq, id)
 HAND_ON(utofu_query_vcq_info,
         (utofu_vcq_id_t id, uint8_t coords[], utofu_tni_id_t* tni, utofu_cq_id_t* cq, uint16_t* extra),
         (id, coords, tni, cq, extra))
-HAND_ON(utofu_post_toq, (utofu_vcq_hdl_t vcq, void* descriptors, size_t size, void* data),
-        (vcq, descriptors, size, data))
 HAND_ON(utofu_query_stadd, (utofu_vcq_id_t vcq, unsigned int stag, utofu_stadd_t* stadd), (vcq, stag, stadd))
 HAND_ON(utofu_poll_tcq, (utofu_vcq_hdl_t vcq, unsigned long flags, void** data), (vcq, flags, data))
 HAND_ON(utofu_query_my_coords, (uint8_t coords[]), (coords))

@@ -33,9 +33,10 @@ struct Board {
     std::atomic<utofu_stadd_t> stadds[most];
     std::atomic<uint64_t> ended_ns[most];
     std::atomic<uint64_t> began_ns;
-    struct alignas(64) Turn {
+    struct Turn {
         uint32_t word;
-    } turns[most]; // of the bare ring
+        uint32_t apart[63]; // no line holds two words
+    } turns[most];          // of the bare ring
 };
 
 struct Result {

@@ -143,6 +143,7 @@ const std::vector<Knob>& knobs()
          {"18446744073709551616", much, "-1", "x", "7:", "7:x", ":late"},
          "0 to 18446744073709551615"},
         {"TOFU_SIM_CLOCK", Side::all, {"tofud", ""}, Refusal::join, {"tofu", "1", "off", " tofud"}, "tofud"},
+        {"TOFU_SIM_BIND", Side::all, {"one", "none", ""}, Refusal::join, {"all", "1", " one"}, "one"},
         {"TOFU_SIM_CHANNEL_BUFFER",
          Side::any,
          {"0", "4096", "1048576", ""},
