@@ -109,6 +109,7 @@ struct ScheduleHead {
     SharedWord<uint64_t> watched;   // real time of the watchman's last tick
     SharedWord<uint32_t> crowded;   // 1: other programs want that processor, so a waiter sleeps instead of yielding
     SharedWord<uint32_t> processor; // number + 1 of the processor of all threads that call uTofu (clock/processor.h)
+    uint32_t crowds;                // looks outside in a row that found all processors used by other programs
     uint32_t restless;              // 1: never quiet, or /proc does not show it; fixed pauses are used instead
     uint64_t settling_since;        // real time
     uint64_t look_ns;               // duration of the last look_outside()

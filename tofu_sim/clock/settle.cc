@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
 constexpr uint64_t settle_ns = 60 * millisecond; // used if /proc does not show when it is quiet
+// In a row. A program that starts up, or a thread of the kernel, uses the processors for one or two looks.
+constexpr unsigned crowds_before_warning = 8;
 
 // Longer on a machine with much to do.
 bool is_too_long_since(uint64_t began) noexcept
@@ -299,8 +301,11 @@ void patrol_in_turn() noexcept
             outside = Outside::busy;
             wakes = leaves;
         }
-        if (outside == Outside::quiet && head.launched != 0 && is_crowded_by_others()) {
-            warn_once(head, Warning::crowded);
+        if (outside == Outside::quiet && head.launched != 0) {
+            head.crowds = is_crowded_by_others() ? head.crowds + 1 : 0;
+            if (head.crowds == crowds_before_warning) {
+                warn_once(head, Warning::crowded);
+            }
         }
         if (outside == Outside::quiet && head.sending.load_relaxed() != 0) {
             release_senders();
