@@ -121,7 +121,7 @@ Finding unsignaled(Side& side)
     });
 }
 
-Finding told_apart(Side& side)
+Finding identified(Side& side)
 {
     return by_first(side, [&](Link& link) -> Finding {
         const utofu_stadd_t wrong = stadd_of(link, unused_stag);
@@ -204,7 +204,7 @@ constexpr Check list[] = {
     {"error-not-yet", "access to a reserved STag can be retried until the STag is registered", "msg/anon_slots", 2,
      not_yet},
     {"error-unsignaled", "a failed post without a completion flag is reported", "utofu/vcq (orphans)", 2, unsignaled},
-    {"error-told-apart", "a failure carries its EDATA, and other posts continue", "utofu/vcq (window)", 2, told_apart},
+    {"error-identified", "a failure carries its EDATA, and other posts continue", "utofu/vcq (window)", 2, identified},
     {"error-freed", "access to a freed VCQ ends with an error", "msg/tx_ring, msg/rendezvous", 2, freed},
     {"error-killed", "access to a killed process ends with an error", "msg/tx_ring, message", 2, killed},
 };

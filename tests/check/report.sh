@@ -125,7 +125,7 @@ expect "fault unordered: status" 1 $?
 expect "fault unordered: which checks fail" "strong-order last-word " "$(names fails)"
 find_fault repeats write-after-write write-after-write,edata
 find_fault silent "error-put error-get error-unsignaled" error-put,error-get,error-unsignaled,error-own-memory
-find_fault mixed-up "notice-fields notice-order error-told-apart" notice-fields,notice-order,error-told-apart,armw-ops
+find_fault mixed-up "notice-fields notice-order error-identified" notice-fields,notice-order,error-identified,armw-ops
 find_fault other-stag reserved-stags reserved-stags,reg-bounds
 find_fault other-refusal vcq-full vcq-full,vcq-exclusive
 find_fault late-copy "put-any-length piggyback" put-any-length,piggyback,largest
