@@ -65,50 +65,59 @@ void visit_words_of_peer(unsigned peer, unsigned round, size_t words, Visit&& vi
             visit(at + next_random(state) % piece);
 }
 
-// Eight threads add to random words of memory that two peers, adding too, cause to move: fresh memory in each round,
-// so that nearly all adds meet a move. No update is lost, none is made twice, nothing else is written.
+// Eight threads of the owner write to memory that two peers cause to move by their adds: fresh memory in each round, so
+// that nearly all adds meet a move. No update is lost, none is made twice, nothing else is written.
+// `write(memory, state, t)`: a write of thread t, returns its word. `of_peers(word)`: the word that a peer adds to.
+template <typename Write, typename OfPeers>
+void expect_nothing_lost(const Rank& rank, size_t words, Write write, OfPeers of_peers)
+{
+    const unsigned rounds = memory_moves() ? number_of_rounds() : 2;
+    Node node;
+    rank.set(rank.number, node.id);
+    for (unsigned round = 0; round < rounds; ++round) {
+        if (rank.number != 0) {
+            rank.barrier();
+            visit_words_of_peer(rank.number, round, words, [&](size_t word) {
+                ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + of_peers(word) * 8, 1), UTOFU_SUCCESS);
+            });
+            rank.barrier();
+            continue;
+        }
+        auto* const memory = static_cast<uint64_t*>(std::calloc(words, 8));
+        const utofu_stadd_t stadd = node.add(memory, words * 8);
+        rank.set(10, stadd);
+        Ledger ledger(words);
+        std::atomic<bool> done{false};
+        std::vector<std::thread> writers;
+        for (unsigned t = 0; t < threads; ++t)
+            writers.emplace_back([&, t] {
+                uint64_t state = round * threads + t + 1;
+                while (!done.load(std::memory_order_relaxed))
+                    ledger.add(write(memory, state, t));
+            });
+        rank.barrier();
+        rank.barrier(); // peers are done
+        done = true;
+        for (auto& writer : writers)
+            writer.join();
+        for (unsigned peer = 1; peer < rank.size; ++peer)
+            visit_words_of_peer(peer, round, words, [&](size_t word) { ledger.add(of_peers(word)); });
+        ledger.compare(memory);
+        node.remove(stadd);
+        std::free(memory);
+    }
+}
+
 TEST(MemoryStress, MovingUnderAtomicWritersLosesNothing)
 {
     expect_processes(3, [](const Rank& rank) {
         constexpr size_t words = 1 << 17; // 1 MiB
-        const unsigned rounds = memory_moves() ? number_of_rounds() : 2;
-        Node node;
-        rank.set(rank.number, node.id);
-        for (unsigned round = 0; round < rounds; ++round) {
-            if (rank.number != 0) {
-                rank.barrier();
-                visit_words_of_peer(rank.number, round, words, [&](size_t word) {
-                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + word * 8, 1), UTOFU_SUCCESS);
-                });
-                rank.barrier();
-                continue;
-            }
-            auto* const memory = static_cast<uint64_t*>(std::calloc(words, 8));
-            const utofu_stadd_t stadd = node.add(memory, words * 8);
-            rank.set(10, stadd);
-            Ledger ledger(words);
-            std::atomic<bool> done{false};
-            std::vector<std::thread> writers;
-            for (unsigned t = 0; t < threads; ++t)
-                writers.emplace_back([&, t] {
-                    uint64_t state = round * threads + t + 1;
-                    while (!done.load(std::memory_order_relaxed)) {
-                        const size_t word = next_random(state) % words;
-                        __atomic_fetch_add(&memory[word], 1, __ATOMIC_RELAXED);
-                        ledger.add(word);
-                    }
-                });
-            rank.barrier();
-            rank.barrier(); // peers are done
-            done = true;
-            for (auto& writer : writers)
-                writer.join();
-            for (unsigned peer = 1; peer < rank.size; ++peer)
-                visit_words_of_peer(peer, round, words, [&](size_t word) { ledger.add(word); });
-            ledger.compare(memory);
-            node.remove(stadd);
-            std::free(memory);
-        }
+        const auto add = [](uint64_t* memory, uint64_t& state, unsigned) {
+            const size_t word = next_random(state) % words;
+            __atomic_fetch_add(&memory[word], 1, __ATOMIC_RELAXED);
+            return word;
+        };
+        expect_nothing_lost(rank, words, add, [](size_t word) { return word; });
     });
 }
 
@@ -118,46 +127,13 @@ TEST(MemoryStress, MovingUnderPlainWritersLosesNothing)
     expect_processes(3, [](const Rank& rank) {
         constexpr size_t words = 1 << 16; // 512 KiB
         constexpr size_t shares = 64;     // the last one is the peers'
-        const unsigned rounds = memory_moves() ? number_of_rounds() : 2;
-        const auto of_peers = [](size_t word) { return word - word % shares + shares - 1; };
-        Node node;
-        rank.set(rank.number, node.id);
-        for (unsigned round = 0; round < rounds; ++round) {
-            if (rank.number != 0) {
-                rank.barrier();
-                visit_words_of_peer(rank.number, round, words, [&](size_t word) {
-                    ASSERT_EQ(node.add8(rank.get(0), rank.get(10) + of_peers(word) * 8, 1), UTOFU_SUCCESS);
-                });
-                rank.barrier();
-                continue;
-            }
-            auto* const memory = static_cast<uint64_t*>(std::calloc(words, 8));
-            const utofu_stadd_t stadd = node.add(memory, words * 8);
-            rank.set(10, stadd);
-            Ledger ledger(words);
-            std::atomic<bool> done{false};
-            std::vector<std::thread> writers;
-            for (unsigned t = 0; t < threads; ++t)
-                writers.emplace_back([&, t] {
-                    uint64_t state = round * threads + t + 1;
-                    while (!done.load(std::memory_order_relaxed)) {
-                        const size_t word = next_random(state) % words / shares * shares + t;
-                        volatile uint64_t& own = memory[word];
-                        own = own + 1;
-                        ledger.add(word);
-                    }
-                });
-            rank.barrier();
-            rank.barrier(); // peers are done
-            done = true;
-            for (auto& writer : writers)
-                writer.join();
-            for (unsigned peer = 1; peer < rank.size; ++peer)
-                visit_words_of_peer(peer, round, words, [&](size_t word) { ledger.add(of_peers(word)); });
-            ledger.compare(memory);
-            node.remove(stadd);
-            std::free(memory);
-        }
+        const auto store = [](uint64_t* memory, uint64_t& state, unsigned t) {
+            const size_t word = next_random(state) % words / shares * shares + t;
+            volatile uint64_t& own = memory[word];
+            own = own + 1;
+            return word;
+        };
+        expect_nothing_lost(rank, words, store, [](size_t word) { return word - word % shares + shares - 1; });
     });
 }
 
