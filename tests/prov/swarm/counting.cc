@@ -35,23 +35,29 @@ void World::open_counters(unsigned p, Handles& h)
     }
 }
 
-void World::check_counters()
+/// Has each counter a value that is possible? `last`: else it is wrong.
+bool World::counts_hold(bool last)
 {
+    counts_hold_ = true;
     for (unsigned p = 0; p < processes_.size(); p++)
         if (processes_[p].objects != nullptr)
-            platform_->on(p, [this, p] {
-                check_counters_of(p);
-                remote_.check_counts(p);
+            platform_->on(p, [this, p, last] {
+                counts_hold_ &= counts_of_hold(p, last);
+                counts_hold_ &= remote_.counts_hold(p, last);
             });
+    return counts_hold_;
 }
 
-void World::check_counters_of(unsigned p)
+bool World::counts_of_hold(unsigned p, bool last)
 {
     platform_->enter(p);
+    bool all = true;
     for (unsigned s = 0; s < slots; s++)
         for (unsigned i = 0; i < counted_kinds && processes_[p].now[s] != nullptr; i++)
             if (fid_cntr* const counter = processes_[p].handles[s].counters[i]; counter != nullptr)
-                model_.check_count(*processes_[p].now[s], counted[i], fi_cntr_read(counter), fi_cntr_readerr(counter));
+                all &= model_.count_holds(*processes_[p].now[s], counted[i], fi_cntr_read(counter),
+                                          fi_cntr_readerr(counter), last);
+    return all;
 }
 
 // --- operations that wait

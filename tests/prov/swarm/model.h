@@ -163,7 +163,9 @@ class Model {
     /// Is anything of this process under way to this peer, or to be received from it?
     [[nodiscard]] bool uses(unsigned process, const Endpoint& peer) const;
     /// May a counter of an endpoint, for calls of this kind (FI_SEND and so on), show this?
-    void check_count(const Endpoint& at, std::uint64_t kind, std::uint64_t count, std::uint64_t errors) const;
+    /// Does a counter have a value that is possible? `last`: else it is wrong; before, events may still come.
+    [[nodiscard]] bool count_holds(const Endpoint& at, std::uint64_t kind, std::uint64_t count, std::uint64_t errors,
+                                   bool last) const;
     /// An entry of a process's queue. Returns the claim to be followed by its receive, or null.
     Receive* on_entry(unsigned process, const Entry& entry);
 

@@ -152,12 +152,14 @@ void Remote::lose_all(unsigned process)
     }
 }
 
-void Remote::check_counts(unsigned process)
+bool Remote::counts_hold(unsigned process, bool last)
 {
+    bool all = true;
     for (const Held& held : held_)
         for (unsigned i = 0; i < 2 && held.region->process == process; i++)
             if (held.counters[i] != nullptr)
-                model_.check_count(*held.region, i == 0, fi_cntr_read(held.counters[i]));
+                all &= model_.count_holds(*held.region, i == 0, fi_cntr_read(held.counters[i]), last);
+    return all;
 }
 
 // --- accesses

@@ -364,7 +364,7 @@ void RemoteModel::check() const
     }
 }
 
-void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t count) const
+bool RemoteModel::count_holds(const Region& region, bool reads, std::uint64_t count, bool last) const
 {
     std::uint64_t least = 0, most = 0;
     for (const auto& access : accesses) {
@@ -380,11 +380,12 @@ void RemoteModel::check_count(const Region& region, bool reads, std::uint64_t co
         least += access->is_certain() && in_time && access->counts_as_read() == reads;
         most++; // one that fetches and writes may count as both
     }
-    if (region.tainted || (count >= least && count <= most))
-        return;
-    contradict("%s: its counter of %s is %llu; %llu to %llu were made", region.name().c_str(),
-               reads ? "reads" : "writes", static_cast<unsigned long long>(count),
-               static_cast<unsigned long long>(least), static_cast<unsigned long long>(most));
+    const bool holds = region.tainted || (count >= least && count <= most);
+    if (!holds && last)
+        contradict("%s: its counter of %s is %llu; %llu to %llu were made", region.name().c_str(),
+                   reads ? "reads" : "writes", static_cast<unsigned long long>(count),
+                   static_cast<unsigned long long>(least), static_cast<unsigned long long>(most));
+    return holds;
 }
 
 } // namespace swarm

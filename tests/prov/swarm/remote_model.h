@@ -86,7 +86,8 @@ class RemoteModel {
     /// When all has come: contents, results, sums.
     void check() const;
     /// May a region's counter of reads or writes show this?
-    void check_count(const Region& region, bool reads, std::uint64_t count) const;
+    /// Does a counter of a region have a value that is possible? `last`: else it is wrong.
+    [[nodiscard]] bool count_holds(const Region& region, bool reads, std::uint64_t count, bool last) const;
 
   private:
     [[nodiscard]] bool before(const Access& a, const Access& b) const noexcept;

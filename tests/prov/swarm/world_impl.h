@@ -215,8 +215,8 @@ class World {
 
     // --- counting.cc
     void open_counters(unsigned p, Handles& handles);
-    void check_counters();
-    void check_counters_of(unsigned p);
+    bool counts_hold(bool last);
+    bool counts_of_hold(unsigned p, bool last);
     ssize_t defer(Message& m, fid_ep* ep, fi_addr_t to, const Command& c);
     ssize_t defer(Access& access, fid_ep* ep, const fi_msg_rma& call, std::uint64_t flags, const Command& c);
     std::unique_ptr<Later> hold_back(Operation& operation, fid_ep* ep, const Command& c);
@@ -261,7 +261,8 @@ class World {
     std::vector<Receive*> claims_;        ///< whose receive is to be posted
     std::vector<std::unique_ptr<Later>> later_;
     bool was_killed_ = false; ///< some process
-    bool had_room_ = false;   ///< the last call of a ping, or the last receive at the end
+    bool counts_hold_ = false;
+    bool had_room_ = false; ///< the last call of a ping, or the last receive at the end
     static inline World* here_ = nullptr;
 };
 
