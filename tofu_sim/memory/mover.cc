@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 // Headers may be older than the kernel.
@@ -167,25 +168,73 @@ void Arena::punch(uint64_t start, uint64_t end) const noexcept
         (void)::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(start), off_t(end - start));
 }
 
-void Arena::collect(const VmaQuery& vmas)
+// False: a page is in it twice, as if it had been seen at two places of its way.
+bool Arena::take_shown(const std::vector<Vma>& all, Shown* shown) const
 {
-    std::map<uint64_t, uint64_t> live; // file offsets: start → end
-    std::vector<Vma> all;
-    vmas.all(&all);
-    placed_ = 0;
-    runs_ = 0;
+    *shown = {};
     for (const Vma& vma : all)
         if (is_file_of(vma)) { // those that fork has made private still show what they have not written
-            uint64_t& end = live[vma.file_offset];
-            end = std::max(end, vma.file_offset + (vma.end - vma.start));
-            placed_ += vma.end - vma.start;
-            ++runs_;
+            const uint64_t end = vma.file_offset + (vma.end - vma.start);
+            const auto next = shown->ranges.lower_bound(vma.file_offset);
+            if ((next != shown->ranges.end() && next->first < end) ||
+                (next != shown->ranges.begin() && std::prev(next)->second > vma.file_offset))
+                return false;
+            shown->ranges.emplace_hint(next, vma.file_offset, end);
+            shown->bytes += vma.end - vma.start;
+            ++shown->runs;
         }
+    return true;
+}
+
+// The program may move mappings meanwhile (mremap): one that comes from ahead of a look to behind it would be missed,
+// and its bytes lost. So the kernel says before and after where mappings of files are, each time of one instant. If that
+// is the same, and each of them has been looked at, none has been missed.
+bool Arena::find_shown(const VmaQuery& vmas, Shown* shown) const
+{
+    constexpr int tries = 4;
+    std::vector<Vma> all;
+    std::vector<Vma> again;
+    std::vector<AddressRange> before;
+    std::vector<AddressRange> after;
+    const auto by_address = [](const auto& a, const auto& b) {
+        return std::pair(a.start, a.end) < std::pair(b.start, b.end);
+    };
+    for (int i = 0; i < tries; ++i) {
+        const bool listed = vmas.of_files(&before);
+        vmas.all(&all);
+        bool same = false;
+        if (listed) {
+            same = vmas.of_files(&after) && before == after &&
+                   std::includes(all.begin(), all.end(), before.begin(), before.end(), by_address);
+        } else { // an old kernel, or a /proc that hides it: two looks have to agree
+            vmas.all(&again);
+            same = std::equal(all.begin(), all.end(), again.begin(), again.end(), [](const Vma& a, const Vma& b) {
+                return a.start == b.start && a.end == b.end && a.inode == b.inode && a.file_offset == b.file_offset;
+            });
+        }
+        if (same && take_shown(all, shown))
+            return true;
+    }
+    return false;
+}
+
+void Arena::collect(const VmaQuery& vmas)
+{
+    constexpr uint64_t least_bytes = uint64_t{64} << 20;
+    constexpr size_t least_windows = 256;
+    Shown shown;
+    if (!find_shown(vmas, &shown)) { // later
+        collect_at_ = placed_ + least_bytes;
+        collect_windows_ = used_windows_.size() + least_windows;
+        return;
+    }
+    placed_ = shown.bytes;
+    runs_ = shown.runs;
     for (auto window = used_windows_.begin(); window != used_windows_.end();) {
         const uint64_t end = *window + window_bytes;
         uint64_t at = *window;
-        const auto first = live.lower_bound(at);
-        for (auto range = first; range != live.end() && range->first < end; ++range) {
+        const auto first = shown.ranges.lower_bound(at);
+        for (auto range = first; range != shown.ranges.end() && range->first < end; ++range) {
             punch(at, range->first);
             at = std::max(at, range->second);
         }
@@ -198,8 +247,8 @@ void Arena::collect(const VmaQuery& vmas)
         free_windows_.push_back(*window);
         window = used_windows_.erase(window);
     }
-    collect_at_ = std::max(uint64_t{64} << 20, 2 * placed_);
-    collect_windows_ = std::max(size_t{256}, 2 * used_windows_.size());
+    collect_at_ = std::max(least_bytes, 2 * placed_);
+    collect_windows_ = std::max(least_windows, 2 * used_windows_.size());
 }
 
 bool Mover::try_open(int flags, uint64_t features) noexcept

@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <vector>
 
 namespace tofu::sim {
 
@@ -60,7 +61,8 @@ class Arena {
     // whole that lie side by side do so in the file too. Never an offset used before. False: used up.
     [[nodiscard]] bool place(uint64_t address, uint64_t length, uint64_t whole_start, uint64_t whole_end,
                              uint64_t* offset);
-    // Releases the memory of pages that no mapping of this process shows any more, and their windows.
+    // Releases the memory of pages that no mapping of this process shows any more, and their windows. Releases none while
+    // the program keeps on moving its mappings.
     void collect(const VmaQuery& vmas);
     [[nodiscard]] bool wants_collection() const noexcept
     {
@@ -78,10 +80,18 @@ class Arena {
         uint64_t offset;                   // in the file, of the window's first address
         std::map<uint64_t, uint64_t> used; // start → end, addresses
     };
+    // What of the file is mapped: by file offset, start → end.
+    struct Shown {
+        std::map<uint64_t, uint64_t> ranges;
+        uint64_t bytes = 0;
+        size_t runs = 0;
+    };
     KeptFile file_;
     uint64_t device_ = 0;
     uint64_t inode_ = 0;
     [[nodiscard]] bool take_window(uint64_t* offset);
+    [[nodiscard]] bool find_shown(const VmaQuery& vmas, Shown* shown) const;
+    [[nodiscard]] bool take_shown(const std::vector<Vma>& all, Shown* shown) const;
     void punch(uint64_t start, uint64_t end) const noexcept;
 
     const size_t most_runs_;

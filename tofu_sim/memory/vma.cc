@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
+// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps, map_files.
 #include "memory/vma.h"
 
 #include "job/descriptors.h"
@@ -165,6 +165,35 @@ void VmaQuery::all(std::vector<Vma>* vmas) const
                 vmas->push_back(vma);
             return false;
         });
+}
+
+// A directory with an entry for each mapping of a file. The kernel collects the entries under its lock, by each call
+// anew, so all of them have to come by one call.
+bool VmaQuery::of_files(std::vector<AddressRange>* ranges) const
+{
+    const BriefFile directory("/proc/self/map_files", O_RDONLY | O_DIRECTORY);
+    constexpr size_t most_bytes = size_t{64} << 20; // of a million mappings
+    for (size_t bytes = size_t{64} << 10; directory.is_open() && bytes <= most_bytes; bytes *= 4) {
+        std::vector<uint64_t> entries(bytes / sizeof(uint64_t));
+        const auto* const text = reinterpret_cast<const char*>(entries.data());
+        const auto read_on = [&] { return ::syscall(SYS_getdents64, directory.get(), entries.data(), bytes); };
+        ranges->clear();
+        const long got = ::lseek(directory.get(), 0, SEEK_SET) == 0 ? read_on() : -1;
+        if (got < 0)
+            return false;
+        for (long at = 0; at < got; at += reinterpret_cast<const dirent64*>(text + at)->d_reclen) {
+            const char* const name = reinterpret_cast<const dirent64*>(text + at)->d_name;
+            char* end = nullptr;
+            const uint64_t start = std::strtoull(name, &end, 16);
+            if (name[0] != '.' && *end == '-')
+                ranges->push_back({start, std::strtoull(end + 1, nullptr, 16)});
+        }
+        if (read_on() == 0) {
+            std::sort(ranges->begin(), ranges->end());
+            return true;
+        }
+    }
+    return false;
 }
 
 std::string VmaQuery::name(uint64_t address) const

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps.
+// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps, map_files.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,6 +31,12 @@ struct Vma {
     [[nodiscard]] bool anonymous() const noexcept { return inode == 0 && device_major == 0 && device_minor == 0; }
 };
 
+struct AddressRange {
+    uint64_t start = 0;
+    uint64_t end = 0;
+    auto operator<=>(const AddressRange&) const = default;
+};
+
 // How many mappings a process may have (vm.max_map_count).
 [[nodiscard]] size_t mapping_limit() noexcept;
 
@@ -43,8 +50,12 @@ class VmaQuery {
 
     // The mapping that covers `address`, or the next one above it; false: there is none.
     [[nodiscard]] bool find(uint64_t address, Vma* vma) const noexcept;
-    // All mappings, by address; as many questions as mappings, or one look at the text.
+    // All mappings, by address; as many questions as mappings, or one look at the text. A mapping that the program moves
+    // meanwhile may be missing, and may be there twice.
     void all(std::vector<Vma>* vmas) const;
+    // The addresses of all mappings of files, of one instant: the kernel lists them in one call, under its lock. False:
+    // it does not.
+    [[nodiscard]] bool of_files(std::vector<AddressRange>* ranges) const;
     // Path or name of the mapping that covers `address` as /proc/self/maps shows it; empty: none.
     [[nodiscard]] std::string name(uint64_t address) const;
 
