@@ -112,21 +112,22 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(AtomicBatches, FetchedValuesBelongToTheirElements)
 {
     for (unsigned seed = 1; seed <= 10; ++seed) {
+        const unsigned count = seed == 1 ? 3000 : 600; // the network of the test takes time that grows with the square
         Net::reset(seed);
         Initiator who;
         Net& net = Net::now();
         net.window = 8;
         net.busy_percent = 40;
-        std::vector<std::uint32_t> operand(3000, 5), compare(3000), result(3000);
-        for (unsigned i = 0; i < 3000; ++i) {
+        std::vector<std::uint32_t> operand(count, 5), compare(count), result(count);
+        for (unsigned i = 0; i < count; ++i) {
             std::memcpy(&net.memory[4 * i], &i, 4);
             compare[i] = i & ~1u; // every other one swaps
         }
-        who.runner->submit(make(who, {FI_CSWAP, FI_UINT32, 0, 3000, operand.data(), compare.data(), result.data()}),
+        who.runner->submit(make(who, {FI_CSWAP, FI_UINT32, 0, count, operand.data(), compare.data(), result.data()}),
                            false);
         ASSERT_TRUE(run({&who}));
         EXPECT_EQ(who.ends[nullptr], std::vector<int>{0});
-        for (unsigned i = 0; i < 3000; ++i) {
+        for (unsigned i = 0; i < count; ++i) {
             std::uint32_t value;
             std::memcpy(&value, &net.memory[4 * i], 4);
             ASSERT_EQ(result[i], i);

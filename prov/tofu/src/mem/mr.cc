@@ -260,7 +260,7 @@ void RegionTable::count_everything(unsigned number) noexcept
 /// little; and a peer can send notices for ever, so no more are taken than all queues hold.
 void RegionTable::take_events() noexcept
 {
-    constexpr unsigned polls_without_news = 16;
+    constexpr unsigned polls_without_news = 64;
     std::int64_t polls = event_pool::capacity();
     for (unsigned silent = 0; silent < polls_without_news && polls != 0; polls--) {
         const bool home = domain_.home().poll() != 0;
