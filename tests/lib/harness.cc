@@ -57,7 +57,7 @@ std::string read_all(int fd)
 {
     (void)::dup2(errors, STDERR_FILENO);
     ::setenv("TOFU_SIM_JOB", job_name.c_str(), 1);
-    if (std::getenv("TOFU_SIM_RANK") == nullptr) {
+    if (std::getenv("TOFU_SIM_RANK") == nullptr && std::getenv("PMIX_RANK") == nullptr) {
         ::setenv("TOFU_SIM_RANK", std::to_string(rank.number).c_str(), 1);
     }
     body(rank);

@@ -3,11 +3,15 @@
 // areas of gates and of calendars. See job.h.
 #include "job/job.h"
 
+#include "job/kinship.h"
 #include "job/liveness.h"
+#include "job/report.h"
 
 #include <utofu.h>
 
 #include <cstddef>
+#include <ctime>
+#include <unistd.h>
 
 namespace tofu::sim {
 
@@ -58,6 +62,47 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
     place.cq_share =
         environment.cq_sharing == CqSharing::shares ? share_of_cqs(ppn, place.local_rank) : share_of_cqs(1, 0);
     return place;
+}
+
+// The process that states this number, too, and is no relative of ours. A killed one takes a moment to vanish.
+std::optional<ProcessSlot> Job::other_with_rank(uint32_t rank) const noexcept
+{
+    constexpr timespec pause{0, 1'000'000};
+    constexpr int most_looks = 500;
+    constexpr size_t together = 64;
+    ProcessSlot block[together];
+    for (uint32_t first = 0; first < max_processes; first += together) {
+        if (!read(job_slots_offset + first * sizeof(ProcessSlot), block, sizeof block)) {
+            return std::nullopt; // join() finds that, too
+        }
+        for (uint32_t i = 0; i < together; i++) {
+            const ProcessSlot& s = block[i];
+            if (s.used.raw == 0 || s.rank != rank || s.states_rank == 0 || are_of_one_line(s.pid, ::getpid())) {
+                continue;
+            }
+            Life life = member_life(file_.get(), first + i, s, true);
+            for (int looks = 0; life == Life::unknown && looks < most_looks; looks++) {
+                (void)::nanosleep(&pause, nullptr);
+                life = member_life(file_.get(), first + i, s, true);
+            }
+            if (may_run(life)) {
+                return s;
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+int Job::check_rank(uint32_t rank) const noexcept
+{
+    const auto other = other_with_rank(rank);
+    if (!other) {
+        return UTOFU_SUCCESS;
+    }
+    report("process %d (%.15s) of job '%s' has TOFU_SIM_RANK=%u, too: give each process another number, end that "
+           "process, or choose another TOFU_SIM_JOB",
+           other->pid, other->name, name_, rank);
+    return UTOFU_ERR_INVALID_ARG;
 }
 
 std::optional<uint64_t> Job::read_cq(uint32_t node, unsigned cq_of_node) const noexcept

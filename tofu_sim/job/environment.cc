@@ -42,17 +42,36 @@ std::optional<uint64_t> parse_number(const char* text, uint64_t max) noexcept
     return value;
 }
 
-// Of a launcher: silently ignored unless it is a number.
-std::optional<uint32_t> first_number(std::initializer_list<const char*> names) noexcept
+// Variables of launchers, which are ignored unless they are numbers. A launcher inside another one leaves the outer
+// one's variables in place, so a size is taken only beside a rank of the same launcher.
+struct Launcher {
+    const char* rank;
+    const char* size;
+};
+constexpr Launcher launchers[] = {{"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                  {"PMI_RANK", "PMI_SIZE"},
+                                  {"SLURM_PROCID", "SLURM_NTASKS"}};
+
+std::optional<uint32_t> launcher_number(const char* name) noexcept
 {
-    for (const char* name : names) {
-        if (const char* const text = text_of(name)) {
-            if (const auto value = parse_number(text, UINT32_MAX - 1)) {
-                return static_cast<uint32_t>(*value);
-            }
+    const char* const text = text_of(name);
+    const auto value = text != nullptr ? parse_number(text, UINT32_MAX - 1) : std::nullopt;
+    return value ? std::optional(static_cast<uint32_t>(*value)) : std::nullopt;
+}
+
+void read_launcher_numbers(Environment& environment) noexcept
+{
+    for (const Launcher& launcher : launchers) {
+        environment.rank = environment.rank ? environment.rank : launcher_number(launcher.rank);
+    }
+    for (const Launcher& launcher : launchers) {
+        const auto size = launcher_number(launcher.size);
+        if (!environment.size && environment.rank && launcher_number(launcher.rank) == environment.rank && size &&
+            *environment.rank < *size) {
+            environment.size = size;
         }
     }
-    return std::nullopt;
 }
 
 bool is_job_name(const char* text) noexcept
@@ -324,16 +343,22 @@ int Environment::read() noexcept
 {
     const bool spawned = read_launcher_job(*this);
     launched = std::strcmp(job, "default") != 0 && text_of("TOFU_SIM_JOB") == nullptr;
-    rank = first_number({"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
-    size = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
-    if (spawned) {
-        rank = size = std::nullopt; // those of the family's first namespace have these numbers
+    if (!spawned) { // otherwise processes of the family's first namespace have these numbers
+        read_launcher_numbers(*this);
     }
+    states_rank = text_of("TOFU_SIM_RANK") != nullptr;
+    states_size = text_of("TOFU_SIM_SIZE") != nullptr;
     for (const Variable& variable : variables) {
         if (const char* const text = text_of(variable.name); text != nullptr && !variable.take(*this, text)) {
             report("%s=%.80s: %s", variable.name, text, variable.expected);
             return UTOFU_ERR_INVALID_ARG;
         }
+    }
+    if (states_size && rank && *rank >= *size) {
+        report("%s=%u with TOFU_SIM_SIZE=%u: the numbers of processes are 0 to %u; set TOFU_SIM_SIZE to the number of "
+               "all processes, or correct the number of this one",
+               states_rank ? "TOFU_SIM_RANK" : "the launcher's rank", *rank, *size, *size - 1);
+        return UTOFU_ERR_INVALID_ARG;
     }
     if (clock == ClockMode::tofud && chaos) {
         report("TOFU_SIM_CLOCK=tofud and TOFU_SIM_CHAOS: the adversarial mode has no times; unset one of them, or set "
@@ -346,6 +371,7 @@ int Environment::read() noexcept
                    "TOFU_SIM_SIZE");
             return UTOFU_ERR_INVALID_ARG;
         }
+        states_size = true; // also a launcher's: so many processes have to join
     }
     return UTOFU_SUCCESS;
 }

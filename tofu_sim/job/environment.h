@@ -26,6 +26,8 @@ struct Environment {
     uint32_t ppn = 0; // processes per node, 0: not given
     std::optional<uint32_t> rank;
     std::optional<uint32_t> size;
+    bool states_rank = false;              // `rank` is TOFU_SIM_RANK, not a launcher's
+    bool states_size = false;              // `size` holds for all processes of the job
     uint32_t mrq_entries = 131072;         // free mode VCQs
     uint32_t mrq_entries_session = 131072; // session mode VCQs
     uint32_t exclusive_cqs = 0;            // CQs of a TNI kept for exclusive VCQs

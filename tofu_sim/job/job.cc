@@ -6,6 +6,7 @@
 #include "job/job.h"
 
 #include "job/base_directory.h"
+#include "job/kinship.h"
 #include "job/liveness.h"
 #include "job/oversubscription.h"
 #include "job/patience.h"
@@ -173,6 +174,7 @@ int Job::start_file(const Environment& environment) noexcept
     header.wraps = environment.topology.wraps();
     header.ppn = environment.ppn;
     header.clock = static_cast<uint8_t>(environment.clock);
+    header.size = environment.states_size ? *environment.size : 0;
     header.pid_namespace = pid_namespace_;
     timespec now{};
     (void)::clock_gettime(CLOCK_REALTIME, &now);
@@ -241,6 +243,13 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
         report("job '%s' has TOFU_SIM_CLOCK=%s since its first process, this one has %s: use the same for all "
                "processes, or choose another TOFU_SIM_JOB",
                name_, name_of(static_cast<ClockMode>(header.clock)), name_of(environment.clock));
+        return UTOFU_ERR_INVALID_ARG;
+    }
+    if (environment.states_size && header.size != 0 && header.size != *environment.size) {
+        report(
+            "job '%s' has TOFU_SIM_SIZE=%u since its first process, this one has %u: use the same for all processes, "
+            "or choose another TOFU_SIM_JOB",
+            name_, header.size, *environment.size);
         return UTOFU_ERR_INVALID_ARG;
     }
     return UTOFU_SUCCESS;
@@ -365,6 +374,12 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     const uint32_t rank = environment.rank.value_or(*free_slot);
+    const bool states_rank = environment.states_rank && !is_inherited("TOFU_SIM_RANK");
+    if (states_rank) {
+        if (const int rc = check_rank(rank); rc != UTOFU_SUCCESS) {
+            return rc;
+        }
+    }
     const auto place = place_process(environment, rank);
     if (!place) {
         const uint32_t ppn = processes_of_a_node(environment);
@@ -388,6 +403,9 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     if (rc != UTOFU_SUCCESS) {
         return rc;
     }
+    if (environment.states_size) {
+        reinterpret_cast<JobHeader*>(file_data_)->size = *environment.size; // as it is, or nothing yet
+    }
     ProcessSlot& s = slot(process_);
     if (s.used.exchange(0) != 0) {          // while it is filled it has no owner
         remove_process(oversubscription()); // for the killed process
@@ -402,6 +420,7 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     s.rank = placement_.rank;
     s.cq_share = placement_.cq_share;
     s.holds_lock = locked ? 1 : 0;
+    s.states_rank = states_rank ? 1 : 0;
     std::snprintf(s.name, sizeof s.name, "%s", program_invocation_short_name);
     s.used.store_release(1);
     add_process(oversubscription());

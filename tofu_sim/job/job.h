@@ -93,6 +93,8 @@ class Job {
     [[nodiscard]] int back_pages(size_t offset, size_t bytes) noexcept;
     [[nodiscard]] bool read(size_t offset, void* to, size_t bytes) const noexcept;
     [[nodiscard]] std::optional<uint32_t> find_slot(bool& locked) const noexcept;
+    [[nodiscard]] std::optional<ProcessSlot> other_with_rank(uint32_t rank) const noexcept;
+    [[nodiscard]] int check_rank(uint32_t rank) const noexcept;
     [[nodiscard]] ProcessSlot& slot(uint32_t process) const noexcept;
     [[nodiscard]] uint64_t cq_word(CqMode mode, uint8_t components) const noexcept;
     void remove_files(int directory) noexcept;

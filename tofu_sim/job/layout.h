@@ -61,7 +61,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 10;
+inline constexpr uint32_t layout_version = 11;
 
 // TOFU_SIM_CLOCK: none; each process has a clock of its own; and processes proceed in the order of their clocks.
 enum class ClockMode : uint8_t { none = 0, tofud = 1, exact = 2 };
@@ -77,7 +77,9 @@ struct JobHeader {
     uint64_t pid_namespace; // of its processes: only there can their life be checked
     uint64_t born;          // nanoseconds since 1970: distinguishes jobs of one name
     uint8_t clock;          // ClockMode of its processes
-    uint8_t reserved[15];
+    uint8_t reserved0[3];
+    uint32_t size; // number of processes by the first one that states it, 0: none has
+    uint8_t reserved[8];
 };
 static_assert(sizeof(JobHeader) == 64);
 
@@ -108,9 +110,11 @@ struct alignas(apart) ProcessSlot {
     uint32_t node;
     uint32_t local_rank; // 0, 1, … among the processes of the node
     uint32_t rank;       // of the launcher, or the slot's number
-    uint32_t holds_lock; // 1: the owner holds the slot's lock (job/liveness.h). 0: the kernel has none
-    uint64_t cq_share;   // the node's CQs this process may use: bit tni * cqs_per_tni + cq
-    char name[16];       // of the program, for `tofu-sim show`
+    uint8_t holds_lock;  // 1: the owner holds the slot's lock (job/liveness.h). 0: the kernel has none
+    uint8_t states_rank; // 1: `rank` is this process's alone (Environment::states_rank)
+    uint16_t reserved;
+    uint64_t cq_share; // the node's CQs this process may use: bit tni * cqs_per_tni + cq
+    char name[16];     // of the program, for `tofu-sim show`
 };
 static_assert(sizeof(ProcessSlot) == 64 && offsetof(ProcessSlot, start_time) == 16);
 

@@ -133,8 +133,12 @@ ProcessEntry look_up_process(int pid) noexcept
     constexpr unsigned long on_its_way_out = 4; // PF_EXITING, proc(5)
     bool ending = false;
     long threads = 0;
+    long parent = 0;
     uint64_t start_time = 0;
     for (int number = 3; number < 22 && field != nullptr; number++) {
+        if (number == 4) {
+            parent = std::strtol(field, nullptr, 10);
+        }
         if (number == 9) {
             ending = state != 'Z' && (std::strtoul(field, nullptr, 10) & on_its_way_out) != 0;
         }
@@ -149,7 +153,7 @@ ProcessEntry look_up_process(int pid) noexcept
     }
     // A zombie with other threads is a process whose first thread ended early: it runs.
     const bool dead = state == 'X' || (state == 'Z' && threads <= 1);
-    return dead ? ProcessEntry{Life::gone} : ProcessEntry{Life::runs, start_time, ending};
+    return dead ? ProcessEntry{Life::gone} : ProcessEntry{Life::runs, start_time, ending, static_cast<int>(parent)};
 }
 
 uint64_t process_start_time(int pid) noexcept

@@ -32,6 +32,7 @@ struct ProcessEntry {
     Life life = Life::unknown;
     uint64_t start_time = 0; // field 22 of /proc/<pid>/stat, clock ticks since boot; 0: unknown
     bool ending = false;     // its first thread is on its way out: its files may be gone already
+    int parent = 0;          // 0: unknown, or none in this PID namespace
 };
 [[nodiscard]] ProcessEntry look_up_process(int pid) noexcept;
 [[nodiscard]] uint64_t process_start_time(int pid) noexcept; // of look_up_process

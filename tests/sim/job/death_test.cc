@@ -308,8 +308,8 @@ int segment_fd()
 TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
 {
     ::setenv("TOFU_SIM_PPN", "9", 1); // one CQ of each TNI for each
+    ::setenv("PMIX_RANK", "0", 1);    // the same place
     const auto exits = run_processes(2, [](const Rank& rank) {
-        ::setenv("TOFU_SIM_RANK", "0", 1); // the same place
         if (rank.number == 0) {
             utofu_vcq_hdl_t vcq = 0;
             ASSERT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq), UTOFU_SUCCESS);
@@ -334,6 +334,7 @@ TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
         ::kill(pid, SIGKILL);
     });
     ::unsetenv("TOFU_SIM_PPN");
+    ::unsetenv("PMIX_RANK");
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
     EXPECT_FALSE(job_is_left());
 }

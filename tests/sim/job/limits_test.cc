@@ -80,17 +80,17 @@ std::string job_directory()
 }
 
 // All processes at one place, with a CQ of each TNI for it: a process that takes one of a living process is seen at
-// once.
+// once. Numbers of a launcher may be the same.
 struct OnePlace {
     OnePlace()
     {
         ::setenv("TOFU_SIM_PPN", "9", 1);
-        ::setenv("TOFU_SIM_RANK", "0", 1);
+        ::setenv("PMIX_RANK", "0", 1);
     }
     ~OnePlace()
     {
         ::unsetenv("TOFU_SIM_PPN");
-        ::unsetenv("TOFU_SIM_RANK");
+        ::unsetenv("PMIX_RANK");
     }
 };
 

@@ -151,7 +151,7 @@ TEST(SimUsers, AProcessThatIsNotDumpableIsNotReachedButNotDead)
         GTEST_SKIP() << "root looks into everything, and only root can be another user";
     }
     ::setenv("TOFU_SIM_PPN", "9", 1);
-    ::setenv("TOFU_SIM_RANK", "0", 1); // at the same place
+    ::setenv("PMIX_RANK", "0", 1); // at the same place
     const auto exits = run_processes(2, [](const Rank& rank) {
         static uint64_t word;
         ASSERT_TRUE(become(third_user));
@@ -182,7 +182,7 @@ TEST(SimUsers, AProcessThatIsNotDumpableIsNotReachedButNotDead)
         rank.barrier();
     });
     ::unsetenv("TOFU_SIM_PPN");
-    ::unsetenv("TOFU_SIM_RANK");
+    ::unsetenv("PMIX_RANK");
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
     EXPECT_NE(exits[1].errors.find("runs but cannot be accessed: it denies access"), std::string::npos)

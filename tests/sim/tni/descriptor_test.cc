@@ -176,9 +176,16 @@ struct Said {
 };
 Said said_by(const std::map<std::string, std::string>& variables)
 {
-    static constexpr const char* all[] = {"PMIX_NAMESPACE",          "PMIX_RANK",
-                                          "OMPI_COMM_WORLD_RANK",    "OMPI_COMM_WORLD_SIZE",
-                                          "OMPI_MCA_ess_base_jobid", "TOFU_SIM_JOB"};
+    static constexpr const char* all[] = {"PMIX_NAMESPACE",
+                                          "PMIX_RANK",
+                                          "OMPI_COMM_WORLD_RANK",
+                                          "OMPI_COMM_WORLD_SIZE",
+                                          "OMPI_MCA_ess_base_jobid",
+                                          "TOFU_SIM_JOB",
+                                          "PMI_RANK",
+                                          "PMI_SIZE",
+                                          "SLURM_PROCID",
+                                          "SLURM_NTASKS"};
     std::map<std::string, std::string> before;
     for (const char* name : all) {
         if (const char* const text = std::getenv(name)) {
@@ -223,6 +230,28 @@ TEST(Environment, WhatOneLauncherStartsIsOneJob)
     EXPECT_NE(said_by({{"PMIX_NAMESPACE", "891420673"}}).job, said_by({{"PMIX_NAMESPACE", "891420674"}}).job)
         << "numbers of a launcher that is not Open MPI's";
     EXPECT_EQ(said_by({{"PMIX_NAMESPACE", "891420674"}, {"TOFU_SIM_JOB", "mine"}}).job, "mine");
+}
+
+TEST(Environment, TakesRankAndSizeOfOneLauncher)
+{
+    const auto says = [](const std::map<std::string, std::string>& variables, std::optional<uint32_t> rank,
+                         std::optional<uint32_t> size) {
+        const Said said = said_by(variables);
+        EXPECT_EQ(said.rank, rank);
+        EXPECT_EQ(said.size, size);
+    };
+    const std::map<std::string, std::string> slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}};
+    const auto with = [&](std::map<std::string, std::string> more) {
+        more.insert(slurm.begin(), slurm.end());
+        return more;
+    };
+    says(slurm, 1, 2);
+    says(with({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}), 3, 4);
+    says(with({{"PMIX_RANK", "3"}}), 3, {});                     // prterun in a step of Slurm
+    says(with({{"PMIX_RANK", "1"}}), 1, 2);                      // srun --mpi=pmix
+    says({{"SLURM_NTASKS", "2"}}, {}, {});                       // a shell of salloc: one process
+    says({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "2"}}, 5, {}); // a heterogeneous job
+    says({{"PMI_RANK", "x"}, {"PMI_SIZE", "4"}}, {}, {});
 }
 
 TEST(Placement, SharesTheCqsOfANodeWithoutOverlap)

@@ -13,6 +13,9 @@ run -n 3 --timeout 20 sh -c 'echo "$TOFU_SIM_RANK/$TOFU_SIM_SIZE"'
 expect "status of success" 0 $?
 expect "ranks and size" "0/3 1/3 2/3" "$(sort out | tr '\n' ' ' | sed 's/ $//')"
 
+run -n 2 --timeout 20 sh -c '"$1" & "$1"; a=$?; wait $! && exit $a' sh "$build/tests/show_subject"
+expect "several programs of a process have its rank" "0 4" "$? $(grep -c ready out)"
+
 for command in run show trace replay clean; do
     "$tofu_sim" $command --help </dev/null >out 2>err
     expect "$command --help" "0 1 0" "$? $(grep -c '^usage: tofu-sim run' out) $(wc -l <err)"
