@@ -383,7 +383,7 @@ constexpr Check list[] = {
     {"tcq-order", "TCQ entries come in the order of posting, with their cbdata", "utofu/vcq", 2, tcq_order},
     {"toq-full", "a post to a full TOQ fails without effect", "utofu/vcq", 2, toq_full},
     {"prepared", "utofu_post_toq posts all of its descriptors or none", "utofu/word_batch", 2, prepared},
-    {"armw-ops", "all ARMWs of 4 and 8 bytes store the right word and return the old value", "atomic, msg/anon_slots",
+    {"armw-ops", "all ARMWs of 4 and 8 bytes store the right word and return the old value", "atomic, msg/tx_ring",
      2, armw_ops},
     {"armw-atomic", "ARMWs of several TNIs and atomics of the CPU exclude each other",
      "mem/overflow_vcq, tx/event_credits", 2, armw_atomic},

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "msg/anon_slots.h"
+#include "msg/rx_ring.h"
 #include "prov/lib/session.h"
 #include "prov/lib/silent.h"
 

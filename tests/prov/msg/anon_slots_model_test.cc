@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of anonymous packets (the numbered cases of prov/tofu/src/msg/anon_slots.h): three slots, a sender with two
+// A model of anonymous packets (the numbered cases of prov/tofu/src/msg/rx_ring.h): three slots, a sender with two
 // messages that may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are
 // searched. Each rule that anonymous packets rest on is left out once: the search then has to find what goes wrong.
 // Calls tests/lib/model.h.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of senders without a ring (msg/anon_slots): the numbered cases of anon_slots.h, over a network
+// Packets of senders without a ring (AnonTx, AnonSlots): the numbered cases of msg/rx_ring.h, over a network
 // inside the process. The test plays the peer.
 #include <vector>
 

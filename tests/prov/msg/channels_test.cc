@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which channel an address leads to, by itself. Calls msg/channel.
+// Which channel an address leads to, by itself. Calls msg/tx_ring.
 #include <gtest/gtest.h>
 
-#include "msg/channel.h"
+#include "msg/tx_ring.h"
 
 namespace tofu::proto {
 namespace {

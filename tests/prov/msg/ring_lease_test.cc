@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rings that change hands: more senders than rings, more receivers than channels, and the cases of
-// prov/tofu/src/msg/ring_lease.cc that need a death or a silent peer. Calls libfabric over the provider over the
+// prov/tofu/src/msg/rx_ring.cc that need a death or a silent peer. Calls libfabric over the provider over the
 // simulator.
 #include <chrono>
 #include <cstdlib>
@@ -189,7 +189,7 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
     });
 }
 
-/// Cases 2 and 3 of msg/anon_slots.h: slots that are taken at the gate and not filled, for as long as others fill many
+/// Cases 2 and 3 of msg/rx_ring.h: slots that are taken at the gate and not filled, for as long as others fill many
 /// times as many as there are; then one of them is filled after all.
 TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
 {

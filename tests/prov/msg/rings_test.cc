@@ -45,7 +45,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EIO});
 }
 
-/// ring_lease.cc, case 14.
+/// rx_ring.cc, case 14.
 TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 {
     Channel& ch = *channel();
@@ -214,7 +214,7 @@ TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
 }
 
-/// ring_lease.cc, case 6: the wish is seen before the grant.
+/// rx_ring.cc, case 6: the wish is seen before the grant.
 TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
 {
     Channel& ch = *channel();
@@ -225,7 +225,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
 }
 
-/// ring_lease.cc, case 11.
+/// rx_ring.cc, case 11.
 TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
 {
     Channel& first = open_channel();
@@ -326,7 +326,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
     }
 }
 
-/// ring_lease.cc, case 10, and anon_slots.h, 9: one answer, whatever becomes of the packet.
+/// rx_ring.cc, case 10, and rx_ring.h, 9: one answer, whatever becomes of the packet.
 TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)
@@ -358,7 +358,7 @@ TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
     EXPECT_EQ(returned().status, number(LeaseStatus::granted));
 }
 
-/// ring_lease.cc, case 15: its endpoint was closed, and opened again.
+/// rx_ring.cc, case 15: its endpoint was closed, and opened again.
 TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
 {
     ask(1);
@@ -493,7 +493,7 @@ TEST_F(RingsTest, APostThatFailedMakesTheSenderOfARingBeProbed)
     EXPECT_EQ(count_rings(), 0u);
 }
 
-/// ring_lease.cc, cases 2 and 6; a ring that was never used, too.
+/// rx_ring.cc, cases 2 and 6; a ring that was never used, too.
 TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)

@@ -14,7 +14,7 @@
 #include <rdma/fi_rma.h>
 
 #include "av/address.h"
-#include "msg/anon_slots.h"
+#include "msg/rx_ring.h"
 #include "prov/lib/objects.h"
 #include "prov/lib/silent.h"
 

@@ -1,13 +1,157 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The calls of fi_msg(3) and fi_tagged(3), which differ by a tag alone: thin shims over the sender and the receive
-// queue.
+// The calls of fi_msg(3) and fi_tagged(3), which differ by a tag alone: they check their arguments, take the context's
+// lock, and call the sender or the receive queue. See calls.h.
 #include "msg/calls.h"
 
-namespace tofu {
+#include <mutex>
+
+#include <rdma/fi_errno.h>
+
+#include "core/limits.h"
+#include "cq/domain_base.h"
+#include "mem/local_buffer.h"
+#include "msg/receive_queue.h"
+#include "tx/ep_handle.h"
+
+namespace tofu::proto {
+
+namespace {
+/// Flags that a call may have (fi_msg(3), fi_tagged(3)). Beside those of the operation, programs pass flags that name
+/// its kind and hints, which change nothing. All others ask for what is not offered: multicast, memory that endures.
+constexpr std::uint64_t known_send_flags =
+    FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT | FI_INJECT_COMPLETE |
+    FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_REMOTE_CQ_DATA | FI_TRIGGER | FI_AFFINITY |
+#ifdef FI_PEER_TRANSFER
+    FI_PEER_TRANSFER | // of an owner of our queues (fi_peer(3))
+#endif
+#ifdef FI_PRIORITY
+    FI_PRIORITY | // libfabric 2 has no such flag
+#endif
+    FI_MULTI_RECV;
+constexpr std::uint64_t known_recv_flags = known_send_flags | FI_PEEK | FI_CLAIM | FI_DISCARD;
+} // namespace
+
+int check(SendCall& call) noexcept
+{
+    if (call.flags & ~known_send_flags)
+        return -FI_EBADFLAGS;
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr))
+        return -FI_EINVAL;
+    if (any_nowhere(call.iov, call.count)) [[unlikely]]
+        return refuse_nowhere();
+    if (!total_length(call.iov, call.count, call.length) || call.length > limits::max_msg_size)
+        return -FI_EMSGSIZE;
+    return (call.flags & FI_INJECT) && call.length > limits::inject_size ? -FI_EMSGSIZE : 0;
+}
+
+int check(const RecvCall& call) noexcept
+{
+    if (call.flags & ~known_recv_flags) [[unlikely]]
+        return -FI_EBADFLAGS;
+    if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
+        return -FI_EINVAL;
+    if ((call.flags & no_buffer_flags) == 0 && any_nowhere(call.iov, call.count)) [[unlikely]]
+        return refuse_nowhere();
+    std::size_t total;
+    return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
+}
 
 namespace {
 
-using namespace proto;
+// --- what all forms of a call have in common
+
+/// Hands over a call with FI_TRIGGER that has one buffer.
+template <class Call>
+[[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
+{
+    EpHandle& handle = EpHandle::of(fid);
+    return handle.tx != nullptr ? handle.tx->domain().deferred().later->take(handle, call) : -FI_EBADFLAGS;
+}
+template <class Call>
+[[gnu::noinline]] ssize_t take_later(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept
+{
+    const iovec iov{const_cast<void*>(buf), length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    return take_later(fid, call);
+}
+
+/// The long way of a call with one buffer. It takes a copy of the call, so that the short ways can keep theirs in
+/// registers.
+[[gnu::noinline]] ssize_t send_buffer(Sender& sender, SendCall call, const void* buf, std::size_t length,
+                                      void* desc) noexcept
+{
+    if (((call.flags & FI_INJECT) || call.is_inject) && length > limits::inject_size) [[unlikely]]
+        return -FI_EMSGSIZE;
+    if (is_nowhere(buf, length)) [[unlikely]]
+        return refuse_nowhere();
+    if (length > limits::max_msg_size) [[unlikely]]
+        return -FI_EMSGSIZE;
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return for_later;
+    const iovec iov{const_cast<void*>(buf), length};
+    call.iov = &iov;
+    call.desc = &desc;
+    call.count = 1;
+    call.length = length;
+    return sender.send(call);
+}
+
+/// Sends one buffer: `call` has everything but the segments.
+[[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf, std::size_t length,
+                                                 void* desc) noexcept
+{
+    TxContext& tx = *EpHandle::of(fid).tx;
+    ssize_t ret = 0;
+    {
+        std::lock_guard guard(tx.lock());
+        Sender& sender = Sender::of(tx);
+        if (sender.send_short(call, buf, length) || sender.send_slot(call, buf, length)) [[likely]]
+            return 0;
+        ret = send_buffer(sender, call, buf, length, desc);
+    }
+    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
+}
+
+ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
+{
+    call.desc = EpHandle::of(fid).descs(call.desc);
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return take_later(fid, call);
+    if (int ret = check(call); ret != 0) [[unlikely]]
+        return ret;
+    TxContext& tx = *EpHandle::of(fid).tx;
+    std::lock_guard guard(tx.lock());
+    return Sender::of(tx).send(call);
+}
+
+/// Receives into one buffer: `call` has everything but the segments.
+[[gnu::noinline]] ssize_t recv_buffer(fid_ep* fid, const RecvCall& call, void* buf, std::size_t length,
+                                      void* desc) noexcept
+{
+    EpHandle& handle = EpHandle::of(fid);
+    ssize_t ret = 0;
+    {
+        std::lock_guard guard(*handle.receive_lock);
+        ret = handle.receives->recv_one(call, buf, length, desc);
+    }
+    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
+}
+
+ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
+{
+    EpHandle& handle = EpHandle::of(fid);
+    call.desc = handle.descs(call.desc);
+    if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
+        return take_later(fid, call);
+    if (int ret = check(call); ret != 0) [[unlikely]]
+        return ret;
+    std::lock_guard guard(*handle.receive_lock);
+    return handle.receives->recv(call);
+}
+
+// --- the calls
 
 /// Tag: std::uint64_t, or nothing.
 template <class Message, class... Tag>
@@ -110,7 +254,11 @@ struct MessageCalls {
 
 } // namespace
 
-fi_ops_msg msg_ops = MessageCalls<fi_msg>::table<fi_ops_msg>;
-fi_ops_tagged tagged_ops = MessageCalls<fi_msg_tagged, std::uint64_t>::table<fi_ops_tagged>;
+} // namespace tofu::proto
+
+namespace tofu {
+
+fi_ops_msg msg_ops = proto::MessageCalls<fi_msg>::table<fi_ops_msg>;
+fi_ops_tagged tagged_ops = proto::MessageCalls<fi_msg_tagged, std::uint64_t>::table<fi_ops_tagged>;
 
 } // namespace tofu

@@ -6,7 +6,6 @@
 
 #include "core/system.h"
 #include "cq/domain_base.h"
-#include "msg/channel.h"
 
 namespace tofu::proto {
 

@@ -11,7 +11,6 @@
 
 #include "mem/bounce_pool.h"
 #include "mem/local_buffer.h"
-#include "msg/channel.h"
 #include "msg/receive_queue.h"
 #include "msg/rx_ring.h"
 #include "msg/wire.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Mapping and registering a message area. See rx_area.h.
+// See rx_area.h.
 #include "msg/rx_area.h"
 
 #include <algorithm>
@@ -221,6 +221,22 @@ void Area::close() noexcept
     unregister_fork();
     spare().give({base_, geometry_.size(), fd_});
     base_ = nullptr;
+}
+
+// --- Port
+
+bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
+{
+    AreaHeader header;
+    std::memcpy(&header, answer.data, sizeof header);
+    return header.magic == area_magic && header.nonce == nonce;
+}
+
+void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
+{
+    constexpr std::uint16_t rings = 1;
+    static_assert(sizeof rings == doorbell_size);
+    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

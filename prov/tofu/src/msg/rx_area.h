@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An endpoint's message area: the memory that its peers write to (layout: msg/wire.h). The rings register it with the
-// home VCQ. Pages are touched only where a peer talks.
+// home VCQ. Pages are touched only where a peer talks. And what both directions of an endpoint's rings know: our
+// identity (Local), the protocol above (Protocol), the area and the VCQ (Port).
 #pragma once
 
 #include <atomic>
@@ -9,10 +10,13 @@
 
 #include "core/lock.h"
 #include "core/system.h"
+#include "mem/bounce_pool.h"
 #include "msg/wire.h"
 #include "utofu/vcq.h"
 
 namespace tofu::proto {
+
+// --- Area
 
 class Area final : ForkAware {
   public:
@@ -76,5 +80,85 @@ class Area final : ForkAware {
     bool hidden_ = false;
     Geometry geometry_{};
 };
+
+// --- Local, Protocol, Port: what the two directions of an endpoint's rings share
+
+struct Channel;
+struct Ring;
+
+/// Our endpoint, as its peers know it.
+struct Local {
+    vcq::Vcq& vcq;         ///< the endpoint posts from it
+    vcq::Vcq& home;        ///< the domain's home VCQ, through which peers reach the area,
+    Lock& home_lock;       ///< and its lock
+    std::uint64_t nonce;   ///< of the address
+    unsigned index;        ///< of the endpoint in the domain
+    EndpointAddress known; ///< the address that peers know
+};
+
+/// The protocol above the rings. None of these is called for a packet in a ring: Inbound::poll hands those on.
+class Protocol {
+  public:
+    /// Makes a channel for one more peer. Null: there are as many as there may be.
+    [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
+    /// The channel has failed: requests to its peer end. `handler`: that of a packet that has never left, or null.
+    virtual void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept = 0;
+    /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
+    [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
+    /// Called every few milliseconds.
+    virtual void tick() noexcept = 0;
+
+  protected:
+    ~Protocol() = default;
+};
+
+/// A read of a peer's memory that answers a question. Each object has one under way at most.
+template <class Of>
+struct Inquiry : vcq::CompletionHandler {
+    Of* of = nullptr;
+    Bounce answer{}; ///< where the Get writes
+    bool under_way = false;
+};
+
+struct Port {
+    Port(const Local& self, Protocol& protocol) noexcept : self(self), protocol(protocol), bounces(self.vcq) {}
+
+    Local self;
+    Protocol& protocol;
+    BouncePool bounces;
+    Area area;
+    bool open = false;     ///< false: notices that still come change nothing
+    std::uint64_t now = 0; ///< milliseconds, as of the last slow round
+
+    /// Rings a doorbell in the area at `at`, in strong order behind what it announces. If the TNI has no room, the peer
+    /// finds out in one of its slow rounds.
+    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
+    /// Posts the Get of `size` bytes of an inquiry that is not under way. Post::busy also when all bounce blocks are in
+    /// use.
+    template <class Of>
+    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,
+                                std::size_t size) noexcept
+    {
+        inquiry.answer = bounces.alloc(size);
+        if (inquiry.answer.data == nullptr)
+            return vcq::Post::busy;
+        inquiry.under_way = true; // the notice may come within the post
+        const vcq::Post post =
+            self.vcq.get(home, inquiry.answer.stadd, from, size, {.when = vcq::When::delivered, .handler = &inquiry});
+        if (post != vcq::Post::done)
+            end(inquiry);
+        return post;
+    }
+    template <class Of>
+    void end(Inquiry<Of>& inquiry) noexcept
+    {
+        inquiry.under_way = false;
+        bounces.release(inquiry.answer);
+        inquiry.answer = {};
+    }
+};
+
+/// Does the header of an area, as a Get brought it, belong to the endpoint with that nonce?
+[[nodiscard]] bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept;
 
 } // namespace tofu::proto

@@ -3,8 +3,10 @@
 #include "msg/rx_ring.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -13,6 +15,382 @@
 #include "core/system.h"
 
 namespace tofu::proto {
+
+// --- Grants, and the cases of both sides of a lease: how rings go to the peers that send much, and channels to the peers that
+// are sent to, so that the number of neither is limited
+//
+// S sends to R (Grants); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
+// (AnonSlots) and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the
+// ring from then on until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a
+// ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's
+// reports before `closed`.
+//
+//  1. S dies before its request arrives: nothing has happened.
+//  2. S dies after its request: R grants a ring, and finds out as in 4.
+//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are anonymous
+//     packets.
+//  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
+//     written is no packet: its control word, written last, is not there.
+//  5. S dies after its BYE: R takes it; the Put of `closed` fails without a consequence; the ring is free.
+//  6. R revokes the ring (give_back): S sends BYE as soon as it sees that, in its progress or when it runs out
+//     of credit. Packets of S until then are consumed normally. R does not depend on S: it revokes others as well. If S
+//     has not used the ring yet, give_back repeats the grant, since S may not have seen it.
+//  7. R revokes, and S sends BYE by itself at the same time: the request comes before `closed` in the same words, and
+//     is ignored while S waits for `closed`.
+//  8. S wants to send after BYE: it waits for `closed`, then its packets go anonymously. So a pair never has two rings,
+//     and order holds across leases.
+//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
+//     fails.
+// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
+//     `denied`: the anonymous packet stays. A grant is reported like a credit update, in a later round.
+// 11. S uses the credit block for another peer: only without a request, or after `denied` or `closed`, or when R is
+//     dead, so no late update of R can hide one of the other. Besides, every request has its own serial number.
+// 12. S has no credit for its BYE: R has not finished with the ring either, and will report.
+// 13. A hostile S keeps its ring, floods it or sends BYE in the middle: only its own ring suffers. It requests rings in
+//     the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
+// 14. A hostile R writes any status: `closed` counts only after BYE, a grant only after a request, and if it
+//     is invalid the channel fails. S writes to no other words than its own.
+// 15. S, a transmit context, is closed before the answer, and another one of its scalable endpoint gets its number: the
+//     grant meets another serial number there. S asks anew: a sender that asks has no ring, so R frees the ring in its
+//     name, packets first. Successors of other kinds have another nonce, by which R's probe finds that S is gone.
+// 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
+//     ring's first packet.
+
+namespace {
+constexpr unsigned asked_at_once = 8; // rings asked back per call of ask_back()
+
+/// Does the end of a probe show that the sender is dead?
+bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
+{
+    // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
+    return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
+           notice.code == never_notified ||
+           (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
+}
+
+/// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
+bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
+           const CreditBlock& block) noexcept
+{
+    if (port.self.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
+        return false;
+    port.ring_doorbell(home, area, Doorbell::status);
+    return true;
+}
+} // namespace
+
+int Grants::open(const Geometry& geometry) noexcept
+{
+    geometry_ = geometry;
+    rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
+    return rings_ != nullptr ? 0 : -FI_ENOMEM;
+}
+
+void Grants::close(Ring& ring) noexcept
+{
+    if (ring.place != no_place) {
+        polls_[ring.place] = polls_.back();
+        rings_[polls_[ring.place].ring]->place = ring.place;
+        polls_.pop_back();
+        ring.place = no_place;
+    }
+    if (ring.gone) {
+        ring.gone = false;
+        gone_--;
+    }
+    if (ring.life.under_way) { // on_life() calls us again
+        ring.closing = true;
+        return;
+    }
+    if (ring.users != 0) {
+        ring.parted = true;
+        (void)rings_[ring.number].release();
+        return;
+    }
+    retired_ = std::move(rings_[ring.number]); // our callers still look at `ring`
+}
+
+void Grants::close_gone() noexcept
+{
+    for (std::size_t i = polls_.size(); gone_ != 0 && i-- > 0;)
+        if (Ring& ring = *rings_[polls_[i].ring]; ring.gone && !polls_[i].arrived(polls_[i].read()))
+            close(ring);
+}
+
+// --- granting rings, and asking them back
+
+bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
+{
+    for (const Poll& poll : polls_) // case 15
+        if (Ring& old = *rings_[poll.ring];
+            old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
+            set_gone(old);
+    const utofu_stadd_t credits = area + credit_offset(who.credit_index);
+    unsigned number = 0;
+    while (number < port_.area.open_rings() && rings_[number] != nullptr)
+        number++;
+    const bool is_free = !revoked_ && (number < port_.area.open_rings() || port_.area.grow());
+    std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
+    if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
+        wanted_ = true;
+        return reply(port_, who.home, area, credits, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
+    }
+    ring->owner = this;
+    ring->base = port_.area.ring(number);
+    ring->number = number;
+    ring->index = who.index;
+    ring->known = known_address(who);
+    ring->key = peer_key(who.home, who.nonce, who.identity);
+    ring->serial = who.serial;
+    ring->area = area;
+    ring->credits = credits;
+    ring->reported = seq_base(port_.self.nonce);
+    ring->next_seq = ring->reported + 1;
+    ring->life.notify = on_life;
+    ring->life.of = ring.get();
+    for (std::uint32_t seq = 1; seq <= geometry_.ring_slots; seq++) // packets of the last owner
+        std::atomic_ref<std::uint64_t>(*ring->control(seq, geometry_.ring_slots)).store(0, std::memory_order_relaxed);
+    ring->place = static_cast<std::uint32_t>(polls_.size());
+    polls_.push_reserved({ring->control(ring->next_seq, geometry_.ring_slots), ring->next_seq, number});
+    rings_[number] = std::move(ring);
+    report(*rings_[number]);
+    return true;
+}
+
+/// If a ring had to be denied, asks back the rings of senders that have been silent since the last call.
+void Grants::ask_back() noexcept
+{
+    if (!std::exchange(wanted_, false))
+        return;
+    const std::size_t n = polls_.size();
+    unsigned asked = 0, probed = 0;
+    for (std::size_t i = 0; i < n && asked < asked_at_once; i++) {
+        Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
+        if (ring.asked) {
+            if (probed++ < asked_at_once)
+                start_probe(ring); // perhaps the sender does not answer because it is dead
+            continue;
+        }
+        if (ring.seen_seq != ring.next_seq) {
+            ring.seen_seq = ring.next_seq;
+            continue;
+        }
+        ring.asked = true;
+        ring.status = LeaseStatus::give_back;
+        report(ring);
+        asked++;
+    }
+}
+
+void Grants::revoke() noexcept
+{
+    revoked_ = true;
+    for (const Poll& poll : polls_) {
+        Ring& ring = *rings_[poll.ring];
+        start_probe(ring); // its sender may have closed or died
+        if (!std::exchange(ring.asked, true)) {
+            ring.status = LeaseStatus::give_back;
+            report(ring);
+        }
+    }
+}
+
+bool Grants::answer_bye(Ring& ring) noexcept
+{
+    return reply(port_, ring.known.home, ring.area, ring.credits,
+                 {ring.next_seq, static_cast<std::uint32_t>(LeaseStatus::closed), ring.serial});
+}
+
+// --- reports
+
+void Grants::report(Ring& ring) noexcept
+{
+    const Grant grant = grant_of(geometry_, port_.self.index, ring.number);
+    const CreditBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
+                            ring.serial};
+    // In strong order: an earlier report that arrived later would overwrite this one.
+    const vcq::Post post =
+        port_.self.vcq.put_inline(ring.known.home, &block, ring.credits, sizeof block, {.strong_order = true});
+    if (ring.status != LeaseStatus::open) [[unlikely]]
+        port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
+    if (post == vcq::Post::done) [[likely]]
+        ring.reported = ring.next_seq - 1;
+    ring.report_due = post == vcq::Post::busy;
+    if (ring.report_due) [[unlikely]] {
+        reports_due_ = true;
+        port_.self.vcq.set_busy();
+    }
+}
+
+void Grants::report_late() noexcept
+{
+    reports_due_ = false;
+    for (const Poll& poll : polls_) {
+        Ring& ring = *rings_[poll.ring];
+        if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
+            report(ring);
+    }
+}
+
+// --- the watch
+
+void Grants::watch() noexcept
+{
+    if (polls_.empty())
+        return;
+    next_watched_ = (next_watched_ + 1) % polls_.size();
+    start_probe(*rings_[polls_[next_watched_].ring]);
+}
+
+void Grants::peer_failed(utofu_vcq_id_t home) noexcept
+{
+    for (std::size_t i = polls_.size(); i-- > 0;)
+        if (Ring& ring = *rings_[polls_[i].ring]; ring.known.home == home)
+            start_probe(ring);
+}
+
+void Grants::start_probe(Ring& ring) noexcept
+{
+    if (!ring.life.under_way &&
+        port_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
+        set_gone(ring);
+}
+
+/// Marks the ring's sender as dead. The packets that it has sent are still taken.
+void Grants::set_gone(Ring& ring) noexcept
+{
+    gone_ += !std::exchange(ring.gone, true);
+}
+
+void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+{
+    Ring& ring = *static_cast<Inquiry<Ring>*>(handler)->of;
+    Grants& grants = *ring.owner;
+    const bool gone = grants.port_.open && !ring.closing && shows_death(ring, notice);
+    grants.port_.end(ring.life);
+    if (!grants.port_.open)
+        return;
+    if (ring.closing)
+        grants.close(ring);
+    else if (gone)
+        grants.set_gone(ring);
+}
+
+// --- AnonSlots
+
+bool AnonSlots::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept
+{
+    slots_ = slots;
+    gate_ = gate;
+    nonce_ = nonce;
+    count_ = end_ = count;
+    seq_ = anon_seq(gate_word(nonce, 0, 0));
+    is_out_.reset(new (std::nothrow) bool[count]());
+    return is_out_ != nullptr && out_.reserve(count);
+}
+
+void AnonSlots::note_handed_out() noexcept
+{
+    // acquire: a packet that is looked for after this load is in a slot that was handed out before it
+    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*gate_).load(std::memory_order_acquire);
+    for (const std::uint32_t now = std::min(gate_next(word), end_); next_ < now; next_++) {
+        is_out_[next_] = true;
+        out_.push_reserved({static_cast<std::uint16_t>(next_), false});
+    }
+}
+
+/// Offers the next run of free slots after the last one, if there is any.
+void AnonSlots::offer() noexcept
+{
+    const bool* const all = is_out_.get();
+    std::uint32_t first = static_cast<std::uint32_t>(std::find(all + end_, all + count_, false) - all);
+    if (first == count_)
+        first = static_cast<std::uint32_t>(std::find(all, all + count_, false) - all);
+    if (first == count_)
+        return;
+    next_ = first;
+    end_ = static_cast<std::uint32_t>(std::find(all + first, all + count_, true) - all);
+    // An atomic instruction, because peers' ARMWs may hit the word (guide 2.2.5). release: after the slots were
+    // cleared
+    (void)std::atomic_ref<std::uint64_t>(*gate_).exchange(gate_word(nonce_, next_, end_), std::memory_order_acq_rel);
+}
+
+// --- Arrivals
+
+bool Arrivals::open(const Geometry& geometry) noexcept
+{
+    return anon_slots_.open(port_.area.anon_slots(), geometry.anon_slot_count, port_.area.gate(), port_.self.nonce);
+}
+
+void Arrivals::take() noexcept
+{
+    refused_.clear();
+    refuse_all_ = false;
+    offers_++;
+    anon_slots_.take_arrived([this](std::byte* end) { return take_one(end); });
+}
+
+/// `key` names the sending endpoint, whatever address peers know it by.
+bool Arrivals::refuses(std::uint64_t key) const noexcept
+{
+    return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
+}
+
+/// Takes the packet in the slot that ends at `end`. False: the packet stays, and so do later ones of the same sender.
+bool Arrivals::take_one(std::byte* end) noexcept
+{
+    if (in_.seen() != nullptr) [[unlikely]]
+        (void)in_.seen()(end - sizeof(Control), sizeof(Control));
+    Control control;
+    std::memcpy(&control, end - sizeof control, sizeof control);
+    if (control.type == static_cast<std::uint8_t>(Type::none))
+        return true; // an empty packet: the sender had no use for the slot
+    Envelope envelope;
+    alignas(8) std::byte packet[slot_size]; // a copy, which the sender cannot change any more
+    const bool good = read_anonymous(end, port_.self.nonce, envelope, packet);
+    const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
+    if (good && refuses(key))
+        return false;
+    if (anonymous_ == nullptr)
+        anonymous_.reset(new (std::nothrow) Ring);
+    if (anonymous_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
+        refuse_all_ |= !refused_.push(key);
+        port_.self.vcq.set_busy();
+        return false;
+    }
+    if (anonymous_->users != 0) {
+        anonymous_->parted = true; // the last of its messages frees it
+        (void)anonymous_.release();
+    }
+    return true;
+}
+
+/// Hands a packet to the protocol as the only one of a ring. `packet` is null where the slot holds none that makes
+/// sense.
+bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
+{
+    Ring& anonymous = *anonymous_;
+    anonymous.base = const_cast<std::byte*>(packet);
+    anonymous.next_seq = anon_seq(gate_word(port_.self.nonce, 0, 0));
+    anonymous.number = anonymous.place = no_place;
+    anonymous.begun = true;
+    anonymous.index = who.index;
+    anonymous.known = known_address(who);
+    anonymous.generation = ~0u; // the last packet may have had another sender
+    anonymous.key = peer_key(who.home, who.nonce, who.identity);
+    if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
+        in_.bad_packet(anonymous, "with invalid fields");
+        return true;
+    }
+    if (who.credit_index != no_credit_block) {
+        if (!in_.grants.answer(who, anonymous.area))
+            return false;
+        std::memcpy(end - asks_before_end, &no_credit_block, sizeof no_credit_block); // so that it asks only once
+    }
+    return port_.protocol.take_anonymous(anonymous);
+}
+
+// --- Inbound
 
 int Inbound::open(const Geometry& geometry) noexcept
 {
@@ -188,20 +566,6 @@ void Rings::peer_failed(utofu_vcq_id_t home) noexcept
         return;
     out.peer_failed(home);
     in.grants.peer_failed(home);
-}
-
-bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
-{
-    AreaHeader header;
-    std::memcpy(&header, answer.data, sizeof header);
-    return header.magic == area_magic && header.nonce == nonce;
-}
-
-void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
-{
-    constexpr std::uint16_t rings = 1;
-    static_assert(sizeof rings == doorbell_size);
-    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

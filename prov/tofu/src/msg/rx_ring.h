@@ -1,23 +1,272 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of an endpoint's rings (Inbound): hands the packets in the rings of its area to the protocol, in
-// order, and gives their slots back to the senders when the protocol has taken them. Nothing read from the area is
-// trusted. And the rings of an endpoint in both directions, from open to close (Rings). Under the endpoint's lock.
-//
-//   msg/ring_lease.h  which senders have a ring;  msg/anon_slots.h  packets of senders that have none
-//   msg/tx_ring.h  the sending side
+// The receiving side of an endpoint's rings. A ring of our area (Ring); packets of senders that have no ring here
+// (AnonSlots, Arrivals); which senders have a ring, and credit updates to them (Grants); the packets in rings, which go
+// to the protocol in order, and whose slots go back to the senders when the protocol has taken them (Inbound). Nothing
+// read from the area is trusted. And the rings of an endpoint in both directions, from open to close (Rings). Under the
+// endpoint's lock.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "core/containers.h"
 #include "core/limits.h"
-#include "msg/anon_slots.h"
-#include "msg/channel.h"
-#include "msg/ring_lease.h"
+#include "msg/rx_area.h"
 #include "msg/tx_ring.h"
+#include "msg/wire.h"
 
 namespace tofu::proto {
+
+// --- Ring
+
+class Grants;
+
+inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
+
+/// A ring of our area, from its grant to its BYE. It also describes the sender, for as long as the protocol has
+/// messages of that sender.
+struct Ring {
+    Grants* owner = nullptr;
+    std::byte* base = nullptr;
+    std::uint32_t next_seq = 1;
+    std::uint32_t reported = 0; ///< consumed slots that were reported to the sender
+    std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back; if unchanged, this one is idle
+    std::uint32_t number = 0;
+    std::uint32_t place = 0;  ///< index in the list of rings that are polled
+    std::uint32_t users = 0;  ///< messages from this ring that the protocol still has
+    bool begun = false;       ///< its first packet was taken, and before that all anonymous packets of its sender
+    bool gone = false;        ///< the sender is dead: close the ring when its packets have been taken
+    bool closing = false;     ///< close the ring when its probe has ended
+    bool parted = false;      ///< closed; the last of its users frees the object
+    bool asked = false;       ///< the sender was asked to give the ring back
+    bool report_due = false;  ///< a report found no room in the queue of the TNI
+    std::uint8_t index = 0;   ///< of the sending endpoint
+    std::uint16_t serial = 0; ///< of the sender's request for this ring
+    LeaseStatus status = LeaseStatus::granted; ///< goes out with each report
+    EndpointAddress known{};                   ///< the sender's address, as peers know it
+    std::uint64_t key = 0;                     ///< peer_key of the sender
+    fi_addr_t address = FI_ADDR_NOTAVAIL;      ///< for the protocol: the sender in the address vector,
+    std::uint32_t generation = ~0u;            ///< as of this generation of it
+    utofu_stadd_t area = 0;                    ///< the sender's
+    utofu_stadd_t credits = 0;                 ///< the sender's credit block
+    Inquiry<Ring> life{};
+
+    /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
+    [[nodiscard]] bool same_sender(const Ring& other) const noexcept
+    {
+        return known.home == other.known.home && known.nonce == other.known.nonce && index == other.index;
+    }
+    /// The protocol has dropped one message of this ring. Frees a closed ring with its last message.
+    void let_go() noexcept
+    {
+        if (--users == 0 && parted)
+            delete this;
+    }
+    /// Control word of slot number `seq`.
+    [[nodiscard]] std::uint64_t* control(std::uint32_t seq, std::uint32_t slots) const noexcept
+    {
+        return reinterpret_cast<std::uint64_t*>(base + (std::size_t{(seq - 1) & (slots - 1)} + 1) * slot_size -
+                                                sizeof(Control));
+    }
+};
+
+// --- AnonSlots: the slots of senders that have no ring here. A sender takes a slot at the slot counter by an ARMW ADD
+// and fills it by one Put. The receiver does not know the sender of an unfilled slot: it stays with its sender until
+// then, however long that takes, and blocks no other packet.
+//
+// S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
+// that R knows. A slot goes on offer again only after R has taken what it was handed out for.
+//
+//  1. S dies before its ADD: nothing has happened.
+//  2. S dies between ADD and Put, or is stopped there for any time: the slot stays out. The others of the run, and
+//     all other slots, go on. A slot of 256 bytes is lost by a death, until the endpoint is closed.
+//  3. S goes on after minutes: no other sender has had its slot, so its Put overwrites nothing. It is consumed
+//     normally.
+//  4. S dies in its Put: the control word, written last, is not there. As 2.
+//  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty packet there.
+//  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there
+//     are new ones, so each sender goes beyond the end once for each run: 24 bits are enough for 16 million.
+//  7. R offers a new run: only when the one before is handed out to its end, so no ADD can fall between two.
+//  8. Order among anonymous packets of one S: each has its ADD behind the Put of the one before, and Puts arrive in
+//     order (strong order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then
+//     takes what it has seen from the oldest on: what came before something seen was seen, too.
+//  9. A packet without room stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
+// 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
+//     takes the first of them (Inbound::begin). S sends anonymously again only after `closed`, when R has taken all
+//     from the ring.
+// 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
+//     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
+// 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, but its rings continue. It fills
+//     slots that it has not taken: a peer with write access can always do that.
+// 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
+//     a ring, every 64 anonymous packets at least, and sends at most 64 before it has been answered.
+
+class Inbound;
+
+class AnonSlots {
+  public:
+    /// `count` slots at `slots`, all on offer in the word at `gate`. False: no memory.
+    [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept;
+    /// Looks at all slots that are out. Calls take(end of the slot) for each that holds a packet; true: it was taken.
+    template <class Take>
+    void take_arrived(Take&& take) noexcept
+    {
+        note_handed_out();
+        // acquire: pairs with the sender's Put, whose last 8 bytes are written last
+        for (std::size_t i = out_.size(); i-- > 0;)
+            out_[i].there = control(out_[i].slot).load(std::memory_order_acquire) >> 32 == seq_;
+        std::size_t left = 0;
+        for (const Out& out : out_) {
+            if (!out.there || !take(slots_ + (std::size_t{out.slot} + 1) * slot_size)) {
+                out_[left++] = out;
+                continue;
+            }
+            control(out.slot).store(0, std::memory_order_relaxed);
+            is_out_[out.slot] = false;
+        }
+        while (out_.size() > left)
+            out_.pop_back();
+        if (next_ == end_)
+            offer();
+    }
+    /// The number of slots that have been handed out and hold no packet yet.
+    [[nodiscard]] std::size_t unfilled() noexcept
+    {
+        note_handed_out();
+        return static_cast<std::size_t>(std::count_if(out_.begin(), out_.begin() + out_.size(), [this](const Out& out) {
+            return control(out.slot).load(std::memory_order_acquire) >> 32 != seq_;
+        }));
+    }
+
+  private:
+    struct Out {
+        std::uint16_t slot = 0;
+        bool there = false;
+    };
+    [[nodiscard]] std::atomic_ref<std::uint64_t> control(std::uint32_t slot) const noexcept
+    {
+        return std::atomic_ref<std::uint64_t>(
+            *reinterpret_cast<std::uint64_t*>(slots_ + (std::size_t{slot} + 1) * slot_size - sizeof(Control)));
+    }
+    void note_handed_out() noexcept;
+    void offer() noexcept;
+
+    std::byte* slots_ = nullptr;
+    std::uint64_t* gate_ = nullptr;
+    std::uint64_t nonce_ = 0;
+    std::uint32_t seq_ = 0;
+    std::uint32_t count_ = 0;
+    std::uint32_t next_ = 0; ///< slots on offer that are not known to be out: from here
+    std::uint32_t end_ = 0;  ///< to here
+    Array<Out> out_;         ///< slots that are out, in the order in which they were handed out; has room for all
+    std::unique_ptr<bool[]> is_out_;
+};
+
+// --- Arrivals
+
+/// The packets of anonymous senders. Each is read once, checked, and handed on in the order of its sender. A packet
+/// that the protocol has no room for stays in its slot.
+class Arrivals {
+  public:
+    Arrivals(Inbound& in, Port& port) noexcept : in_(in), port_(port) {}
+    /// Called once there is an area. False: no memory.
+    [[nodiscard]] bool open(const Geometry& geometry) noexcept;
+    /// Takes all packets that are there and that the protocol has room for.
+    void take() noexcept;
+    /// True if packets of the sender with that peer_key() have to stay.
+    [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
+    /// True if packets of any sender have to stay.
+    [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
+    /// The number of slots that were handed out and have not been filled. Called while there is an area.
+    [[nodiscard]] std::size_t unfilled() noexcept { return anon_slots_.unfilled(); }
+    /// Number of calls of take().
+    [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
+
+  private:
+    [[nodiscard]] bool take_one(std::byte* end) noexcept;
+    [[nodiscard]] bool take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
+
+    Inbound& in_;
+    Port& port_;
+    AnonSlots anon_slots_;
+    std::unique_ptr<Ring> anonymous_; ///< the ring as which a packet is handed on
+    Array<std::uint64_t> refused_;    ///< senders of packets that stay
+    bool refuse_all_ = false;         ///< there was no memory to note one of them
+    std::uint32_t offers_ = 0;
+};
+
+// --- Grants: the receiver's side
+
+class Grants {
+  public:
+    /// The place where the next packet of a ring will appear.
+    struct Poll {
+        std::uint64_t* word; ///< control word of the next slot
+        std::uint32_t seq;
+        std::uint32_t ring;
+        /// acquire: pairs with the sender's Put, whose last 8 bytes are written last
+        [[nodiscard]] std::uint64_t read() const noexcept
+        {
+            return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
+        }
+        [[nodiscard]] bool arrived(std::uint64_t control) const noexcept
+        {
+            return static_cast<std::uint32_t>(control >> 32) == seq;
+        }
+    };
+    explicit Grants(Port& port) noexcept : port_(port) {}
+    /// 0 or -FI_ENOMEM.
+    [[nodiscard]] int open(const Geometry& geometry) noexcept;
+    /// One for each granted ring.
+    [[nodiscard]] Array<Poll>& polls() noexcept { return polls_; }
+    [[nodiscard]] const Array<Poll>& polls() const noexcept { return polls_; }
+    [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
+
+    /// Answers an anonymous sender that asks for a ring: grants one or denies it. False: no room in the queue of the
+    /// TNI.
+    [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
+    /// Answers a BYE. False: no room in the queue of the TNI.
+    [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
+    /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
+    void report(Ring& ring) noexcept;
+    [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
+    void report_late() noexcept;
+    /// Frees a ring whose sender has left or died.
+    void close(Ring& ring) noexcept;
+    /// Frees the rings whose senders have died and whose packets have all been taken.
+    void close_gone() noexcept;
+    /// Asks some rings back, if one had to be denied.
+    void ask_back() noexcept;
+    /// Asks all rings back and grants none from now on: the endpoint closes.
+    void revoke() noexcept;
+    /// True if no sender can write into a ring any more: each has released its ring or is dead.
+    [[nodiscard]] bool writers_gone() const noexcept { return polls_.size() == gone_; }
+    /// Probes whether senders are alive, one per call.
+    void watch() noexcept;
+    /// Probes the senders with this home VCQ, to which a post has failed.
+    void peer_failed(utofu_vcq_id_t home) noexcept;
+
+  private:
+    void start_probe(Ring& ring) noexcept;
+    void set_gone(Ring& ring) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+
+    Port& port_;
+    Geometry geometry_{};
+    std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
+    Array<Poll> polls_;
+    unsigned gone_ = 0; ///< rings whose senders are dead
+    bool reports_due_ = false;
+    bool wanted_ = false;      ///< a ring had to be denied
+    bool revoked_ = false;     ///< revoke() was called
+    std::size_t ask_hand_ = 0; ///< index of the ring that ask_back() looks at next
+    std::size_t next_watched_ = 0;
+    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
+};
 
 // --- Inbound
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See send_queue.h.
-#include "msg/send_queue.h"
+// Sends that wait, for their peer (SendRequests) or for room (Backlog). See sender.h.
+#include "msg/sender.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,6 @@
 #include "core/log.h"
 #include "cq/counter.h"
 #include "cq/domain_base.h"
-#include "msg/sender.h"
 
 namespace tofu::proto {
 

@@ -2,14 +2,18 @@
 // See tx_ring.h.
 #include "msg/tx_ring.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
+
+#include <rdma/fi_errno.h>
 
 #include "core/log.h"
 
 namespace tofu::proto {
 
-// --- by address
+// --- Outbound: channels by address
 
 int Outbound::channel_to(const Destination& destination, Channel*& channel) noexcept
 {
@@ -54,7 +58,7 @@ int Outbound::channel_to(const Destination& destination, Channel*& channel) noex
     return 0;
 }
 
-// --- room
+// --- room for packets
 
 int Outbound::approach(Channel& ch) noexcept
 {
@@ -204,6 +208,424 @@ void Outbound::say_byes() noexcept
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
     }
+}
+
+// --- RingLeases
+
+namespace {
+constexpr unsigned given_up_at_once = 8;
+constexpr unsigned leaving_at_once = 64;
+constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
+
+/// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
+bool no_write_comes(const Channel& ch) noexcept
+{
+    if (ch.outstanding != 0)
+        return false;
+    switch (ch.state) {
+    case ChannelState::idle:
+    case ChannelState::pausing:
+    case ChannelState::reading: return !ch.anonymous.asked;
+    case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.anonymous.asked);
+    case ChannelState::open:
+    case ChannelState::leaving: return false;
+    }
+    return false;
+}
+
+/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
+bool reusable(const Channel& ch) noexcept
+{
+    return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
+           !ch.anonymous.under_way && ch.anonymous.slot == 0;
+}
+
+bool has_ring(const Channel& ch) noexcept
+{
+    return ch.state == ChannelState::open || ch.state == ChannelState::leaving;
+}
+} // namespace
+
+Envelope RingLeases::envelope(Channel& ch) noexcept
+{
+    const bool asks = wants(ch);
+    if (asks) // before the packet leaves, since the answer overwrites it
+        port_.area.status(ch.number).store(0, std::memory_order_release);
+    ch.anonymous.asks = asks;
+    return {port_.self.home.id(),
+            port_.self.nonce,
+            ch.peer.nonce,
+            envelope_speaks(port_.self.known),
+            port_.self.known.further,
+            static_cast<std::uint8_t>(port_.self.index),
+            port_.self.known.index,
+            asks ? ch.number : no_credit_block,
+            static_cast<std::uint16_t>(ch.serial + 1)};
+}
+
+bool RingLeases::wants(Channel& ch) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
+    if (v.asked || v.count < std::max(v.enough, v.least))
+        return false;
+    if (held_ < most_held)
+        return true;
+    give_up();
+    v.ask_later();
+    return false;
+}
+
+[[gnu::noinline]] void RingLeases::sent_anonymously(Channel& ch) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
+    v.slot = 0;
+    v.count++;
+    if (v.asks) {
+        v.asks = false;
+        v.asked = true;
+        v.count = 0;
+        ch.serial++;
+        held_++;
+    }
+    port_.self.vcq.statistics().count(Stat::send_anonymous);
+    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::anonymous);
+}
+
+/// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
+/// packet (case 16).
+void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
+{
+    if (grant.slots == 0) {
+        TOFU_WARN(
+            FI_LOG_EP_CTRL,
+            "endpoint %u: peer 0x%llx sent an invalid ring grant: use the same release of the provider on all nodes\n",
+            port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        ch.owner->fail(ch, FI_EIO, 0);
+        return;
+    }
+    utofu_stadd_t part = ch.area;
+    if (grant.is_further() && port_.self.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
+        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+        return;
+    }
+    ch.anonymous.asked = false;
+    ch.anonymous.count = ch.anonymous.enough = 0;
+    ch.leave = false;
+    ch.starved = 0;
+    ch.ring = part + grant.offset();
+    ch.slots = grant.slots;
+    ch.consumed = seq_base(ch.peer.nonce);
+    for (std::uint32_t& mark : ch.mark)
+        mark = ch.consumed + 1 - (mark != ch.next_seq);
+    ch.next_seq = ch.consumed + 1;
+    ch.state = ChannelState::open;
+    port_.self.vcq.statistics().count(Stat::ring_granted);
+    TOFU_PROBE(ring_grant, ch.peer.home, grant.first);
+    anon_tx_.dismiss(ch);
+}
+
+void RingLeases::check(Channel& ch) noexcept
+{
+    // acquire: pairs with the peer's Put of the block; `consumed` was written with it
+    const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
+    if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
+        return; // no answer yet
+    const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
+    const auto status = static_cast<LeaseStatus>(static_cast<std::uint32_t>(word));
+    if (ch.state == ChannelState::failed) {
+        ch.anonymous.asked &= status == LeaseStatus::open; // after an answer the peer writes nothing more
+        return;
+    }
+    if (ch.anonymous.asked) {
+        if (status == LeaseStatus::denied) {
+            ch.anonymous.asked = false;
+            held_--;
+            ch.anonymous.ask_later();
+        } else if (status == LeaseStatus::granted || status == LeaseStatus::give_back) {
+            on_grant(ch, read_grant(consumed, ch.peer.index));
+        }
+    } else if (consumed >> 32 == 0) { // no grant
+        ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
+    }
+    if (status == LeaseStatus::give_back) {
+        ch.leave |= ch.state == ChannelState::open;
+    } else if (status == LeaseStatus::closed && ch.state == ChannelState::leaving) {
+        ch.state = ChannelState::idle;
+        ch.mark[0] = ch.next_seq; // the peer has taken all packets
+        held_--;
+    }
+}
+
+vcq::Post RingLeases::put_bye(Channel& ch, std::uint16_t kind) noexcept
+{
+    std::byte image[inline_limit];
+    PacketWriter packet(image + sizeof image);
+    packet.control(Type::bye, 0, kind, ch.next_seq);
+    return ch.owner->put(ch, packet, nullptr);
+}
+
+bool RingLeases::say_bye(Channel& ch) noexcept
+{
+    if (ch.state != ChannelState::open || !ch.owner->flush(ch) || ch.free_slots() == 0)
+        return false;
+    if (const vcq::Post post = put_bye(ch, bye_for_now); post != vcq::Post::done) {
+        (void)ch.owner->post_failed(ch, post);
+        return false;
+    }
+    for (std::uint32_t& mark : ch.mark)
+        mark += mark == ch.next_seq;
+    ch.next_seq++;
+    ch.leave = false;
+    ch.state = ChannelState::leaving;
+    port_.self.vcq.statistics().count(Stat::ring_returned);
+    return true;
+}
+
+void RingLeases::poll_credit_blocks(std::size_t most) noexcept
+{
+    for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
+        Channel& ch = channels_[next_block_++ % channels_.size()];
+        if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
+            anon_tx_.dismiss(ch);
+        if (!has_ring(ch) && !ch.anonymous.asked)
+            continue;
+        check(ch);
+        if (ch.leave)
+            (void)say_bye(ch);
+    }
+}
+
+void RingLeases::give_all_back() noexcept
+{
+    for (Channel* ch : channels_)
+        ch->leave |= ch->state == ChannelState::open;
+}
+
+bool RingLeases::writers_gone() const noexcept
+{
+    return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
+}
+
+[[gnu::noinline]] Channel* RingLeases::reuse() noexcept
+{
+    const std::size_t n = channels_.size();
+    for (std::size_t i = 0; i < n; i++) {
+        Channel& ch = channels_[(hand_ + i) % n];
+        if (ch.anonymous.asked || ch.state == ChannelState::leaving)
+            check(ch);
+        if (!reusable(ch))
+            continue;
+        hand_ = (hand_ + i + 1) % n;
+        channels_.unlink(ch);
+        ch.state = ChannelState::idle;
+        ch.leave = ch.met = false;
+        ch.err = ch.prov_errno = 0;
+        ch.ring = ch.area = 0;
+        ch.starved = 0;
+        ch.anonymous.full = ch.anonymous.asked = false;
+        ch.anonymous.count = ch.anonymous.enough = ch.anonymous.pause = ch.anonymous.rounds = 0;
+        ch.anonymous.first_try = 0;
+        ch.mark[0] = ch.mark[1] = ch.next_seq;
+        return &ch;
+    }
+    give_up();
+    return nullptr;
+}
+
+/// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use,
+/// the first ones.
+void RingLeases::give_up() noexcept
+{
+    const std::size_t n = channels_.size();
+    auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
+        return ch->state == ChannelState::leaving || ch->leave;
+    }));
+    for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
+        Channel& ch = channels_[hand_++ % n];
+        if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
+            continue;
+        if (i < n && ch.seen_seq != ch.next_seq) {
+            ch.seen_seq = ch.next_seq;
+            continue;
+        }
+        ch.leave = true;
+        check(ch); // BYE needs a credit
+        (void)say_bye(ch);
+        found++;
+        leaving++;
+    }
+}
+
+void RingLeases::lost(Channel& ch) noexcept
+{
+    if (has_ring(ch))
+        port_.self.vcq.statistics().count(Stat::ring_lost);
+    held_ -= has_ring(ch) || ch.anonymous.asked;
+}
+
+// --- AnonTx
+
+namespace {
+constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one that asks for a ring
+constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a gate that is full
+constexpr unsigned absent_pause_ms = 1;
+} // namespace
+
+/// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
+int AnonTx::step(Channel& ch) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
+    if (ch.state == ChannelState::pausing && port_.now >= v.pause_until)
+        ch.state = ChannelState::idle;
+    if (ch.state == ChannelState::reading && !v.under_way)
+        read_heading(ch);
+    if (ch.state == ChannelState::idle && v.slot != 0)
+        return 0;
+    if (ch.state != ChannelState::idle || v.under_way)
+        return ch.refusal();
+    if (v.asked && v.count >= most_unanswered) {
+        ch.starved++;
+        return -FI_EAGAIN; // the peer does not read its anonymous packets
+    }
+    if (v.full && v.rounds != 0) {
+        v.rounds--;
+        return -FI_EAGAIN;
+    }
+    if (ch.area == 0 && port_.self.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
+        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+        return -ch.err;
+    }
+    v.reads = v.full;
+    vcq::Post post;
+    if (v.reads) {
+        post = port_.ask(v, ch.peer.home, ch.area + gate_offset, sizeof(std::uint64_t));
+    } else {
+        v.under_way = true; // the notice may come within the post
+        asking_++;
+        post = port_.self.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, gate_step, ch.area + gate_offset,
+                                   {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
+        if (post != vcq::Post::done) {
+            v.under_way = false;
+            asking_--;
+        }
+    }
+    if (post != vcq::Post::done)
+        return ch.owner->post_failed(ch, post);
+    return v.slot != 0 ? 0 : -FI_EAGAIN;
+}
+
+void AnonTx::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+{
+    Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
+    AnonTx& anon_tx = ch.owner->anon_tx;
+    Channel::Anonymous& v = ch.anonymous;
+    std::uint64_t word = notice.value;
+    AreaHeader header{};
+    if (v.reads) {
+        std::memcpy(&word, v.answer.data, sizeof word);
+        std::memcpy(&header, v.answer.data, sizeof header); // a block holds more than that
+        anon_tx.port_.end(v);
+    } else {
+        v.under_way = false;
+        anon_tx.asking_--;
+    }
+    if (!anon_tx.port_.open || ch.state == ChannelState::failed)
+        return;
+    if (notice.code != UTOFU_SUCCESS)
+        anon_tx.on_absence(ch, notice.code);
+    else if (ch.state == ChannelState::reading)
+        anon_tx.on_heading(ch, header);
+    else
+        anon_tx.on_gate(ch, word);
+}
+
+/// The peer has no such area: its endpoint is not enabled yet, or is closed.
+void AnonTx::on_absence(Channel& ch, int code) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
+    if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
+        ch.owner->fail(ch, FI_EHOSTDOWN, code);
+        return;
+    }
+    if (v.first_try == 0)
+        v.first_try = port_.now;
+    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || port_.now - v.first_try >= absent_limit_ms) {
+        ch.owner->fail(ch, fi_error_of(code), code);
+    } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
+        ch.state = ChannelState::pausing;
+        v.pause_until = port_.now + absent_pause_ms;
+    }
+}
+
+void AnonTx::on_gate(Channel& ch, std::uint64_t word) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
+    const std::uint32_t next = gate_next(word);
+    const bool some = next < gate_end(word);
+    const utofu_stadd_t slot = ch.area + anon_slots_offset + std::uint64_t{next} * slot_size;
+    if (!gate_is_of(word, ch.peer.nonce)) {
+        if (!v.reads && some && gate_speaks(word))
+            (void)put_empty(ch, slot, anon_seq(word)); // another process has the VCQ ID: gives its slot back
+        if (ch.state == ChannelState::idle)
+            read_heading(ch);
+        return;
+    }
+    v.first_try = 0;
+    ch.met = true;
+    if (v.reads || !some) {
+        v.full = !some;
+        v.pause = v.full ? std::clamp(2 * v.pause, 1u, longest_pause) : 0;
+        v.rounds = v.pause;
+        return;
+    }
+    v.slot = slot;
+    v.seq = anon_seq(word);
+    v.lingers = false;
+    if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
+        dismiss(ch);
+}
+
+/// Reads the area's header, to learn why the gate is not the expected one. step() repeats it if the TNI had no room.
+void AnonTx::read_heading(Channel& ch) noexcept
+{
+    ch.state = ChannelState::reading;
+    ch.anonymous.reads = true;
+    if (port_.ask(ch.anonymous, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+        (void)ch.owner->post_failed(ch, vcq::Post::error);
+}
+
+void AnonTx::on_heading(Channel& ch, const AreaHeader& header) noexcept
+{
+    switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
+    case Heading::other_version:
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: wire protocol mismatch: peer 0x%llx has version %u, this endpoint %u: use the same "
+                  "release of the provider on all nodes\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.version, wire_version);
+        ch.owner->fail(ch, FI_ECONNREFUSED, 0);
+        return;
+    case Heading::other_process: ch.owner->fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
+    case Heading::usable:
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "endpoint %u: the slot counter of peer 0x%llx has an invalid value: its memory is damaged; restart "
+                  "that process\n",
+                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
+        ch.owner->fail(ch, FI_EIO, 0);
+        return;
+    }
+}
+
+void AnonTx::dismiss(Channel& ch) noexcept
+{
+    if (ch.anonymous.slot != 0 && put_empty(ch, ch.anonymous.slot, ch.anonymous.seq) != vcq::Post::busy)
+        ch.anonymous.slot = 0;
+}
+
+vcq::Post AnonTx::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
+{
+    const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
+    return port_.self.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
+                                     {.strong_order = true, .cache = vcq::whole_line});
 }
 
 } // namespace tofu::proto

@@ -86,7 +86,7 @@ inline constexpr unsigned credit_block_count = 1024;
 inline constexpr unsigned completion_count = 1024;
 inline constexpr std::uint64_t credits_offset = 256;
 inline constexpr std::uint64_t completions_offset = credits_offset + credit_block_count * credit_stride;
-/// Slots for anonymous packets, of senders that have no ring here (anon_slots.h).
+/// Slots for anonymous packets, of senders that have no ring here (rx_ring.h).
 inline constexpr std::uint64_t anon_slots_offset = completions_offset + completion_count * sizeof(CompletionWord);
 static_assert(anon_slots_offset % slot_size == 0);
 inline constexpr unsigned max_anon_slots = 4096;

@@ -119,7 +119,7 @@ struct Turns {
 // Operations that have left and only wait for an answer are not here: notices, completion words of messages, the
 // back-off of atomics under way. Nothing waits behind them; fences ask the engines about them (tx/tx_context.h), and a
 // close drops them. The packet of a long message whose payload is in the peer's ring already is not here either: it is
-// part of the channel, which sends nothing else before it (msg/channel.h).
+// part of the channel, which sends nothing else before it (msg/tx_ring.h).
 //
 // Lines are kept in a hash table of 64 buckets, by their keys.
 
