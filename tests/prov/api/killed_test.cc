@@ -410,7 +410,7 @@ bool lose(const Way& way, Phase last, unsigned before, bool notice)
         }>(library_functions());
         if (way.silent && rank.number != victim) {
             fall_silent(std::chrono::milliseconds(100));
-            proto::AnonTx::absent_limit_ms = 1000;
+            proto::TxRings::absent_limit_ms = 1000;
         }
         Options options;
         options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | way.events;

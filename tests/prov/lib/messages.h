@@ -77,10 +77,10 @@ struct Messages : testing::Test, fake::OverNet {
     }
     ~Messages() override
     {
-        messages->say_byes();
+        messages->release_all();
         vcq.drain();
-        messages->delivery().cancel_fetches();
-        messages->delivery().part_from_queue();
+        messages->receiver().cancel_fetches();
+        messages->receiver().part_from_queue();
         (void)messages->close_area();
         messages.reset();
         tx->detach();
@@ -270,14 +270,14 @@ struct Messages : testing::Test, fake::OverNet {
     ssize_t receive(std::uint64_t tag, std::uint64_t flags = 0, std::size_t room = sizeof buffer)
     {
         const iovec iov{buffer, room};
-        return messages->delivery().queue().recv(
+        return messages->receiver().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .tag = tag, .flags = flags, .context = this, .tagged = true});
     }
     /// Untagged, FI_MULTI_RECV, into the first `room` bytes of the buffer.
     ssize_t receive_many(std::size_t room)
     {
         const iovec iov{buffer, room};
-        return messages->delivery().queue().recv(
+        return messages->receiver().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .flags = FI_MULTI_RECV, .context = this});
     }
     CompletionWord answered(const Ack& ack) { return get<CompletionWord>(completion_offset(ack.fin)); }

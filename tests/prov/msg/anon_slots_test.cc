@@ -57,7 +57,7 @@ TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
     come(take_slot(), 1);
     EXPECT_EQ(takes(), Bodies{1});
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 0u);
-    rings->say_byes();
+    rings->release_all();
     vcq.drain();
     EXPECT_FALSE(rings->close_area());
     EXPECT_EQ(book.sums()[static_cast<std::size_t>(Stat::anonymous_lost)], 1u);
@@ -103,13 +103,13 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(gate_offset, gate_word(peer_nonce, 3, anon_slot_count));
     net().prompt = false;
     EXPECT_EQ(rings->out.approach(ch), -FI_EAGAIN);
-    EXPECT_TRUE(rings->out.anon_tx.asks()) << "closing waits for the answer";
+    EXPECT_TRUE(rings->out.awaits_anon_slot()) << "closing waits for the answer";
     grant(ch, 1);
     EXPECT_EQ(rings->out.approach(ch), 0) << "a ring";
     net().prompt = true;
     net().step_all(1);
     poll();
-    EXPECT_FALSE(rings->out.anon_tx.asks());
+    EXPECT_FALSE(rings->out.awaits_anon_slot());
     EXPECT_EQ(control_at_peer(3).type, static_cast<std::uint8_t>(Type::none));
     EXPECT_EQ(control_at_peer(3).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     EXPECT_EQ(ch.anonymous.slot, 0u);
@@ -118,17 +118,17 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(0, header(peer_index + 1));
     Channel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
-    rings->out.leases.poll_credit_blocks(2);
+    rings->out.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
-    rings->out.leases.poll_credit_blocks(2);
+    rings->out.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "the TNI has no room";
     net().busy_percent = 0;
-    rings->out.leases.poll_credit_blocks(2);
+    rings->out.poll_credit_blocks(2);
     EXPECT_EQ(other.anonymous.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
-    rings->say_byes();
+    rings->release_all();
     EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
 }
 
@@ -180,7 +180,7 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
     Channel& ch = *channel();
     EXPECT_EQ(approach(ch), -FI_EAGAIN);
     EXPECT_EQ(ch.state, ChannelState::pausing);
-    rings->port.now += 2;
+    rings->own.now += 2;
     net().broken = 0;
     EXPECT_EQ(approach(ch), 0);
 
@@ -188,7 +188,7 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
     Channel& other = *channel(peer_index + 1);
     net().broken = Net::base + gate_offset;
     EXPECT_EQ(approach(other), -FI_EAGAIN);
-    rings->port.now += 20000;
+    rings->own.now += 20000;
     EXPECT_NE(approach(other), -FI_EAGAIN) << "not for ever";
 }
 
@@ -197,7 +197,7 @@ TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
 {
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
     put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);

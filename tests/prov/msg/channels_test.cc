@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Which channel an address leads to, by itself. Calls msg/tx_ring.
+#include <cstddef>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "msg/tx_ring.h"
@@ -8,80 +11,86 @@ namespace tofu::proto {
 namespace {
 
 struct ChannelsTest : testing::Test {
-    /// A channel to `peer`, entered for its address.
-    void add(Channel& ch, const Peer& peer, std::uint64_t place, unsigned context = 0)
+    /// A channel to a context of `peer`, found by address `address`.
+    void add(Channel& ch, const Peer& peer, std::uint64_t address, unsigned context = 0)
     {
         ch.peer = peer;
         ch.peer.index = static_cast<std::uint16_t>(peer.index + context);
-        ch.place = place;
-        ch.context = context;
         ASSERT_TRUE(channels.reserve());
         channels.add(ch);
-        ASSERT_TRUE(channels.enter(destination(peer, place, context), ch));
-    }
-    static Destination destination(const Peer& peer, std::uint64_t place, unsigned context = 0)
-    {
-        return {place * 4 + context, peer, place, context};
+        channels.enter({address, peer, context}, ch);
     }
     Peer near{77, 0x1111, 5, 3, false, 1}, far{78, 0x2222, 5, 0, false, 1};
     Channel a, b;
-    Channels channels{2};
+    Channels channels;
 };
 
-TEST_F(ChannelsTest, AnAddressLeadsToTheChannelEnteredForIt)
+TEST_F(ChannelsTest, AnEndpointHasOneChannelByWhateverAddress)
 {
     add(a, near, 2000, 3);
     add(b, far, 7);
-    EXPECT_EQ(channels.find(destination(near, 2000, 3)), &a);
-    EXPECT_EQ(channels.find(destination(far, 7)), &b);
-    EXPECT_EQ(channels.find(destination(near, 2000, 2)), nullptr) << "another context";
-    EXPECT_EQ(channels.find(destination(near, 3000, 3)), nullptr) << "another place";
-    EXPECT_EQ(channels.to(near, 8), &a);
-    EXPECT_EQ(channels.to(near, 5), nullptr);
+    EXPECT_EQ(channels.find({2000, near, 3}), &a);
+    EXPECT_EQ(channels.find({7, far}), &b);
+    EXPECT_EQ(channels.find({2000, near, 2}), nullptr) << "another context";
+    EXPECT_EQ(channels.find({3000, near, 3}), &a) << "another address of the same endpoint";
+    const Peer copy = near;
+    EXPECT_EQ(channels.find({5000, copy, 3}), &a) << "in the address vector twice";
 }
 
 TEST_F(ChannelsTest, ThoseOfLateAreKnownUntilTheirAddressesMeanSomebodyElse)
 {
     add(a, near, 1);
     add(b, far, 2);
-    EXPECT_EQ(channels.recent(2 * 4), &b);
-    EXPECT_EQ(channels.recent(1 * 4), &a) << "another one since";
-    EXPECT_EQ(channels.recent(3 * 4), nullptr);
+    EXPECT_EQ(channels.recent(2), &b);
+    EXPECT_EQ(channels.recent(1), &a) << "another one since";
+    EXPECT_EQ(channels.recent(3), nullptr);
     EXPECT_EQ(channels.recent(FI_ADDR_NOTAVAIL), nullptr);
     near.generation++; // fi_av_remove, fi_av_insert
-    EXPECT_EQ(channels.recent(1 * 4), nullptr);
-    EXPECT_EQ(channels.recent(2 * 4), &b);
+    EXPECT_EQ(channels.recent(1), nullptr);
+    EXPECT_EQ(channels.recent(2), &b);
     near.nonce++;
-    EXPECT_EQ(channels.find(destination(near, 1)), nullptr);
+    EXPECT_EQ(channels.find({1, near}), nullptr);
 }
 
 TEST_F(ChannelsTest, AddressesThatShareAnEntryTakeItInTurn)
 {
     add(a, near, 1);
     add(b, far, 1 + 1024);
-    EXPECT_EQ(channels.recent(1 * 4), nullptr);
-    EXPECT_EQ(channels.recent(1025 * 4), &b);
-    ASSERT_EQ(channels.find(destination(near, 1)), &a);
-    EXPECT_EQ(channels.recent(1 * 4), &a);
-    EXPECT_EQ(channels.recent(1025 * 4), nullptr);
+    EXPECT_EQ(channels.recent(1), nullptr);
+    EXPECT_EQ(channels.recent(1025), &b);
+    ASSERT_EQ(channels.find({1, near}), &a);
+    EXPECT_EQ(channels.recent(1), &a);
+    EXPECT_EQ(channels.recent(1025), nullptr);
 }
 
 TEST_F(ChannelsTest, WhatIsUnlinkedIsFoundByNoneOfItsAddresses)
 {
     add(a, near, 1);
-    a.aliased = true;
-    ASSERT_TRUE(channels.enter(destination(near, 5000), a));
+    ASSERT_EQ(channels.find({5000, near}), &a);
     add(b, far, 2);
     channels.unlink(a);
-    EXPECT_EQ(channels.find(destination(near, 1)), nullptr);
-    EXPECT_EQ(channels.find(destination(near, 5000)), nullptr);
-    EXPECT_FALSE(a.aliased);
-    EXPECT_EQ(channels.recent(1 * 4), nullptr);
-    EXPECT_EQ(channels.recent(5000 * 4), nullptr);
-    EXPECT_EQ(channels.recent(2 * 4), &b);
+    EXPECT_EQ(channels.find({1, near}), nullptr);
+    EXPECT_EQ(channels.find({5000, near}), nullptr);
+    EXPECT_EQ(channels.recent(1), nullptr);
+    EXPECT_EQ(channels.recent(5000), nullptr);
+    EXPECT_EQ(channels.recent(2), &b);
     channels.unlink(b);
-    EXPECT_EQ(channels.recent(2 * 4), nullptr);
+    EXPECT_EQ(channels.recent(2), nullptr);
     EXPECT_EQ(channels.size(), 2u);
+}
+
+TEST_F(ChannelsTest, ManyChannelsAreFoundAndUnlinkedEachByItself)
+{
+    std::vector<Channel> many(credit_block_count);
+    std::vector<Peer> peers;
+    for (std::uint16_t i = 0; i < many.size(); i++)
+        peers.push_back({77u + i % 7, 0x1111u * (i + 1u), static_cast<std::uint16_t>(i % 5), 0, false, 1});
+    for (std::size_t i = 0; i < many.size(); i++)
+        add(many[i], peers[i], i);
+    for (std::size_t i = 0; i < many.size(); i += 2)
+        channels.unlink(many[i]);
+    for (std::size_t i = 0; i < many.size(); i++)
+        EXPECT_EQ(channels.find({i, peers[i]}), i % 2 == 0 ? nullptr : &many[i]) << i;
 }
 
 } // namespace

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The parts of rings, each by itself over a network inside the process, without the rounds of Rings that drive them:
-// Anonymous packets and RingLeases of the sender, Grants and Arrivals of the receiver. The test plays the peer, and
-// stands between them and operator new.
+// The two sides of rings, each by itself over a network inside the process, without the rounds that drive them: anonymous
+// packets and leases of the sender (TxRings), leases and anonymous packets of the receiver (RxRings, Arrivals). The test
+// plays the peer, and stands between them and operator new.
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -36,8 +37,8 @@ constexpr unsigned own_index = 3, peer_index = 5, slots = 4;
 constexpr Geometry geometry{4, 16, slots};
 
 struct PartsTest : testing::Test, fake::OverNet, Protocol {
-    struct In final : Inbound {
-        using Inbound::Inbound;
+    struct In final : RxRings {
+        using RxRings::RxRings;
     };
 
     PartsTest()
@@ -52,33 +53,30 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        port.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
+        own.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
                      *this);
-        EXPECT_EQ(port->area.open(home, lock, own_nonce, own_index, geometry), 0);
-        port->open = true;
-        out.emplace(*port, 0);
-        in.emplace(*port);
+        EXPECT_EQ(own->area.open(home, lock, own_nonce, own_index, geometry), 0);
+        own->open = true;
+        out.emplace(*own);
+        in.emplace(*own);
         EXPECT_EQ(in->open(geometry), 0);
         EXPECT_TRUE(in->arrivals.open(geometry));
         put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce});
         put(gate_offset, gate_word(peer_nonce, 0, slots));
-        channel.owner = &*out;
-        channel.peer = {peer_home, peer_nonce, peer_index, 0, false, 1};
+        Channel* made = nullptr;
+        EXPECT_EQ(out->channel_to({peer_index, peer}, made), 0);
+        EXPECT_EQ(made, &channel);
         channel.area = Net::base;
-        channel.anonymous.notify = &AnonTx::on_notice;
-        channel.anonymous.of = &channel;
-        EXPECT_TRUE(out->channels.reserve());
-        out->channels.add(channel);
     }
     ~PartsTest() override
     {
         no_memory = false;
-        port->open = false;
+        own->open = false;
         vcq.drain();
         in.reset();
-        port->area.close();
+        own->area.close();
     }
-    Channel* make_channel() noexcept override { return nullptr; }
+    Channel* make_channel() noexcept override { return std::exchange(spare, nullptr); }
     void channel_failed(Channel&, vcq::CompletionHandler*) noexcept override {}
     bool take_anonymous(Ring& anonymous) noexcept override
     {
@@ -92,25 +90,25 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// Asks once, and hears what comes of it.
     int step()
     {
-        const int ret = out->anon_tx.step(channel);
+        const int ret = out->take_anon_slot(channel);
         (void)vcq.poll();
         return ret;
     }
     /// What the peer writes into our credit block.
     void answer(std::uint64_t consumed, LeaseStatus status)
     {
-        port->area.consumed(channel.number).store(consumed);
-        port->area.status(channel.number)
+        own->area.consumed(channel.number).store(consumed);
+        own->area.status(channel.number)
             .store(std::uint64_t{channel.serial} << 32 | static_cast<std::uint32_t>(status));
-        out->leases.check(channel);
+        out->read_credit_block(channel);
     }
     /// A question for a ring has gone out.
     void ask()
     {
         channel.anonymous.count = Channel::Anonymous::most;
-        (void)out->leases.envelope(channel);
+        (void)out->envelope(channel);
         ASSERT_TRUE(channel.anonymous.asks);
-        out->leases.sent_anonymously(channel);
+        out->sent(channel);
     }
     void grant(unsigned ring)
     {
@@ -126,28 +124,30 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// The next slot of ours is filled.
     void come(std::uint64_t body, const Envelope& who = sender(), Type type = Type::eager)
     {
-        const std::uint64_t word = std::atomic_ref(*port->area.gate()).fetch_add(gate_step);
+        const std::uint64_t word = std::atomic_ref(*own->area.gate()).fetch_add(gate_step);
         ASSERT_LT(gate_next(word), gate_end(word));
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
         packet.control(type, 0, 8, anon_seq(word));
         packet.put(who);
         packet.put64(body);
-        std::memcpy(port->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(),
+        std::memcpy(own->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(),
                     packet.size());
     }
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
     static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
-    Ring& granted() { return in->grants[in->grants.polls()[0]]; }
+    Ring& granted() { return (*in)[in->polls()[0]]; }
 
     utofu_onesided_caps caps{};
     std::optional<vcq::Backend> backend;
     vcq::Vcq home, vcq;
     Lock lock;
-    std::optional<Port> port;
-    std::optional<Outbound> out;
+    std::optional<RingContext> own;
+    std::optional<TxRings> out;
     std::optional<In> in;
+    const Peer peer{peer_home, peer_nonce, peer_index, 0, false, 1};
     Channel channel;
+    Channel* spare = &channel;
     std::vector<std::uint64_t> offered;         ///< packets, in this order
     std::uint64_t unwanted = ~std::uint64_t{0}; ///< for which there is no room
 };
@@ -157,7 +157,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
 TEST_F(PartsTest, AnonymousPacketsTakeOneSlotForOnePacket)
 {
     EXPECT_EQ(step(), -FI_EAGAIN);
-    EXPECT_FALSE(out->anon_tx.asks());
+    EXPECT_FALSE(out->awaits_anon_slot());
     const std::size_t posts = net().posts;
     EXPECT_EQ(step(), 0);
     EXPECT_EQ(net().posts, posts) << "the slot is ours until a packet is in it";
@@ -198,17 +198,17 @@ TEST_F(PartsTest, AnonymousPacketsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
 TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 {
     net().broken = Net::base + gate_offset;
-    port->now = 1000;
+    own->now = 1000;
     (void)step();
     EXPECT_EQ(channel.state, ChannelState::pausing);
     const std::size_t posts = net().posts;
     EXPECT_EQ(step(), -FI_EAGAIN);
     EXPECT_EQ(net().posts, posts) << "its time has not come";
-    port->now += 2;
+    own->now += 2;
     (void)step();
     EXPECT_EQ(net().posts, posts + 1);
     EXPECT_EQ(channel.state, ChannelState::pausing);
-    port->now += 10'000;
+    own->now += 10'000;
     (void)step();
     EXPECT_EQ(channel.state, ChannelState::failed);
 }
@@ -227,30 +227,30 @@ TEST_F(PartsTest, AnonymousPacketsKeepASlotOfNoUseWhileTheTniIsFull)
 {
     (void)step();
     net().busy_percent = 100;
-    out->anon_tx.dismiss(channel);
+    out->dismiss_anon_slot(channel);
     EXPECT_NE(channel.anonymous.slot, 0u);
     net().busy_percent = 0;
-    out->anon_tx.dismiss(channel);
+    out->dismiss_anon_slot(channel);
     EXPECT_EQ(channel.anonymous.slot, 0u);
     EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type,
               static_cast<std::uint8_t>(Type::none));
 }
 
-// --- RingLeases
+// --- leases of the sender
 
 TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
 {
     for (unsigned n = 0; n < Channel::Anonymous::least; n++) {
-        EXPECT_EQ(out->leases.envelope(channel).credit_index, no_credit_block) << n;
-        out->leases.sent_anonymously(channel);
+        EXPECT_EQ(out->envelope(channel).credit_index, no_credit_block) << n;
+        out->sent(channel);
     }
-    const Envelope who = out->leases.envelope(channel);
+    const Envelope who = out->envelope(channel);
     EXPECT_EQ(who.credit_index, channel.number);
     EXPECT_EQ(who.serial, channel.serial + 1);
-    out->leases.sent_anonymously(channel);
+    out->sent(channel);
     EXPECT_TRUE(channel.anonymous.asked);
     EXPECT_EQ(channel.serial, who.serial);
-    EXPECT_EQ(out->leases.envelope(channel).credit_index, no_credit_block) << "one question at a time";
+    EXPECT_EQ(out->envelope(channel).credit_index, no_credit_block) << "one question at a time";
 }
 
 TEST_F(PartsTest, RingLeaseAsksLaterAfterEachRefusal)
@@ -272,7 +272,7 @@ TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterward
     answer(channel.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no BYE";
     answer(channel.next_seq - 1, LeaseStatus::give_back);
-    out->leases.poll_credit_blocks(1);
+    out->poll_credit_blocks(1);
     EXPECT_EQ(channel.state, ChannelState::leaving);
     EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::bye));
     answer(channel.next_seq, LeaseStatus::closed);
@@ -282,21 +282,21 @@ TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterward
 TEST_F(PartsTest, RingLeaseReusesAChannelThatNothingCanReachAnyMore)
 {
     ask();
-    EXPECT_EQ(out->leases.reuse(), nullptr) << "an answer may come";
+    EXPECT_EQ(out->reuse(), nullptr) << "an answer may come";
     answer(0, LeaseStatus::denied);
     channel.outstanding = 1;
-    EXPECT_EQ(out->leases.reuse(), nullptr) << "a send waits for the peer";
+    EXPECT_EQ(out->reuse(), nullptr) << "a send waits for the peer";
     channel.outstanding = 0;
-    EXPECT_EQ(out->leases.reuse(), &channel);
+    EXPECT_EQ(out->reuse(), &channel);
     EXPECT_EQ(channel.area, 0u);
 }
 
-// --- Grants
+// --- leases of the receiver
 
 TEST_F(PartsTest, GrantsSayWhereTheRingIs)
 {
-    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
-    ASSERT_EQ(in->grants.polls().size(), 1u);
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
+    ASSERT_EQ(in->polls().size(), 1u);
     EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     EXPECT_EQ(returned().check, 9u);
     EXPECT_EQ(read_grant(returned().consumed, own_index).slots, geometry.ring_slots);
@@ -305,61 +305,61 @@ TEST_F(PartsTest, GrantsSayWhereTheRingIs)
 
 TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)
 {
-    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     no_memory = true;
-    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
     EXPECT_EQ(returned(3).status, number(LeaseStatus::denied));
-    in->grants.ask_back(); // it has talked since it was last looked at
+    in->revoke_some(); // it has talked since it was last looked at
     EXPECT_EQ(returned().status, number(LeaseStatus::granted));
-    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
-    in->grants.ask_back();
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
+    in->revoke_some();
     EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
 }
 
 TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
 {
-    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     Ring& ring = granted();
     ring.begun = true;
     ring.status = LeaseStatus::open;
     ring.next_seq += 5;
     net().busy_percent = 100;
-    in->grants.report(ring);
-    EXPECT_TRUE(in->grants.reports_due());
+    in->report(ring);
+    EXPECT_TRUE(in->reports_due());
     net().busy_percent = 0;
-    in->grants.report_late();
-    EXPECT_FALSE(in->grants.reports_due());
+    in->report_late();
+    EXPECT_FALSE(in->reports_due());
     EXPECT_EQ(returned().consumed, ring.next_seq - 1);
 }
 
 TEST_F(PartsTest, GrantsGiveARingAwayOnceItsOwnerIsKnownToBeGone)
 {
-    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
-    in->grants.close_gone();
-    EXPECT_EQ(in->grants.polls().size(), 1u);
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
+    in->close_dead();
+    EXPECT_EQ(in->polls().size(), 1u);
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, ~peer_nonce}); // another process is there now
-    in->grants.watch();
+    in->watch();
     (void)vcq.poll();
-    in->grants.close_gone();
-    EXPECT_TRUE(in->grants.polls().empty());
-    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    in->close_dead();
+    EXPECT_TRUE(in->polls().empty());
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
     EXPECT_EQ(granted().number, 0u);
 }
 
 TEST_F(PartsTest, GrantsKeepARingWhoseProbeIsUnderWay)
 {
-    EXPECT_TRUE(in->grants.answer(sender(peer_home, 2), Net::base));
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     net().prompt = false;
-    in->grants.peer_failed(peer_home);
-    in->grants.close(granted());
-    EXPECT_TRUE(in->grants.polls().empty());
+    in->peer_failed(peer_home);
+    in->close(granted());
+    EXPECT_TRUE(in->polls().empty());
     net().prompt = true;
-    EXPECT_TRUE(in->grants.answer(sender(peer_home + 1, 3), Net::base));
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
     EXPECT_EQ(granted().number, 1u) << "the answer of the probe still comes to number 0";
     Net::step_all(1);
     (void)vcq.poll();
-    EXPECT_TRUE(in->grants.answer(sender(peer_home + 2, 4), Net::base));
-    EXPECT_EQ(in->grants[in->grants.polls()[1]].number, 0u);
+    EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 2, 4), Net::base));
+    EXPECT_EQ((*in)[in->polls()[1]].number, 0u);
 }
 
 // --- Arrivals
@@ -411,7 +411,7 @@ TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
     in->arrivals.take();
     EXPECT_EQ(returned().status, number(LeaseStatus::granted));
     in->arrivals.take();
-    EXPECT_EQ(in->grants.polls().size(), 1u);
+    EXPECT_EQ(in->polls().size(), 1u);
     EXPECT_EQ(offered.size(), 2u);
 }
 

@@ -319,8 +319,8 @@ TEST_F(Messages, AMultiReceiveIsCancelledWhenNothingWritesIntoItAnyMore)
     offer_untagged(1, {11, 5}, {Net::base + source_at, 1000});
     offer_untagged(2, {12, 5}, {Net::base + source_at, 500});
     run(1);
-    EXPECT_EQ(messages->delivery().cancel(this), 0);
-    EXPECT_EQ(messages->delivery().cancel(this), -FI_ENOENT);
+    EXPECT_EQ(messages->receiver().cancel(this), 0);
+    EXPECT_EQ(messages->receiver().cancel(this), -FI_ENOENT);
     run();
     EXPECT_EQ(entry(), "nothing");
     for (unsigned part = 0; part < 3; part++) { // the Gets, and what ends each message
@@ -396,7 +396,7 @@ TEST_F(Messages, PacketsThatCannotBeAreDroppedAndNothingElse)
 TEST_F(Messages, AReceiveOfOneBufferMayBeAMultiReceive)
 {
     greet();
-    ASSERT_EQ(messages->delivery().queue().recv_one({.source = to, .flags = FI_MULTI_RECV, .context = this}, buffer,
+    ASSERT_EQ(messages->receiver().queue().recv_one({.source = to, .flags = FI_MULTI_RECV, .context = this}, buffer,
                                                     1000, nullptr),
               0);
     for (std::uint32_t n : {1, 2})

@@ -25,8 +25,8 @@ inline constexpr Geometry geometry{ring_count, ring_slots, anon_slot_count};
 
 /// The protocol above: records its calls, and takes packets while it has room.
 struct Above final : Protocol {
-    struct In final : Inbound {
-        explicit In(Above& above) : Inbound(above.rings.port), above(above) {}
+    struct In final : RxRings {
+        explicit In(Above& above) : RxRings(above.rings.own), above(above) {}
         std::uint32_t take_short(Ring&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
         void take_packets(std::size_t from) noexcept { take_arrived<In>(from); }
         bool take(Ring& ring, std::uint32_t&) noexcept
@@ -42,7 +42,7 @@ struct Above final : Protocol {
         }
         Above& above;
     };
-    explicit Above(const Local& self) : rings(self, *this, 0, in), in(*this) {}
+    explicit Above(const LocalEndpoint& self) : rings(self, *this, in), in(*this) {}
     Channel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
     void channel_failed(Channel& ch, vcq::CompletionHandler* waiter) noexcept override
     {
@@ -85,7 +85,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        above.emplace(Local{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
+        above.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
         rings = &above->rings;
         EXPECT_EQ(rings->open(ring_count, ring_slots, anon_slot_count), 0);
         put(0, header());
@@ -93,7 +93,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     ~RingsTest() override
     {
-        rings->say_byes();
+        rings->release_all();
         vcq.drain();
         (void)rings->close_area();
         above.reset();
@@ -102,7 +102,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         return {area_magic, wire_version, index, 0, peer_nonce};
     }
-    Area& area() { return rings->port.area; }
+    Area& area() { return rings->own.area; }
     void poll()
     {
         while (vcq.poll() != 0) {
@@ -114,7 +114,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         peer = {peer_home, peer_nonce, index, 0, false, 1};
         Channel* ch = nullptr;
-        status = rings->out.channel_to({index, peer, index, 0}, ch);
+        status = rings->out.channel_to({index, peer}, ch);
         return ch;
     }
     /// Goes on until the channel says something else than -FI_EAGAIN, so many times at most.
@@ -133,7 +133,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
         packet.control(Type::eager, 0, 8, ch.seq());
-        packet.put(rings->out.leases.envelope(ch));
+        packet.put(rings->out.envelope(ch));
         packet.put64(body);
         ASSERT_EQ(vcq.put(peer_home, reinterpret_cast<std::uintptr_t>(packet.data()), ch.slot_end() - packet.size(),
                           packet.size(), {.strong_order = true}),
@@ -246,7 +246,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
     static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
-    std::size_t count_rings() { return above->in.grants.polls().size(); }
+    std::size_t count_rings() { return above->in.polls().size(); }
 
     utofu_onesided_caps caps{};
     std::optional<vcq::Backend> backend;

@@ -29,7 +29,7 @@ TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
     EXPECT_EQ(rings->out.channels.recent(peer_index), &ch);
     EXPECT_EQ(rings->out.channels.recent(peer_index + 1), nullptr);
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.free_slots(), ring_slots - 1) << "the grant that still stands there is no count";
 }
 
@@ -51,12 +51,12 @@ TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
     Channel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     grant(ch, 0);
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
     ask(ch);
     area().status(ch.number).store((std::uint64_t{ch.serial} - 1) << 32 |
                                    static_cast<std::uint32_t>(LeaseStatus::granted)); // to an earlier one
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
@@ -104,7 +104,7 @@ TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
 TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 {
     EXPECT_TRUE(rings->stop_writers());
-    rings->say_byes();
+    rings->release_all();
     EXPECT_TRUE(rings->close_area());
 }
 
@@ -174,7 +174,7 @@ TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
 {
     const unsigned first = take_slot();
     EXPECT_TRUE(rings->stop_writers());
-    rings->say_byes();
+    rings->release_all();
     vcq.drain();
     (void)take_slot(); // before the area is hidden, behind the last look
     come(first, 11);
@@ -189,7 +189,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     ASSERT_EQ(send(ch), vcq::Post::done);
     const std::uint16_t serial = ch.serial;
     answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 1).length, bye_for_now);
@@ -208,7 +208,7 @@ TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
     Channel& ch = open_channel();
     answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
     net().refused_from = net().posts + 1;
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     net().refused_from = 0;
     EXPECT_EQ(ch.state, ChannelState::failed);
     EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
@@ -220,7 +220,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     Channel& ch = *channel();
     ask(ch);
     grant(ch, 3, LeaseStatus::give_back);
-    rings->out.leases.poll_credit_blocks(1);
+    rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
 }
@@ -300,7 +300,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
     constexpr Geometry large{6, max_ring_slots / 2, anon_slot_count};
     constexpr unsigned index = growing_endpoints - 1;
     for (const bool refused : {false, true}) {
-        above.emplace(Local{vcq, home, lock, own_nonce, index, make_address(home.id(), own_nonce, index)});
+        above.emplace(LocalEndpoint{vcq, home, lock, own_nonce, index, make_address(home.id(), own_nonce, index)});
         rings = &above->rings;
         net().refused_stag = refused ? further_stag(index) : ~0u;
         net().registered.clear();
@@ -320,7 +320,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
             EXPECT_EQ(net().registered[1].second, large.size() - large.ring(2));
             EXPECT_TRUE(read_grant(returned(at + 2).consumed, index).is_further());
         }
-        rings->say_byes();
+        rings->release_all();
         ASSERT_TRUE(vcq.quiesce());
         (void)rings->close_area();
     }
@@ -367,7 +367,7 @@ TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
     EXPECT_EQ(count_rings(), 2u);
     look();
     EXPECT_EQ(above->taken, (std::vector<std::uint64_t>{1, 3, 2})) << "what was sent is taken";
-    rings->in.grants.close_gone();
+    rings->in.close_dead();
     EXPECT_EQ(count_rings(), 1u);
     say(1, 0, 4);
     look();
@@ -472,12 +472,12 @@ TEST_F(RingsTest, WhatADeadSenderHadSentIsTakenBeforeItsRingIsFree)
     above->taken.clear();
     net().broken = Net::base; // its area is gone
     say(0, 0, 1);
-    rings->in.grants.peer_failed(peer_home);
+    rings->in.peer_failed(peer_home);
     poll();
-    rings->in.grants.close_gone();
+    rings->in.close_dead();
     EXPECT_EQ(count_rings(), 1u) << "there is a packet still";
     look();
-    rings->in.grants.close_gone();
+    rings->in.close_dead();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1});
     EXPECT_EQ(count_rings(), 0u);
 }
@@ -489,7 +489,7 @@ TEST_F(RingsTest, APostThatFailedMakesTheSenderOfARingBeProbed)
     net().broken = Net::base; // its area is gone
     rings->peer_failed(peer_home);
     poll();
-    rings->in.grants.close_gone();
+    rings->in.close_dead();
     EXPECT_EQ(count_rings(), 0u);
 }
 
@@ -498,7 +498,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)
         ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
-    rings->in.grants.ask_back();
+    rings->in.revoke_some();
     const auto asked = [&] {
         unsigned count = 0;
         for (unsigned n = 0; n < ring_count; n++)
@@ -506,15 +506,15 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
         return count;
     };
     for (unsigned look = 0; look < 4; look++)
-        rings->in.grants.ask_back();
+        rings->in.revoke_some();
     EXPECT_EQ(asked(), 0u) << "there was one for each sender";
     ask(1, 10, peer_home + 10);
-    rings->in.grants.ask_back(); // this look finds that all have sent since
+    rings->in.revoke_some(); // this look finds that all have sent since
     EXPECT_EQ(asked(), 0u);
     say(1, 0, 1);
     look();
     ask(1, 10, peer_home + 10);
-    rings->in.grants.ask_back();
+    rings->in.revoke_some();
     EXPECT_EQ(asked(), ring_count - 1);
     EXPECT_EQ(returned(3).status, number(LeaseStatus::granted)) << "a sender that has sent keeps it";
     EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and its location, perhaps unread";
@@ -543,11 +543,11 @@ TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EHOSTDOWN});
 }
 
-/// Behind say_byes() nothing that comes changes anything.
+/// Behind release_all() nothing that comes changes anything.
 TEST_F(RingsTest, LeavesWithAByeToAll)
 {
     Channel& ch = open_channel();
-    rings->say_byes();
+    rings->release_all();
     EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
     EXPECT_EQ(found(0, 0).length, bye_for_good);
     EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);

@@ -148,11 +148,11 @@ struct SilentPeer : Silent {
     {
         open_theirs();
         to_them = insert(o.av, name_of(their_ep));
-        tofu::proto::AnonTx::absent_limit_ms = 1000;
+        tofu::proto::TxRings::absent_limit_ms = 1000;
     }
     ~SilentPeer() override
     {
-        tofu::proto::AnonTx::absent_limit_ms = absent_limit_before;
+        tofu::proto::TxRings::absent_limit_ms = absent_limit_before;
         if (theirs)
             close_theirs();
     }
@@ -240,7 +240,7 @@ struct SilentPeer : Silent {
     }
 
     static constexpr std::size_t large = 1 << 20;
-    std::uint64_t absent_limit_before = tofu::proto::AnonTx::absent_limit_ms;
+    std::uint64_t absent_limit_before = tofu::proto::TxRings::absent_limit_ms;
     std::unique_ptr<Objects> theirs;
     fid_cq* their_cq = nullptr;
     fid_ep* their_ep = nullptr;
@@ -252,7 +252,7 @@ struct SilentPeer : Silent {
 /// takes, whether that is reported or not.
 TEST_F(SilentPeer, AnEndpointThatIsEnabledLater)
 {
-    tofu::proto::AnonTx::absent_limit_ms = absent_limit_before;
+    tofu::proto::TxRings::absent_limit_ms = absent_limit_before;
     for (const bool told : {false, true}) {
         SCOPED_TRACE(told);
         fall_silent(std::chrono::milliseconds(60));

@@ -219,7 +219,7 @@ void Endpoint::choose_operations() noexcept
     fid_ep::rma = (caps & FI_RMA) && sends ? &rma_ops : &ops_of_missing.rma;
     fid_ep::atomic = (caps & FI_ATOMIC) && sends ? &atomic_ops : &ops_of_missing.atomic;
     collective = engines_.collectives != nullptr ? &coll::collective_ops : &ops_of_missing.collective;
-    receives = engines_.messages != nullptr ? &engines_.messages->delivery().queue() : nullptr;
+    receives = engines_.messages != nullptr ? &engines_.messages->receiver().queue() : nullptr;
 }
 
 namespace {
@@ -270,8 +270,8 @@ int Endpoint::enable() noexcept
             {
                 std::lock_guard guard(tx_.lock());
                 stop_writers(messages.get(), nullptr, tx_);
-                messages->say_byes();
-                messages->delivery().part_from_queue();
+                messages->release_all();
+                messages->receiver().part_from_queue();
             }
             close_area();
         }
@@ -355,7 +355,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
     {
         std::lock_guard guard(tx_.lock());
         if (engines_.messages)
-            ret = engines_.messages->delivery().cancel(context);
+            ret = engines_.messages->receiver().cancel(context);
     }
     return ret == -FI_ENOENT && (config_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
 }
@@ -404,8 +404,8 @@ bool Endpoint::stop() noexcept
         enabled_ = false;
         if (engines_.messages) {
             if (quiet)
-                engines_.messages->delivery().cancel_fetches();
-            engines_.messages->delivery().part_from_queue();
+                engines_.messages->receiver().cancel_fetches();
+            engines_.messages->receiver().part_from_queue();
         }
     }
     if (engines_.messages) { // both take the home lock, which has to be taken before ours
@@ -443,7 +443,7 @@ int Endpoint::close() noexcept
         tx_.close_vcq();
         std::lock_guard guard(tx_.lock());
         if (engines_.messages && !stays) // else Gets may write later: no entry reports a free buffer
-            engines_.messages->delivery().cancel_fetches();
+            engines_.messages->receiver().cancel_fetches();
     }
     if (engines_.collectives)
         engines_.collectives->bury_all();

@@ -21,8 +21,8 @@ class Messenger final : private Protocol {
 
     /// Opens the message area. 0 or -FI_E*. The caller holds no lock of the domain.
     [[nodiscard]] int open() noexcept;
-    /// Says BYE to all peers. Called under lock() before the VCQ is closed; nothing is posted afterwards.
-    void say_byes() noexcept { rings_.say_byes(); }
+    /// Releases all rings. Called under lock() before the VCQ is closed; nothing is posted afterwards.
+    void release_all() noexcept { rings_.release_all(); }
     /// Rings::stop_writers(), under lock().
     [[nodiscard]] bool stop_writers() noexcept { return rings_.stop_writers() && sender_.requests().writers_gone(); }
     /// Rings::close_area(), without lock().
@@ -36,7 +36,6 @@ class Messenger final : private Protocol {
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }
-    [[nodiscard]] Delivery& delivery() noexcept { return receiver_.delivery(); }
     /// One bounded round.
     void progress() noexcept;
     /// progress(), and every few milliseconds what is due then.
@@ -53,7 +52,7 @@ class Messenger final : private Protocol {
     [[nodiscard]] bool waits() noexcept
     {
         return rings_.behind() || receiver_.behind() || receiver_.has_many_rings() || sender_.requests().awaits_any() ||
-               receiver_.delivery().fetches().waits();
+               receiver_.fetches().waits();
     }
 
   private:
@@ -70,7 +69,7 @@ class Messenger final : private Protocol {
     void tick() noexcept override
     {
         receiver_.answer_fences();
-        if (SrxOwner* const owner = delivery().queue().owner(); owner != nullptr)
+        if (SrxOwner* const owner = receiver_.queue().owner(); owner != nullptr)
             owner->resume(); // messages that found no room
     }
 

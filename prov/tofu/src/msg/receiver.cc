@@ -22,59 +22,61 @@
 
 namespace tofu::proto {
 
-Delivery::Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept
-    : SrxPeer(rx, tx.peers()), tx_(tx), receiver_(receiver),
+Receiver::Receiver(TxContext& tx, const RxContext& rx, RingContext& own) noexcept
+    : RxRings(own), SrxPeer(rx, tx.peers()), tx_(tx),
       wants_source_((tx.config().caps & (FI_SOURCE | FI_SOURCE_ERR)) != 0 ||
                     (rx.shared != nullptr && rx.shared->owner() != nullptr)),
       reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr ? *rx.shared
                                   : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
-      fetches_(tx, port, *this), hold_up_{{[](Deferred& item) noexcept {
-                                              auto& held = static_cast<HoldUp&>(item);
-                                              held.waiting = false;
-                                              (void)held.owner->queue_.catch_up();
-                                          }},
-                                          this}
+      fetches_(tx, own, *this), eager_gets_(own), hold_up_{{[](Deferred& item) noexcept {
+                                                               auto& held = static_cast<HoldUp&>(item);
+                                                               held.waiting = false;
+                                                               (void)held.owner->queue_.catch_up();
+                                                           }},
+                                                           this}
 {
 }
 
-Delivery::~Delivery()
+Receiver::~Receiver()
 {
+    for (const PendingFence& fence : fences_)
+        fence.in->let_go();
     if (own_queue_)
         queue_.leave(*this);
 }
 
-int Delivery::join_queue() noexcept
+int Receiver::join_queue() noexcept
 {
     std::lock_guard guard(tx_.lock());
     return queue_.join(*this);
 }
 
-void Delivery::cancel_fetches() noexcept
+void Receiver::cancel_fetches() noexcept
 {
     if (!own_queue_) // that is destroyed with us, and its receives are discarded
         fetches_.cancel();
 }
 
-void Delivery::part_from_queue() noexcept
+void Receiver::part_from_queue() noexcept
 {
     if (!own_queue_)
         queue_.leave(*this);
 }
 
-ssize_t Delivery::cancel(void* context) noexcept
+ssize_t Receiver::cancel(void* context) noexcept
 {
     return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
-void Delivery::find_source(Ring& in) noexcept
+void Receiver::find_source(Ring& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
     in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
     in.generation = generation;
 }
 
-void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
+void Receiver::report_success(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
 {
     if (wants_source_)
         entry.source = source_of(in);
@@ -86,7 +88,7 @@ void Delivery::report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
 
 // --- finding the receive
 
-bool Delivery::deliver(Message& m) noexcept
+bool Receiver::deliver(Message& m) noexcept
 {
     RecvRequest* r = queue_.get_entry(m.tagged, m.in->key, m.tag);
     if (r != nullptr && r->behind) [[unlikely]] {
@@ -102,7 +104,7 @@ bool Delivery::deliver(Message& m) noexcept
 }
 
 /// deliver() where another provider owns the receives.
-bool Delivery::ask(SrxOwner& owner, Message& m) noexcept
+bool Receiver::ask(SrxOwner& owner, Message& m) noexcept
 {
     if (tx_.reports().closing)
         return false; // an owner that closes us may have closed its receives already
@@ -125,7 +127,7 @@ bool Delivery::ask(SrxOwner& owner, Message& m) noexcept
 }
 
 /// Hands a message to a posted receive.
-bool Delivery::give(RecvRequest& r, const Message& m) noexcept
+bool Receiver::give(RecvRequest& r, const Message& m) noexcept
 {
     TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
@@ -157,7 +159,7 @@ bool Delivery::give(RecvRequest& r, const Message& m) noexcept
     return true;
 }
 
-void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
+void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::size_t length, int err,
                         int prov_errno) noexcept
 {
     r.users--;
@@ -185,7 +187,7 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
             counter->count_error();
     } else {
         if (cq != nullptr && (rx.reports(r.flags) || (entry.flags & FI_MULTI_RECV)))
-            report(*cq, entry, *m.in);
+            report_success(*cq, entry, *m.in);
         if (counter != nullptr)
             counter->count();
     }
@@ -200,7 +202,7 @@ void Delivery::received(RecvRequest& r, const Message& m, void* buffer, std::siz
 }
 
 /// Keeps a message until a receive takes it. `owned`: names it to another provider that owns the receives.
-bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
+bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
 {
     Unexpected* const kept = queue_.alloc_entry(m.kept_size());
     if (kept == nullptr) [[unlikely]]
@@ -228,7 +230,7 @@ bool Delivery::keep(Message& m, RecvRequest* owned) noexcept
 
 /// Gives a message that was kept to its receive. A multi-receive that found no room for it tries again in a later
 /// round.
-bool Delivery::give_kept(RecvRequest& r, Unexpected& kept) noexcept
+bool Receiver::give_kept(RecvRequest& r, Unexpected& kept) noexcept
 {
     if (give(r, Message::unpack(kept)))
         return true;
@@ -237,12 +239,12 @@ bool Delivery::give_kept(RecvRequest& r, Unexpected& kept) noexcept
     return false;
 }
 
-bool Delivery::discard(Unexpected& kept) noexcept
+bool Receiver::discard(Unexpected& kept) noexcept
 {
     return discard(Message::unpack(kept));
 }
 
-bool Delivery::discard(const Message& m) noexcept
+bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
         return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
@@ -252,28 +254,17 @@ bool Delivery::discard(const Message& m) noexcept
     return f != nullptr;
 }
 
-void Delivery::forgotten(Unexpected& kept) noexcept
+void Receiver::forgotten(Unexpected& kept) noexcept
 {
     Message::kept_of(kept).in->let_go();
 }
 
-fi_addr_t Delivery::source_of(const Unexpected& kept) noexcept
+fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept
 {
     return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
 }
 
 // --- Receiver: all packets that the short way leaves. Nothing read from the area is trusted.
-
-Receiver::Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept
-    : Inbound(port), tx_(tx), rx_(rx), eager_gets_(port), delivery_(tx, rx, port, *this)
-{
-}
-
-Receiver::~Receiver()
-{
-    for (const PendingFence& fence : fences_)
-        fence.in->let_go();
-}
 
 /// Takes one packet. False: the packet stays, there is no room for what it brings.
 bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
@@ -345,7 +336,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
         if (by_get)
             return take_eager_by_get(m);
     }
-    if (!delivery_.deliver(m)) {
+    if (!deliver(m)) {
         slots = 1;
         return false;
     }
@@ -366,7 +357,7 @@ bool Receiver::take_eager_by_get(Message& m) noexcept
     case EagerGets::Stage::here: break;
     }
     m.type = Type::eager;
-    if (!delivery_.deliver(m))
+    if (!deliver(m))
         return false;
     eager_gets_.release(payload);
     return true;
@@ -377,8 +368,8 @@ void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
     std::uint64_t length;
     std::memcpy(&length, packet.body, sizeof length);
     Completion entry{.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, .length = length, .data = packet.data};
-    if (CompletionQueue* cq = rx_.binding.cq)
-        delivery_.report(*cq, entry, in);
+    if (CompletionQueue* cq = rx.binding.cq)
+        report_success(*cq, entry, in);
 }
 
 /// Takes a fence: all packets before it have been taken.
@@ -403,7 +394,8 @@ void Receiver::answer_fences() noexcept
 {
     std::size_t left = 0;
     for (const PendingFence& fence : fences_)
-        if (delivery_.holds(*fence.in) ||
+        if (queue_.holds(*this,
+                         [&](const Unexpected& kept) { return Message::kept_of(kept).in->same_sender(*fence.in); }) ||
             !put_completion(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
@@ -414,14 +406,14 @@ void Receiver::answer_fences() noexcept
 
 // --- The short way of a message that stands in its ring and asks for no answer: into the single buffer of its receive
 // and into the completion queue, or, without a receive, to the kept messages. All other messages go the long way
-// (Delivery::deliver).
+// (Receiver::deliver).
 
 namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
 }
 
 /// A message on the short way.
-struct Delivery::Short {
+struct Receiver::Short {
     bool tagged;
     bool has_data;
     bool is_long;
@@ -438,7 +430,7 @@ struct Delivery::Short {
 
 /// Copies the payload into the receive's buffer and reports it: one entry, one count. `polled`: a poll has found it.
 template <bool polled>
-[[gnu::always_inline]] inline void Delivery::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
+[[gnu::always_inline]] inline void Receiver::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
 {
     void* const buffer = r.buffers()->iov_base;
     if (m.length == 8)
@@ -456,7 +448,7 @@ template <bool polled>
     TOFU_PROBE(match, r.context);
 }
 
-[[gnu::always_inline]] inline bool Delivery::deliver_short(Ring& in, const Short& m) noexcept
+[[gnu::always_inline]] inline bool Receiver::deliver_short(Ring& in, const Short& m) noexcept
 {
     fi_addr_t source = FI_ADDR_NOTAVAIL;
     if (wants_source_) {
@@ -478,7 +470,7 @@ template <bool polled>
 }
 
 /// deliver_short() where many receives are posted, or none that takes the message.
-[[gnu::noinline]] bool Delivery::deliver_otherwise(Ring& in, const Short& m, fi_addr_t source) noexcept
+[[gnu::noinline]] bool Receiver::deliver_otherwise(Ring& in, const Short& m, fi_addr_t source) noexcept
 {
     if (RecvRequest* const r = queue_.get_entry(m.tagged, in.key, m.tag); r != nullptr) {
         if (!m.fits(*r))
@@ -515,7 +507,7 @@ template <bool tagged, bool has_data>
     const std::size_t size = (length + 7) & ~std::size_t{7};
     if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
         return 0;
-    return delivery_.deliver_short(in, {tagged, has_data, false, length, tag, data, payload_end - size}) ? 1 : 0;
+    return deliver_short(in, {tagged, has_data, false, length, tag, data, payload_end - size}) ? 1 : 0;
 }
 
 /// Takes one message all the way; its control word is at `end`. Every decision rests on `control`, which was read once.
@@ -560,14 +552,14 @@ std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Cont
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--end : 0;
     const std::uint64_t tag = tagged ? *--end : 0;
-    if (!delivery_.deliver_short(in, {tagged, has_data, true, c.length, tag, data, payload}))
+    if (!deliver_short(in, {tagged, has_data, true, c.length, tag, data, payload}))
         return 0;
     blank(in, where.total);
     return where.total;
 }
 
 /// Gives a kept message to its receive: copies it at once if the short way can, else as any other (give_kept).
-bool Delivery::start(RecvRequest& r, Unexpected& kept) noexcept
+bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);
     const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
@@ -591,7 +583,7 @@ namespace {
 
 constexpr std::size_t anon_slot_count = 1024; // 256 KiB; peers without a ring that may send at a time
 
-Local local(TxContext& tx) noexcept
+LocalEndpoint local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     const auto& config = tx.config();
@@ -601,8 +593,7 @@ Local local(TxContext& tx) noexcept
 } // namespace
 
 Messenger::Messenger(TxContext& tx, RxContext& rx) noexcept
-    : tx_(tx), rx_(rx), rings_(local(tx), *this, tx.peers().context_bits(), receiver_), sender_(tx, rings_),
-      receiver_(tx, rx, rings_.port)
+    : tx_(tx), rx_(rx), rings_(local(tx), *this, receiver_), sender_(tx, rings_), receiver_(tx, rx, rings_.own)
 {
 }
 
@@ -611,7 +602,7 @@ bool Messenger::hand_over_to(Estate& estate) noexcept
     std::unique_ptr<Copies> copies = sender_.requests().hand_over_copies();
     if (copies == nullptr)
         return false;
-    estate.take(std::move(copies), std::move(rings_.port.area), rings_.port.self.index);
+    estate.take(std::move(copies), std::move(rings_.own.area), rings_.own.index);
     return true;
 }
 
@@ -622,22 +613,22 @@ int Messenger::open() noexcept
     // No peer sends to a transmit context, or CQ data to an RMA endpoint without a queue to report it to.
     const bool receives = rx_.is_open && ((tx_.config().caps & (FI_MSG | FI_TAGGED)) != 0 || rx_.binding.cq != nullptr);
     const std::size_t rings = receives ? param_size("rings", 256) : 1;
-    if (!delivery().queue().valid())
+    if (!receiver_.queue().valid())
         return -FI_ENOMEM;
     const std::size_t anon_slots = receives ? anon_slot_count : 1;
     if (int ret = rings_.open(rings, param_size("ring_slots", 128), anon_slots); ret != 0)
         return ret;
-    return delivery().join_queue();
+    return receiver_.join_queue();
 }
 
-void Delivery::progress(bool everywhere) noexcept
+void Receiver::progress(bool everywhere) noexcept
 {
     if (!everywhere) {
         tx_.progress();
         return;
     }
-    receiver_.arrivals.take();
-    receiver_.poll<Receiver>();
+    arrivals.take();
+    poll<Receiver>();
 }
 
 void Messenger::progress() noexcept
@@ -647,7 +638,7 @@ void Messenger::progress() noexcept
     receiver_.poll<Receiver>();
     if (SendRequests& requests = sender_.requests(); requests.awaits_any())
         requests.poll();
-    if (Fetches& fetches = delivery().fetches(); fetches.waits()) [[unlikely]]
+    if (Fetches& fetches = receiver_.fetches(); fetches.waits()) [[unlikely]]
         fetches.resume();
 }
 

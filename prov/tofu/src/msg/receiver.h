@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol. The way of a message to its receive: it is matched or kept, copied or
-// fetched, acknowledged, reported (Delivery). Packets, which come out of rings (msg/rx_ring.h), and what each asks for
-// (PendingFence, Receiver); nothing in a packet is trusted. msg/rendezvous.h has the payloads that are fetched. Under
-// the endpoint's lock.
+// The receiving half of the message protocol (Receiver): packets, which come out of rings (msg/rx_ring.h), and what each
+// asks for; nothing in a packet is trusted. A message is matched or kept, copied or fetched, acknowledged, reported. The
+// receive queue calls it for kept messages (SrxPeer). msg/rendezvous.h has the payloads that are fetched. Under the
+// endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -17,54 +17,61 @@
 
 namespace tofu::proto {
 
-// --- Delivery: the receiver calls it, fetches do at their end, and the receive queue for kept messages (SrxPeer)
+/// A fence of a sender; it is answered when no message of that sender waits for a receive.
+struct PendingFence {
+    Ring* in = nullptr;
+    Ack ack{};
+};
 
-class Receiver;
-
-class Delivery final : private SrxPeer {
+class Receiver final : public RxRings, private SrxPeer {
   public:
-    /// `receiver` makes progress when the application peeks.
-    Delivery(TxContext& tx, const RxContext& rx, Port& port, Receiver& receiver) noexcept;
-    ~Delivery();
+    Receiver(TxContext& tx, const RxContext& rx, RingContext& own) noexcept;
+    ~Receiver();
 
+    // --- from the engine
     /// Called after Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
     [[nodiscard]] int join_queue() noexcept;
-    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::say_byes(), when no Get
-    /// writes into their buffers any more.
+    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::release_all(), when no
+    /// Get writes into their buffers any more.
     void cancel_fetches() noexcept;
-    /// Drops the messages that came through here. Called after Rings::say_byes() and, if possible, cancel_fetches().
+    /// Drops the messages that came through here. Called after Rings::release_all() and, if possible, cancel_fetches().
     void part_from_queue() noexcept;
     /// The queue to which receives for this endpoint are posted.
     [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
     /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
     [[nodiscard]] Fetches& fetches() noexcept { return fetches_; }
+    /// Takes packets from the place of first_arrived() on, a bounded number.
+    void take_packets(std::size_t ring) noexcept;
+    /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
+    /// fence count, too, which may delay the answer but is safe.
+    void answer_fences() noexcept;
 
-    /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
-    [[nodiscard]] bool deliver(Message& message) noexcept;
-    /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
-    struct Short;
-    [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
-    [[nodiscard]] bool deliver_otherwise(Ring& in, const Short& message, fi_addr_t source) noexcept;
+    // --- from RxRings::poll
+    [[nodiscard]] std::uint32_t take_short(Ring& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
+    [[nodiscard]] bool take(Ring& ring, std::uint32_t& slots) noexcept;
+
+    // --- from Fetches
     /// Reports a message that has ended to its receive: one entry, one count.
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length, int err,
                   int prov_errno) noexcept;
-    /// Writes the entry of a message that has succeeded, and finds its source for that.
-    void report(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
-    /// Does a message of this sender wait here for its receive?
-    [[nodiscard]] bool holds(const Ring& in) const noexcept
-    {
-        return queue_.holds(*this, [&](const Unexpected& kept) { return Message::kept_of(kept).in->same_sender(in); });
-    }
 
   private:
-    // of SrxPeer
-    bool start(RecvRequest& receive, Unexpected& message) noexcept override;
-    bool discard(Unexpected& message) noexcept override;
-    void forgotten(Unexpected& message) noexcept override;
-    fi_addr_t source_of(const Unexpected& message) noexcept override;
-    void progress(bool everywhere) noexcept override;
-
+    // --- packets that the short way leaves
+    [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;
+    void take_write_data(Ring& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool take_fence(Ring& in, const Packet& packet) noexcept;
+    // --- from a message to its receive
+    /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
+    [[nodiscard]] bool deliver(Message& message) noexcept;
+    [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
+    [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
+    [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
+    [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
+    [[nodiscard]] bool discard(const Message& message) noexcept;
+    /// Writes the entry of a message that has succeeded, and finds its source for that.
+    void report_success(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
     /// The address of the sender, found again when the address vector has changed.
     [[nodiscard, gnu::always_inline]] fi_addr_t source_of(Ring& in) noexcept
     {
@@ -73,69 +80,39 @@ class Delivery final : private SrxPeer {
         return in.address;
     }
     [[gnu::noinline]] void find_source(Ring& in) noexcept;
-    template <bool polled>
-    void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
-    [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
-    [[nodiscard]] bool discard(const Message& message) noexcept;
-    [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
-    [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
-    [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
-
-    TxContext& tx_;
-    Receiver& receiver_;
-    bool wants_source_;                     ///< FI_SOURCE
-    bool reports_unknown_sources_;          ///< FI_SOURCE_ERR
-    std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
-    ReceiveQueue& queue_;
-    Fetches fetches_;
-    /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
-    struct HoldUp : Deferred {
-        Delivery* owner;
-        bool waiting = false;
-    } hold_up_;
-};
-
-// --- Receiver: takes packets out of rings and acts on them
-
-/// A fence of a sender; it is answered when no message of that sender waits for a receive.
-struct PendingFence {
-    Ring* in = nullptr;
-    Ack ack{};
-};
-
-class Receiver final : public Inbound {
-  public:
-    Receiver(TxContext& tx, RxContext& rx, Port& port) noexcept;
-    ~Receiver();
-
-    [[nodiscard]] Delivery& delivery() noexcept { return delivery_; }
-    /// Takes packets from the place of first_arrived() on, a bounded number.
-    void take_packets(std::size_t ring) noexcept;
-    /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
-    /// fence count, too, which may delay the answer but is safe.
-    void answer_fences() noexcept;
-
-    // --- of Inbound::poll
-    [[nodiscard]] std::uint32_t take_short(Ring& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take(Ring& ring, std::uint32_t& slots) noexcept;
-
-  private:
+    // --- the short way
+    struct Short;
     template <bool tagged, bool has_data>
     [[nodiscard, gnu::always_inline]] std::uint32_t take_eager(Ring& in, const std::uint64_t* end,
                                                                std::size_t length) noexcept;
     [[nodiscard]] std::uint32_t take_with_data_or_long(Ring& in, const std::uint64_t* end,
                                                        const Control& control) noexcept;
     [[nodiscard]] std::uint32_t take_long(Ring& ring, const std::uint64_t* end, const Control& control) noexcept;
-    [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
-    [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;
-    void take_write_data(Ring& in, const Packet& packet) noexcept;
-    [[nodiscard]] bool take_fence(Ring& in, const Packet& packet) noexcept;
+    /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
+    [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
+    [[nodiscard]] bool deliver_otherwise(Ring& in, const Short& message, fi_addr_t source) noexcept;
+    template <bool polled>
+    void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
+    // --- of SrxPeer
+    bool start(RecvRequest& receive, Unexpected& message) noexcept override;
+    bool discard(Unexpected& message) noexcept override;
+    void forgotten(Unexpected& message) noexcept override;
+    fi_addr_t source_of(const Unexpected& message) noexcept override;
+    void progress(bool everywhere) noexcept override;
 
     TxContext& tx_;
-    RxContext& rx_;
-    Array<PendingFence> fences_;
+    bool wants_source_;                     ///< FI_SOURCE
+    bool reports_unknown_sources_;          ///< FI_SOURCE_ERR
+    std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
+    ReceiveQueue& queue_;
+    Fetches fetches_;
     EagerGets eager_gets_;
-    Delivery delivery_;
+    Array<PendingFence> fences_;
+    /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
+    struct HoldUp : Deferred {
+        Receiver* owner;
+        bool waiting = false;
+    } hold_up_;
 };
 
 } // namespace tofu::proto

@@ -51,8 +51,8 @@ std::size_t piece_of(std::size_t most) noexcept
 }
 } // namespace
 
-Fetches::Fetches(TxContext& tx, Port& port, Delivery& delivery) noexcept
-    : tx_(tx), port_(port), vcq_(tx.vcq()), delivery_(delivery),
+Fetches::Fetches(TxContext& tx, RingContext& own, Receiver& receiver) noexcept
+    : tx_(tx), own_(own), vcq_(tx.vcq()), receiver_(receiver),
       max_piece_(piece_of(tx.vcq().backend().caps().max_putget_size))
 {
 }
@@ -160,7 +160,7 @@ void Fetches::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& not
         f.to_fetch = 0;
     }
     f.pending--;
-    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.port_.open)
+    if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.own_.open)
         m.finish(f);
 }
 
@@ -190,7 +190,7 @@ void Fetches::finish(Fetch& f) noexcept
 /// The CSWAP has ended: notifies the application.
 void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 {
-    if (!port_.open)
+    if (!own_.open)
         return;
     const bool waited =
         notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.fin.seq, completion_pending);
@@ -210,7 +210,7 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
     tx_.rails().give(Rails::By::us, f.rail);
     f.live = false;
     if (f.receive != nullptr)
-        delivery_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
+        receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
                            prov_errno);
     f.message.in->let_go();
 }
@@ -273,11 +273,11 @@ EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t 
         if (f.live && f.pending == 0 && round - f.round > 1)
             release(f);
     });
-    const Bounce bytes = port_.bounces.alloc(payload.length);
+    const Bounce bytes = own_.bounces.alloc(payload.length);
     Transfer* const transfer = bytes.data != nullptr ? transfers_.alloc() : nullptr;
     if (transfer == nullptr) {
         if (bytes.data != nullptr)
-            port_.bounces.release(bytes);
+            own_.bounces.release(bytes);
         return nullptr;
     }
     *transfer = Transfer{{on_notice}};
@@ -318,7 +318,7 @@ void EagerGets::get(Transfer& transfer) noexcept
     if (transfer.pending != 0)
         return;
     if (transfer.word.data == nullptr)
-        transfer.word = port_.bounces.alloc(sizeof(CompletionWord));
+        transfer.word = own_.bounces.alloc(sizeof(CompletionWord));
     transfer.asks = transfer.word.data != nullptr;
     if (transfer.asks && !post(transfer, transfer.what.home, transfer.word.stadd,
                                transfer.what.area + completion_offset(transfer.what.fin.fin), sizeof(CompletionWord)))
@@ -341,8 +341,7 @@ void EagerGets::judge(Transfer& transfer) noexcept
         transfer.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    if (put_completion(port_.self.vcq, transfer.what.home, transfer.what.area, transfer.what.fin,
-                       fi_error_of(transfer.code)))
+    if (put_completion(own_.vcq, transfer.what.home, transfer.what.area, transfer.what.fin, fi_error_of(transfer.code)))
         transfer.stage = Stage::lost;
 }
 
@@ -351,11 +350,11 @@ bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, 
                      std::size_t size) noexcept
 {
     transfer.pending++; // the notice may come within the post
-    const vcq::Post post = port_.self.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .handler = &transfer});
+    const vcq::Post post = own_.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .handler = &transfer});
     if (post == vcq::Post::done)
         return true;
     if (post == vcq::Post::error)
-        on_notice(&transfer, {port_.self.vcq.last_error(), 0});
+        on_notice(&transfer, {own_.vcq.last_error(), 0});
     else
         transfer.pending--;
     return post == vcq::Post::error;
@@ -378,9 +377,9 @@ void EagerGets::release(const EagerPayload& payload) noexcept
 
 void EagerGets::release(Transfer& transfer) noexcept
 {
-    port_.bounces.release(transfer.bytes);
+    own_.bounces.release(transfer.bytes);
     if (transfer.word.data != nullptr)
-        port_.bounces.release(transfer.word);
+        own_.bounces.release(transfer.word);
     transfer.live = false;
     transfers_.release(&transfer);
 }

@@ -76,7 +76,7 @@ struct Message : Kept {
 // sender's.
 
 class Fetches;
-class Delivery;
+class Receiver;
 
 struct Fetch : vcq::CompletionHandler, Deferred {
     Fetches* owner = nullptr;
@@ -104,7 +104,7 @@ struct Fetch : vcq::CompletionHandler, Deferred {
 
 class Fetches {
   public:
-    Fetches(TxContext& tx, Port& port, Delivery& delivery) noexcept;
+    Fetches(TxContext& tx, RingContext& own, Receiver& receiver) noexcept;
     Fetches(const Fetches&) = delete;
     Fetches& operator=(const Fetches&) = delete;
     ~Fetches();
@@ -137,9 +137,9 @@ class Fetches {
     static void on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_; ///< its VCQ posts the Gets, with its local registrations
-    Port& port_;
+    RingContext& own_;
     vcq::Vcq& vcq_;
-    Delivery& delivery_;
+    Receiver& receiver_;
     const std::size_t max_piece_; ///< bytes of one Get
     Pool<Fetch> pool_{4096};
     Agenda waiting_; ///< fetches that found no room
@@ -164,7 +164,7 @@ struct EagerPayload {
 
 class EagerGets {
   public:
-    explicit EagerGets(Port& port) noexcept : port_(port) {}
+    explicit EagerGets(RingContext& own) noexcept : own_(own) {}
 
     enum class Stage : std::uint8_t {
         getting, ///< -> asking: the Gets of the segments have ended
@@ -214,7 +214,7 @@ class EagerGets {
 
     static constexpr unsigned most_gone = 16;
 
-    Port& port_;
+    RingContext& own_;
     Pool<Transfer> transfers_{at_once};
     Gone gone_[most_gone]; ///< the latest ones
     unsigned next_gone_ = 0;

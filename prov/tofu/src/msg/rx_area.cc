@@ -223,7 +223,7 @@ void Area::close() noexcept
     base_ = nullptr;
 }
 
-// --- Port
+// --- RingContext
 
 bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
 {
@@ -232,11 +232,11 @@ bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
     return header.magic == area_magic && header.nonce == nonce;
 }
 
-void Port::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
+void RingContext::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
 {
     constexpr std::uint16_t rings = 1;
     static_assert(sizeof rings == doorbell_size);
-    (void)self.vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
+    (void)vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An endpoint's message area: the memory that its peers write to (layout: msg/wire.h). The rings register it with the
 // home VCQ. Pages are touched only where a peer talks. And what both directions of an endpoint's rings know: our
-// identity (Local), the protocol above (Protocol), the area and the VCQ (Port).
+// identity (LocalEndpoint), the protocol above (Protocol), the area and the VCQ (RingContext).
 #pragma once
 
 #include <atomic>
@@ -81,13 +81,13 @@ class Area final : ForkAware {
     Geometry geometry_{};
 };
 
-// --- Local, Protocol, Port: what the two directions of an endpoint's rings share
+// --- LocalEndpoint, Protocol, RingContext: what the two directions of an endpoint's rings share
 
 struct Channel;
 struct Ring;
 
 /// Our endpoint, as its peers know it.
-struct Local {
+struct LocalEndpoint {
     vcq::Vcq& vcq;         ///< the endpoint posts from it
     vcq::Vcq& home;        ///< the domain's home VCQ, through which peers reach the area,
     Lock& home_lock;       ///< and its lock
@@ -96,7 +96,7 @@ struct Local {
     EndpointAddress known; ///< the address that peers know
 };
 
-/// The protocol above the rings. None of these is called for a packet in a ring: Inbound::poll hands those on.
+/// The protocol above the rings. None of these is called for a packet in a ring: RxRings::poll hands those on.
 class Protocol {
   public:
     /// Makes a channel for one more peer. Null: there are as many as there may be.
@@ -120,10 +120,12 @@ struct Inquiry : vcq::CompletionHandler {
     bool under_way = false;
 };
 
-struct Port {
-    Port(const Local& self, Protocol& protocol) noexcept : self(self), protocol(protocol), bounces(self.vcq) {}
+struct RingContext : LocalEndpoint {
+    RingContext(const LocalEndpoint& self, Protocol& protocol) noexcept
+        : LocalEndpoint(self), protocol(protocol), bounces(self.vcq)
+    {
+    }
 
-    Local self;
     Protocol& protocol;
     BouncePool bounces;
     Area area;
@@ -144,7 +146,7 @@ struct Port {
             return vcq::Post::busy;
         inquiry.under_way = true; // the notice may come within the post
         const vcq::Post post =
-            self.vcq.get(home, inquiry.answer.stadd, from, size, {.when = vcq::When::delivered, .handler = &inquiry});
+            vcq.get(home, inquiry.answer.stadd, from, size, {.when = vcq::When::delivered, .handler = &inquiry});
         if (post != vcq::Post::done)
             end(inquiry);
         return post;

@@ -16,10 +16,10 @@
 
 namespace tofu::proto {
 
-// --- Grants, and the cases of both sides of a lease: how rings go to the peers that send much, and channels to the peers that
+// --- RxRings: leases. The cases of both sides: how rings go to the peers that send much, and channels to the peers that
 // are sent to, so that the number of neither is limited
 //
-// S sends to R (Grants); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
+// S sends to R (RxRings); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
 // (AnonSlots) and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the
 // ring from then on until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a
 // ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's
@@ -57,7 +57,7 @@ namespace tofu::proto {
 //     ring's first packet.
 
 namespace {
-constexpr unsigned asked_at_once = 8; // rings asked back per call of ask_back()
+constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
 /// Does the end of a probe show that the sender is dead?
 bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
@@ -67,26 +67,9 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
            notice.code == never_notified ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
-
-/// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
-bool reply(Port& port, utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
-           const CreditBlock& block) noexcept
-{
-    if (port.self.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
-        return false;
-    port.ring_doorbell(home, area, Doorbell::status);
-    return true;
-}
 } // namespace
 
-int Grants::open(const Geometry& geometry) noexcept
-{
-    geometry_ = geometry;
-    rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
-    return rings_ != nullptr ? 0 : -FI_ENOMEM;
-}
-
-void Grants::close(Ring& ring) noexcept
+void RxRings::close(Ring& ring) noexcept
 {
     if (ring.place != no_place) {
         polls_[ring.place] = polls_.back();
@@ -94,9 +77,9 @@ void Grants::close(Ring& ring) noexcept
         polls_.pop_back();
         ring.place = no_place;
     }
-    if (ring.gone) {
-        ring.gone = false;
-        gone_--;
+    if (ring.dead) {
+        ring.dead = false;
+        dead_--;
     }
     if (ring.life.under_way) { // on_life() calls us again
         ring.closing = true;
@@ -110,33 +93,33 @@ void Grants::close(Ring& ring) noexcept
     retired_ = std::move(rings_[ring.number]); // our callers still look at `ring`
 }
 
-void Grants::close_gone() noexcept
+void RxRings::close_dead() noexcept
 {
-    for (std::size_t i = polls_.size(); gone_ != 0 && i-- > 0;)
-        if (Ring& ring = *rings_[polls_[i].ring]; ring.gone && !polls_[i].arrived(polls_[i].read()))
+    for (std::size_t i = polls_.size(); dead_ != 0 && i-- > 0;)
+        if (Ring& ring = *rings_[polls_[i].ring]; ring.dead && !polls_[i].arrived(polls_[i].read()))
             close(ring);
 }
 
-// --- granting rings, and asking them back
+// --- granting and revoking rings
 
-bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
+bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
 {
-    for (const Poll& poll : polls_) // case 15
+    for (const RingPoll& poll : polls_) // case 15
         if (Ring& old = *rings_[poll.ring];
             old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
-            set_gone(old);
+            set_dead(old);
     const utofu_stadd_t credits = area + credit_offset(who.credit_index);
     unsigned number = 0;
-    while (number < port_.area.open_rings() && rings_[number] != nullptr)
+    while (number < own_.area.open_rings() && rings_[number] != nullptr)
         number++;
-    const bool is_free = !revoked_ && (number < port_.area.open_rings() || port_.area.grow());
+    const bool is_free = !closing_ && (number < own_.area.open_rings() || own_.area.grow());
     std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
-        return reply(port_, who.home, area, credits, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
+        return reply(who.home, area, credits, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
     }
     ring->owner = this;
-    ring->base = port_.area.ring(number);
+    ring->base = own_.area.ring(number);
     ring->number = number;
     ring->index = who.index;
     ring->known = known_address(who);
@@ -144,7 +127,7 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
     ring->serial = who.serial;
     ring->area = area;
     ring->credits = credits;
-    ring->reported = seq_base(port_.self.nonce);
+    ring->reported = seq_base(own_.nonce);
     ring->next_seq = ring->reported + 1;
     ring->life.notify = on_life;
     ring->life.of = ring.get();
@@ -158,16 +141,16 @@ bool Grants::answer(const Envelope& who, utofu_stadd_t area) noexcept
 }
 
 /// If a ring had to be denied, asks back the rings of senders that have been silent since the last call.
-void Grants::ask_back() noexcept
+void RxRings::revoke_some() noexcept
 {
     if (!std::exchange(wanted_, false))
         return;
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
-    for (std::size_t i = 0; i < n && asked < asked_at_once; i++) {
-        Ring& ring = *rings_[polls_[ask_hand_++ % n].ring];
-        if (ring.asked) {
-            if (probed++ < asked_at_once)
+    for (std::size_t i = 0; i < n && asked < revoked_at_once; i++) {
+        Ring& ring = *rings_[polls_[revoke_hand_++ % n].ring];
+        if (ring.revoked) {
+            if (probed++ < revoked_at_once)
                 start_probe(ring); // perhaps the sender does not answer because it is dead
             continue;
         }
@@ -175,57 +158,64 @@ void Grants::ask_back() noexcept
             ring.seen_seq = ring.next_seq;
             continue;
         }
-        ring.asked = true;
-        ring.status = LeaseStatus::give_back;
-        report(ring);
+        revoke(ring);
         asked++;
     }
 }
 
-void Grants::revoke() noexcept
+/// Asks the sender to release the ring.
+void RxRings::revoke(Ring& ring) noexcept
 {
-    revoked_ = true;
-    for (const Poll& poll : polls_) {
+    ring.revoked = true;
+    ring.status = LeaseStatus::give_back;
+    report(ring);
+}
+
+void RxRings::revoke_all() noexcept
+{
+    closing_ = true;
+    for (const RingPoll& poll : polls_) {
         Ring& ring = *rings_[poll.ring];
         start_probe(ring); // its sender may have closed or died
-        if (!std::exchange(ring.asked, true)) {
-            ring.status = LeaseStatus::give_back;
-            report(ring);
-        }
+        if (!ring.revoked)
+            revoke(ring);
     }
 }
 
-bool Grants::answer_bye(Ring& ring) noexcept
+/// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
+bool RxRings::reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits, const CreditBlock& block) noexcept
 {
-    return reply(port_, ring.known.home, ring.area, ring.credits,
-                 {ring.next_seq, static_cast<std::uint32_t>(LeaseStatus::closed), ring.serial});
+    if (own_.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
+        return false;
+    own_.ring_doorbell(home, area, Doorbell::status);
+    return true;
 }
 
 // --- reports
 
-void Grants::report(Ring& ring) noexcept
+void RxRings::report(Ring& ring) noexcept
 {
-    const Grant grant = grant_of(geometry_, port_.self.index, ring.number);
+    const Grant grant = grant_of(geometry_, own_.index, ring.number);
     const CreditBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
                             ring.serial};
     // In strong order: an earlier report that arrived later would overwrite this one.
     const vcq::Post post =
-        port_.self.vcq.put_inline(ring.known.home, &block, ring.credits, sizeof block, {.strong_order = true});
+        own_.vcq.put_inline(ring.known.home, &block, ring.credits, sizeof block, {.strong_order = true});
     if (ring.status != LeaseStatus::open) [[unlikely]]
-        port_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
+        own_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;
     ring.report_due = post == vcq::Post::busy;
     if (ring.report_due) [[unlikely]] {
         reports_due_ = true;
-        port_.self.vcq.set_busy();
+        own_.vcq.set_busy();
     }
 }
 
-void Grants::report_late() noexcept
+void RxRings::report_late() noexcept
 {
     reports_due_ = false;
-    for (const Poll& poll : polls_) {
+    for (const RingPoll& poll : polls_) {
         Ring& ring = *rings_[poll.ring];
         if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
             report(ring);
@@ -234,7 +224,7 @@ void Grants::report_late() noexcept
 
 // --- the watch
 
-void Grants::watch() noexcept
+void RxRings::watch() noexcept
 {
     if (polls_.empty())
         return;
@@ -242,38 +232,37 @@ void Grants::watch() noexcept
     start_probe(*rings_[polls_[next_watched_].ring]);
 }
 
-void Grants::peer_failed(utofu_vcq_id_t home) noexcept
+void RxRings::peer_failed(utofu_vcq_id_t home) noexcept
 {
     for (std::size_t i = polls_.size(); i-- > 0;)
         if (Ring& ring = *rings_[polls_[i].ring]; ring.known.home == home)
             start_probe(ring);
 }
 
-void Grants::start_probe(Ring& ring) noexcept
+void RxRings::start_probe(Ring& ring) noexcept
 {
-    if (!ring.life.under_way &&
-        port_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
-        set_gone(ring);
+    if (!ring.life.under_way && own_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
+        set_dead(ring);
 }
 
 /// Marks the ring's sender as dead. The packets that it has sent are still taken.
-void Grants::set_gone(Ring& ring) noexcept
+void RxRings::set_dead(Ring& ring) noexcept
 {
-    gone_ += !std::exchange(ring.gone, true);
+    dead_ += !std::exchange(ring.dead, true);
 }
 
-void Grants::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
     Ring& ring = *static_cast<Inquiry<Ring>*>(handler)->of;
-    Grants& grants = *ring.owner;
-    const bool gone = grants.port_.open && !ring.closing && shows_death(ring, notice);
-    grants.port_.end(ring.life);
-    if (!grants.port_.open)
+    RxRings& self = *ring.owner;
+    const bool dead = self.own_.open && !ring.closing && shows_death(ring, notice);
+    self.own_.end(ring.life);
+    if (!self.own_.open)
         return;
     if (ring.closing)
-        grants.close(ring);
-    else if (gone)
-        grants.set_gone(ring);
+        self.close(ring);
+    else if (dead)
+        self.set_dead(ring);
 }
 
 // --- AnonSlots
@@ -319,7 +308,7 @@ void AnonSlots::offer() noexcept
 
 bool Arrivals::open(const Geometry& geometry) noexcept
 {
-    return anon_slots_.open(port_.area.anon_slots(), geometry.anon_slot_count, port_.area.gate(), port_.self.nonce);
+    return anon_slots_.open(own_.area.anon_slots(), geometry.anon_slot_count, own_.area.gate(), own_.nonce);
 }
 
 void Arrivals::take() noexcept
@@ -347,7 +336,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
         return true; // an empty packet: the sender had no use for the slot
     Envelope envelope;
     alignas(8) std::byte packet[slot_size]; // a copy, which the sender cannot change any more
-    const bool good = read_anonymous(end, port_.self.nonce, envelope, packet);
+    const bool good = read_anonymous(end, own_.nonce, envelope, packet);
     const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
     if (good && refuses(key))
         return false;
@@ -355,7 +344,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
         anonymous_.reset(new (std::nothrow) Ring);
     if (anonymous_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
-        port_.self.vcq.set_busy();
+        own_.vcq.set_busy();
         return false;
     }
     if (anonymous_->users != 0) {
@@ -371,72 +360,75 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
 {
     Ring& anonymous = *anonymous_;
     anonymous.base = const_cast<std::byte*>(packet);
-    anonymous.next_seq = anon_seq(gate_word(port_.self.nonce, 0, 0));
+    anonymous.next_seq = anon_seq(gate_word(own_.nonce, 0, 0));
     anonymous.number = anonymous.place = no_place;
     anonymous.begun = true;
     anonymous.index = who.index;
     anonymous.known = known_address(who);
     anonymous.generation = ~0u; // the last packet may have had another sender
     anonymous.key = peer_key(who.home, who.nonce, who.identity);
-    if (packet == nullptr || port_.self.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
+    if (packet == nullptr || own_.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
         in_.bad_packet(anonymous, "with invalid fields");
         return true;
     }
     if (who.credit_index != no_credit_block) {
-        if (!in_.grants.answer(who, anonymous.area))
+        if (!in_.grant_or_deny(who, anonymous.area))
             return false;
         std::memcpy(end - asks_before_end, &no_credit_block, sizeof no_credit_block); // so that it asks only once
     }
-    return port_.protocol.take_anonymous(anonymous);
+    return own_.protocol.take_anonymous(anonymous);
 }
 
-// --- Inbound
+// --- RxRings: packets
 
-int Inbound::open(const Geometry& geometry) noexcept
+int RxRings::open(const Geometry& geometry) noexcept
 {
     geometry_ = geometry;
     report_after_ = geometry.report_after();
-    seen_ = port_.self.vcq.backend().functions().seen;
-    return grants.open(geometry);
+    seen_ = own_.vcq.backend().functions().seen;
+    rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
+    return rings_ != nullptr ? 0 : -FI_ENOMEM;
 }
 
 /// Takes all anonymous packets before the first packet of a ring, since its sender made them earlier. False: some could
 /// not be taken.
-[[gnu::noinline]] bool Inbound::begin(Ring& ring) noexcept
+[[gnu::noinline]] bool RxRings::begin(Ring& ring) noexcept
 {
     arrivals.take();
     if (arrivals.refuses(peer_key(ring.known.home, ring.known.nonce, ring.index)))
         return false;
     ring.begun = true;
-    if (!ring.asked)
+    if (!ring.revoked)
         ring.status = LeaseStatus::open;
     return true;
 }
 
 /// False: the packet stays in the ring, because the TNI has no room for the answer.
-[[gnu::noinline]] bool Inbound::take_bye(Ring& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] bool RxRings::take_bye(Ring& ring, std::uint64_t control) noexcept
 {
     const auto c = std::bit_cast<Control>(control);
     if (c.flags != 0 || c.length > bye_for_now) {
         bad_packet(ring, "unreadable");
         return true;
     }
-    if (c.length == bye_for_now && !grants.answer_bye(ring))
+    if (c.length == bye_for_now &&
+        !reply(ring.known.home, ring.area, ring.credits,
+               {ring.next_seq, static_cast<std::uint32_t>(LeaseStatus::closed), ring.serial}))
         return false;
-    grants.close(ring);
+    close(ring);
     return true;
 }
 
-[[gnu::noinline]] void Inbound::bad_packet(const Ring& ring, const char* what) noexcept
+[[gnu::noinline]] void RxRings::bad_packet(const Ring& ring, const char* what) noexcept
 {
     if (!std::exchange(bad_packets_, true))
         TOFU_WARN(FI_LOG_EP_DATA,
                   "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx: use the same release of the provider on "
                   "all nodes; further errors are not logged\n",
-                  port_.self.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
+                  own_.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
 }
 
-void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept
+void RxRings::blank(const Ring& ring, std::uint32_t slots) noexcept
 {
     const std::uint32_t ring_slots = geometry_.ring_slots;
     for (std::uint32_t n = 1; n < slots; n++)
@@ -444,12 +436,12 @@ void Inbound::blank(const Ring& ring, std::uint32_t slots) noexcept
             .store(std::uint64_t{ring.next_seq} << 32, std::memory_order_relaxed);
 }
 
-void Inbound::catch_up() noexcept
+void RxRings::catch_up() noexcept
 {
     if (arrivals.any_refused())
         arrivals.take();
-    if (grants.reports_due())
-        grants.report_late();
+    if (reports_due_)
+        report_late();
 }
 
 // --- Rings: opening and closing, and what rounds of progress do only now and then
@@ -465,12 +457,12 @@ constexpr unsigned watched_at_once = 64;
 
 Rings::~Rings()
 {
-    port.open = false;
+    own.open = false;
 }
 
 int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {
-    const Local& self = port.self;
+    const LocalEndpoint& self = own;
     const utofu_onesided_caps& caps = self.home.backend().caps();
     if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
         caps.cache_line_size > slot_size || // a slot's neighbours would be padding (vcq::whole_line)
@@ -487,55 +479,55 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon
         return -FI_EINVAL;
     if (int ret = in.open(geometry); ret != 0)
         return ret;
-    port.now = milliseconds();
-    if (int ret = port.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
+    own.now = milliseconds();
+    if (int ret = own.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
         return ret;
     if (!in.arrivals.open(geometry))
         return -FI_ENOMEM;
-    port.open = true;
+    own.open = true;
     return 0;
 }
 
 bool Rings::stop_writers() noexcept
 {
-    if (!port.open)
+    if (!own.open)
         return writers_gone_ = true;
     const std::uint64_t now = milliseconds();
-    out.leases.give_all_back();
-    out.leases.poll_credit_blocks(out.channels.size());
+    out.leave_all();
+    out.poll_credit_blocks(out.channels.size());
     if (now != last_stop_) {
         last_stop_ = now;
         out.watch(watched_at_once);
-        in.grants.revoke();
+        in.revoke_all();
     }
-    return writers_gone_ = out.leases.writers_gone() && in.grants.writers_gone();
+    return writers_gone_ = out.writers_gone() && in.writers_gone();
 }
 
-void Rings::say_byes() noexcept
+void Rings::release_all() noexcept
 {
-    if (port.open)
-        out.say_byes();
-    port.open = false;
+    if (own.open)
+        out.release_all();
+    own.open = false;
 }
 
 bool Rings::close_area() noexcept
 {
-    if (!port.area.is_open())
+    if (!own.area.is_open())
         return true;
-    port.area.hide();
+    own.area.hide();
     // From here on the gate hands out no slot.
     const std::size_t unfilled = in.arrivals.unfilled();
-    port.self.vcq.statistics().count(Stat::anonymous_lost, unfilled);
-    port.area.close();
+    own.vcq.statistics().count(Stat::anonymous_lost, unfilled);
+    own.area.close();
     return writers_gone_ && unfilled == 0;
 }
 
 void Rings::catch_up() noexcept
 {
     // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
-    const std::uint64_t doorbells = port.area.doorbells().exchange(0, std::memory_order_seq_cst);
+    const std::uint64_t doorbells = own.area.doorbells().exchange(0, std::memory_order_seq_cst);
     if (rung(doorbells, Doorbell::status))
-        out.leases.poll_credit_blocks(out.channels.size());
+        out.poll_credit_blocks(out.channels.size());
     if (rung(doorbells, Doorbell::anonymous))
         in.arrivals.take();
     out.flush_all();
@@ -544,28 +536,28 @@ void Rings::catch_up() noexcept
 
 void Rings::slow_round() noexcept
 {
-    port.now = milliseconds();
-    if (port.now - last_tick_ < tick_ms)
+    own.now = milliseconds();
+    if (own.now - last_tick_ < tick_ms)
         return;
-    last_tick_ = port.now;
-    in.grants.close_gone();
-    port.protocol.tick();
+    last_tick_ = own.now;
+    in.close_dead();
+    own.protocol.tick();
     in.arrivals.take();
-    out.leases.poll_credit_blocks(credit_blocks_per_tick);
-    in.grants.ask_back();
-    if (port.now - last_watch_ < watch_ms)
+    out.poll_credit_blocks(credit_blocks_per_tick);
+    in.revoke_some();
+    if (own.now - last_watch_ < watch_ms)
         return;
-    last_watch_ = port.now;
+    last_watch_ = own.now;
     out.watch(watched_at_once);
-    in.grants.watch();
+    in.watch();
 }
 
 void Rings::peer_failed(utofu_vcq_id_t home) noexcept
 {
-    if (!port.open || home == 0)
+    if (!own.open || home == 0)
         return;
     out.peer_failed(home);
-    in.grants.peer_failed(home);
+    in.peer_failed(home);
 }
 
 } // namespace tofu::proto

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving side of an endpoint's rings. A ring of our area (Ring); packets of senders that have no ring here
-// (AnonSlots, Arrivals); which senders have a ring, and credit updates to them (Grants); the packets in rings, which go
-// to the protocol in order, and whose slots go back to the senders when the protocol has taken them (Inbound). Nothing
-// read from the area is trusted. And the rings of an endpoint in both directions, from open to close (Rings). Under the
-// endpoint's lock.
+// (AnonSlots, Arrivals). Which senders have a ring, and the packets in rings, which go to the protocol in order, and
+// whose slots go back to the senders when the protocol has taken them (RxRings). Nothing read from the area is trusted.
+// And the rings of an endpoint in both directions, from open to close (Rings). Under the endpoint's lock.
 #pragma once
 
 #include <algorithm>
@@ -23,26 +22,26 @@ namespace tofu::proto {
 
 // --- Ring
 
-class Grants;
+class RxRings;
 
 inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
 /// A ring of our area, from its grant to its BYE. It also describes the sender, for as long as the protocol has
 /// messages of that sender.
 struct Ring {
-    Grants* owner = nullptr;
+    RxRings* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
     std::uint32_t reported = 0; ///< consumed slots that were reported to the sender
-    std::uint32_t seen_seq = 0; ///< next_seq when rings were last asked back; if unchanged, this one is idle
+    std::uint32_t seen_seq = 0; ///< next_seq when rings were last revoked; if unchanged, this one is idle
     std::uint32_t number = 0;
     std::uint32_t place = 0;  ///< index in the list of rings that are polled
     std::uint32_t users = 0;  ///< messages from this ring that the protocol still has
     bool begun = false;       ///< its first packet was taken, and before that all anonymous packets of its sender
-    bool gone = false;        ///< the sender is dead: close the ring when its packets have been taken
+    bool dead = false;        ///< the sender is: close the ring when its packets have been taken
     bool closing = false;     ///< close the ring when its probe has ended
     bool parted = false;      ///< closed; the last of its users frees the object
-    bool asked = false;       ///< the sender was asked to give the ring back
+    bool revoked = false;     ///< the sender was asked to release the ring
     bool report_due = false;  ///< a report found no room in the queue of the TNI
     std::uint8_t index = 0;   ///< of the sending endpoint
     std::uint16_t serial = 0; ///< of the sender's request for this ring
@@ -96,7 +95,7 @@ struct Ring {
 //     takes what it has seen from the oldest on: what came before something seen was seen, too.
 //  9. A packet without room stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
 // 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
-//     takes the first of them (Inbound::begin). S sends anonymously again only after `closed`, when R has taken all
+//     takes the first of them (RxRings::begin). S sends anonymously again only after `closed`, when R has taken all
 //     from the ring.
 // 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
 //     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
@@ -104,8 +103,6 @@ struct Ring {
 //     slots that it has not taken: a peer with write access can always do that.
 // 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
 //     a ring, every 64 anonymous packets at least, and sends at most 64 before it has been answered.
-
-class Inbound;
 
 class AnonSlots {
   public:
@@ -172,7 +169,7 @@ class AnonSlots {
 /// that the protocol has no room for stays in its slot.
 class Arrivals {
   public:
-    Arrivals(Inbound& in, Port& port) noexcept : in_(in), port_(port) {}
+    Arrivals(RxRings& in, RingContext& own) noexcept : in_(in), own_(own) {}
     /// Called once there is an area. False: no memory.
     [[nodiscard]] bool open(const Geometry& geometry) noexcept;
     /// Takes all packets that are there and that the protocol has room for.
@@ -190,8 +187,8 @@ class Arrivals {
     [[nodiscard]] bool take_one(std::byte* end) noexcept;
     [[nodiscard]] bool take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
 
-    Inbound& in_;
-    Port& port_;
+    RxRings& in_;
+    RingContext& own_;
     AnonSlots anon_slots_;
     std::unique_ptr<Ring> anonymous_; ///< the ring as which a packet is handed on
     Array<std::uint64_t> refused_;    ///< senders of packets that stay
@@ -199,88 +196,35 @@ class Arrivals {
     std::uint32_t offers_ = 0;
 };
 
-// --- Grants: the receiver's side
+// --- RxRings
 
-class Grants {
-  public:
-    /// The place where the next packet of a ring will appear.
-    struct Poll {
-        std::uint64_t* word; ///< control word of the next slot
-        std::uint32_t seq;
-        std::uint32_t ring;
-        /// acquire: pairs with the sender's Put, whose last 8 bytes are written last
-        [[nodiscard]] std::uint64_t read() const noexcept
-        {
-            return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
-        }
-        [[nodiscard]] bool arrived(std::uint64_t control) const noexcept
-        {
-            return static_cast<std::uint32_t>(control >> 32) == seq;
-        }
-    };
-    explicit Grants(Port& port) noexcept : port_(port) {}
-    /// 0 or -FI_ENOMEM.
-    [[nodiscard]] int open(const Geometry& geometry) noexcept;
-    /// One for each granted ring.
-    [[nodiscard]] Array<Poll>& polls() noexcept { return polls_; }
-    [[nodiscard]] const Array<Poll>& polls() const noexcept { return polls_; }
-    [[nodiscard]] Ring& operator[](const Poll& poll) noexcept { return *rings_[poll.ring]; }
-
-    /// Answers an anonymous sender that asks for a ring: grants one or denies it. False: no room in the queue of the
-    /// TNI.
-    [[nodiscard]] bool answer(const Envelope& who, utofu_stadd_t area) noexcept;
-    /// Answers a BYE. False: no room in the queue of the TNI.
-    [[nodiscard]] bool answer_bye(Ring& ring) noexcept;
-    /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
-    void report(Ring& ring) noexcept;
-    [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
-    void report_late() noexcept;
-    /// Frees a ring whose sender has left or died.
-    void close(Ring& ring) noexcept;
-    /// Frees the rings whose senders have died and whose packets have all been taken.
-    void close_gone() noexcept;
-    /// Asks some rings back, if one had to be denied.
-    void ask_back() noexcept;
-    /// Asks all rings back and grants none from now on: the endpoint closes.
-    void revoke() noexcept;
-    /// True if no sender can write into a ring any more: each has released its ring or is dead.
-    [[nodiscard]] bool writers_gone() const noexcept { return polls_.size() == gone_; }
-    /// Probes whether senders are alive, one per call.
-    void watch() noexcept;
-    /// Probes the senders with this home VCQ, to which a post has failed.
-    void peer_failed(utofu_vcq_id_t home) noexcept;
-
-  private:
-    void start_probe(Ring& ring) noexcept;
-    void set_gone(Ring& ring) noexcept;
-    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-
-    Port& port_;
-    Geometry geometry_{};
-    std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
-    Array<Poll> polls_;
-    unsigned gone_ = 0; ///< rings whose senders are dead
-    bool reports_due_ = false;
-    bool wanted_ = false;      ///< a ring had to be denied
-    bool revoked_ = false;     ///< revoke() was called
-    std::size_t ask_hand_ = 0; ///< index of the ring that ask_back() looks at next
-    std::size_t next_watched_ = 0;
-    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
+/// The place where the next packet of a ring will appear.
+struct RingPoll {
+    std::uint64_t* word; ///< control word of the next slot
+    std::uint32_t seq;
+    std::uint32_t ring; ///< its number
+    /// acquire: pairs with the sender's Put, whose last 8 bytes are written last
+    [[nodiscard]] std::uint64_t read() const noexcept
+    {
+        return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
+    }
+    [[nodiscard]] bool arrived(std::uint64_t control) const noexcept
+    {
+        return static_cast<std::uint32_t>(control >> 32) == seq;
+    }
 };
 
-// --- Inbound
-
-class Inbound {
+class RxRings {
   public:
-    explicit Inbound(Port& port) noexcept : grants(port), arrivals(*this, port), port_(port) {}
-    Inbound(const Inbound&) = delete;
-    Inbound& operator=(const Inbound&) = delete;
+    explicit RxRings(RingContext& own) noexcept : arrivals(*this, own), own_(own) {}
+    RxRings(const RxRings&) = delete;
+    RxRings& operator=(const RxRings&) = delete;
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
 
-    Grants grants;
     Arrivals arrivals;
 
+    // --- packets
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
     ///   std::uint32_t take_short(Ring&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
     ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
@@ -295,7 +239,7 @@ class Inbound {
     /// poll() of all rings from this place on, where there are few.
     template <class Up>
     void take_arrived(std::size_t from) noexcept;
-    [[nodiscard]] bool has_many_rings() const noexcept { return grants.polls().size() > all_rings; }
+    [[nodiscard]] bool has_many_rings() const noexcept { return polls_.size() > all_rings; }
     /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const Ring& ring, std::uint32_t seq) const noexcept
     {
@@ -310,53 +254,93 @@ class Inbound {
     /// Notifies the simulator's clock that a poll has seen a packet; null without a simulator.
     [[nodiscard]] auto seen() const noexcept { return seen_; }
 
+    // --- leases
+    /// The rings that senders have.
+    [[nodiscard]] const Array<RingPoll>& polls() const noexcept { return polls_; }
+    [[nodiscard]] Ring& operator[](const RingPoll& poll) noexcept { return *rings_[poll.ring]; }
+    /// Answers an anonymous sender that asks for a ring. False: no room in the queue of the TNI.
+    [[nodiscard]] bool grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept;
+    /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
+    void report(Ring& ring) noexcept;
+    [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
+    void report_late() noexcept;
+    /// Frees a ring whose sender has left or died.
+    void close(Ring& ring) noexcept;
+
     // --- from Rings
-    [[nodiscard]] bool behind() const noexcept { return grants.reports_due() || arrivals.any_refused(); }
+    [[nodiscard]] bool behind() const noexcept { return reports_due_ || arrivals.any_refused(); }
     /// Repeats reports that found no room in the queue of the TNI, and anonymous packets for which the protocol had no
     /// room.
     void catch_up() noexcept;
+    /// Frees the rings whose senders have died and whose packets have all been taken.
+    void close_dead() noexcept;
+    /// Revokes some rings, if one had to be denied.
+    void revoke_some() noexcept;
+    /// Revokes all rings and grants none from now on: the endpoint closes.
+    void revoke_all() noexcept;
+    /// True if no sender can write into a ring any more: each has released its ring or is dead.
+    [[nodiscard]] bool writers_gone() const noexcept { return polls_.size() == dead_; }
+    /// Probes whether senders are alive, one per call.
+    void watch() noexcept;
+    /// Probes the senders with this home VCQ, to which a post has failed.
+    void peer_failed(utofu_vcq_id_t home) noexcept;
 
   protected:
-    ~Inbound() = default;
+    ~RxRings() = default;
 
   private:
-    using Poll = Grants::Poll;
     static constexpr unsigned batch = 16;        ///< packets taken from one ring in a round
     static constexpr std::size_t all_rings = 16; ///< rings polled in a round
 
     template <class Up>
     void poll_in_turn() noexcept;
     template <class Up>
-    [[nodiscard]] unsigned drain(Poll& poll) noexcept;
+    [[nodiscard]] unsigned drain(RingPoll& poll) noexcept;
     template <class Up>
-    [[nodiscard]] unsigned empty(Poll& first, std::uint64_t control) noexcept;
+    [[nodiscard]] unsigned empty(RingPoll& first, std::uint64_t control) noexcept;
     template <class Up>
     [[nodiscard]] std::uint32_t take_otherwise(Ring& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool take_bye(Ring& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool begin(Ring& ring) noexcept;
 
-    Port& port_;
+    [[nodiscard]] bool reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
+                             const CreditBlock& block) noexcept;
+    void revoke(Ring& ring) noexcept;
+    void start_probe(Ring& ring) noexcept;
+    void set_dead(Ring& ring) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+
+    RingContext& own_;
     int (*seen_)(const void* address, std::size_t size) = nullptr; ///< see seen()
     Geometry geometry_{};
-    std::uint32_t report_after_ = 0; ///< Geometry::report_after()
+    std::uint32_t report_after_ = 0;                 ///< Geometry::report_after()
+    std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
+    Array<RingPoll> polls_;
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
-    bool bad_packets_ = false; ///< one has been logged
+    std::size_t revoke_hand_ = 0; ///< index of the ring that revoke_some() looks at next
+    std::size_t next_watched_ = 0;
+    unsigned dead_ = 0; ///< rings whose senders are dead
+    bool reports_due_ = false;
+    bool wanted_ = false;           ///< a ring had to be denied
+    bool closing_ = false;          ///< revoke_all() was called
+    bool bad_packets_ = false;      ///< one has been logged
+    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
 };
 
-// --- Inbound: inline part
+// --- RxRings: inline part
 
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
 /// at the same time and not one after the other. An unwritten line is in the cache already and costs
 /// nothing.
-inline bool Inbound::first_arrived(std::size_t& ring) const noexcept
+inline bool RxRings::first_arrived(std::size_t& ring) const noexcept
 {
-    const Array<Poll>& polls = grants.polls();
+    const Array<RingPoll>& polls = polls_;
     if (polls.empty())
         return false;
     for (std::size_t before = processor_line; before < slot_size; before += processor_line)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
-    for (const Poll& poll : polls)
+    for (const RingPoll& poll : polls)
         if (poll.arrived(poll.read())) [[unlikely]] {
             ring = static_cast<std::size_t>(&poll - polls.begin());
             return true;
@@ -365,12 +349,12 @@ inline bool Inbound::first_arrived(std::size_t& ring) const noexcept
 }
 
 template <class Up>
-[[gnu::always_inline]] inline void Inbound::take_arrived(std::size_t from) noexcept
+[[gnu::always_inline]] inline void RxRings::take_arrived(std::size_t from) noexcept
 {
-    Array<Poll>& polls = grants.polls();
+    Array<RingPoll>& polls = polls_;
     std::size_t at = from;
     do { // a ring that moves into a closed one's place waits a round
-        Poll& poll = polls[at];
+        RingPoll& poll = polls[at];
         const std::uint64_t control = poll.read();
         if (poll.arrived(control))
             (void)empty<Up>(poll, control);
@@ -378,7 +362,7 @@ template <class Up>
 }
 
 template <class Up>
-inline void Inbound::poll() noexcept
+inline void RxRings::poll() noexcept
 {
     if (has_many_rings()) [[unlikely]]
         poll_in_turn<Up>();
@@ -388,9 +372,9 @@ inline void Inbound::poll() noexcept
 
 /// Of many rings looks at the one that last had a packet, then at some of the others.
 template <class Up>
-[[gnu::noinline]] void Inbound::poll_in_turn() noexcept
+[[gnu::noinline]] void RxRings::poll_in_turn() noexcept
 {
-    Array<Poll>& polls = grants.polls();
+    Array<RingPoll>& polls = polls_;
     if (hot_ < polls.size() && drain<Up>(polls[hot_]) != 0)
         return;
     for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
@@ -404,7 +388,7 @@ template <class Up>
 
 /// Takes packets out of one ring and returns how many. The ring may be closed by that.
 template <class Up>
-[[gnu::noinline]] unsigned Inbound::drain(Poll& poll) noexcept
+[[gnu::noinline]] unsigned RxRings::drain(RingPoll& poll) noexcept
 {
     const std::uint64_t control = poll.read();
     if (!poll.arrived(control)) [[likely]]
@@ -414,11 +398,11 @@ template <class Up>
 
 /// Takes packets of a ring as long as there are some. `control`: the control word of the first.
 template <class Up>
-[[gnu::always_inline]] inline unsigned Inbound::empty(Poll& first, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline unsigned RxRings::empty(RingPoll& first, std::uint64_t control) noexcept
 {
     Up& up = static_cast<Up&>(*this);
-    Poll* poll = &first;
-    Ring& ring = grants[first];
+    RingPoll* poll = &first;
+    Ring& ring = *rings_[first.ring];
     for (unsigned taken = 0; taken < batch; taken++) {
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
@@ -429,11 +413,11 @@ template <class Up>
                 return taken;
             if (ring.place == no_place) // the packet was a BYE
                 return taken + 1;
-            poll = &grants.polls()[ring.place];
+            poll = &polls_[ring.place];
         }
         ring.next_seq += slots;
         if (ring.next_seq - ring.reported > report_after_) [[unlikely]]
-            grants.report(ring);
+            report(ring);
         poll->seq = ring.next_seq;
         poll->word = ring.control(ring.next_seq, geometry_.ring_slots);
         control = poll->read();
@@ -445,7 +429,7 @@ template <class Up>
 
 /// Takes a packet that take_short() has left. 0: it stays; else the number of its slots.
 template <class Up>
-[[gnu::noinline]] std::uint32_t Inbound::take_otherwise(Ring& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] std::uint32_t RxRings::take_otherwise(Ring& ring, std::uint64_t control) noexcept
 {
     if (!ring.begun && !begin(ring))
         return 0;
@@ -455,14 +439,13 @@ template <class Up>
 }
 
 // --- Rings: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
-// and receives: the protocol above (Protocol, Inbound::poll) gives packets their meaning. Under the endpoint's lock,
+// and receives: the protocol above (Protocol, RxRings::poll) gives packets their meaning. Under the endpoint's lock,
 // but for open() and close_area().
 
 class Rings {
   public:
     /// `in` is made later, over `port`.
-    Rings(const Local& self, Protocol& protocol, int context_bits, Inbound& in) noexcept
-        : port(self, protocol), out(port, context_bits), in(in)
+    Rings(const LocalEndpoint& self, Protocol& protocol, RxRings& in) noexcept : own(self, protocol), out(own), in(in)
     {
     }
     Rings(const Rings&) = delete;
@@ -474,19 +457,19 @@ class Rings {
     /// Releases the rings at peers, revokes those of peers and grants none any more. The caller makes progress and
     /// calls again. True: no peer can write to the area any more.
     [[nodiscard]] bool stop_writers() noexcept;
-    /// Says BYE to all peers; nothing is posted afterwards.
-    void say_byes() noexcept;
-    /// Closes the area, which peers then cannot reach any more. Called after say_byes() and the last notice. Takes the
+    /// Releases all rings; nothing is posted afterwards.
+    void release_all() noexcept;
+    /// Closes the area, which peers then cannot reach any more. Called after release_all() and the last notice. Takes the
     /// home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
     [[nodiscard]] bool close_area() noexcept;
 
-    /// Does something wait for catch_up()? Asked in every round of progress, together with Inbound::behind().
+    /// Does something wait for catch_up()? Asked in every round of progress, together with RxRings::behind().
     [[nodiscard, gnu::always_inline]] bool behind() const noexcept { return out.deferred() || doorbell_rang(); }
     /// Has a peer rung a doorbell?
     [[nodiscard, gnu::always_inline]] bool doorbell_rang() const noexcept
     {
         // relaxed: catch_up() reads it again
-        return port.area.doorbells().load(std::memory_order_relaxed) != 0;
+        return own.area.doorbells().load(std::memory_order_relaxed) != 0;
     }
     /// Answers doorbells, and repeats packets and reports that found no room in the queue of the TNI.
     void catch_up() noexcept;
@@ -495,9 +478,9 @@ class Rings {
     /// An unsignaled communication to this home VCQ has failed: finds out whether the peer is gone.
     void peer_failed(utofu_vcq_id_t home) noexcept;
 
-    Port port;
-    Outbound out;
-    Inbound& in;
+    RingContext own;
+    TxRings out;
+    RxRings& in;
 
   private:
     std::uint64_t last_tick_ = 0;

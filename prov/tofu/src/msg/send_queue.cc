@@ -27,7 +27,7 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
 
 SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
     : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.config().attr.size, completion_count)),
-      first_seq_(serial(rings.port.self.nonce))
+      first_seq_(serial(rings.own.nonce))
 {
 }
 
@@ -87,7 +87,7 @@ SendRequest* SendRequests::make_late(Channel& ch, const SendCall& call) noexcept
 Copy* SendRequests::make_copy(std::size_t size) noexcept
 {
     if (copies_ == nullptr) {
-        const Local& self = rings_.port.self;
+        const LocalEndpoint& self = rings_.own;
         copies_.reset(new (std::nothrow) Copies(self.home, self.home_lock));
     }
     return copies_ != nullptr ? copies_->alloc(size) : nullptr;
@@ -99,7 +99,7 @@ std::unique_ptr<Copies> SendRequests::hand_over_copies() noexcept
         return nullptr;
     for (const SendRequest* r : awaited_)
         if (r->copy == nullptr)
-            (void)rings_.port.area.fin(r->fin).exchange(0, std::memory_order_relaxed);
+            (void)rings_.own.area.fin(r->fin).exchange(0, std::memory_order_relaxed);
     // The stores come before anything that the application writes into those buffers next (end()).
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return std::move(copies_);
@@ -141,7 +141,7 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         awaited_.pop_back();
     }
     if (err != 0 && !r.late) { // the receiver must not use what it fetches from now on
-        (void)rings_.port.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
+        (void)rings_.own.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
         // The exchange comes before anything that is written into the block or the user's buffer next: a receiver that
         // Gets such bytes then finds the word changed.
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -176,7 +176,7 @@ void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Noti
     if (r.block != nullptr)
         m.buffers_.release(*r.block);
     r.block = nullptr;
-    if (!m.rings_.port.open)
+    if (!m.rings_.own.open)
         return;
     Channel& ch = *r.to;
     if (notice.code != UTOFU_SUCCESS)
@@ -188,13 +188,13 @@ void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Noti
 bool SendRequests::take_completion(SendRequest& r) noexcept
 {
     // acquire: pairs with the peer's Put of the word; its Gets ended before
-    const CompletionWord word = rings_.port.area.fin(r.fin).load(std::memory_order_acquire);
+    const CompletionWord word = rings_.own.area.fin(r.fin).load(std::memory_order_acquire);
     const auto status = static_cast<std::uint32_t>(word);
     if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == completion_pending)
         return false;
     r.completion_has_come = true;
-    if (const auto seen = rings_.port.self.vcq.backend().functions().seen; seen != nullptr)
-        (void)seen(rings_.port.area.completion_address(r.fin), sizeof word);
+    if (const auto seen = rings_.own.vcq.backend().functions().seen; seen != nullptr)
+        (void)seen(rings_.own.area.completion_address(r.fin), sizeof word);
     end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
     return true;
 }
@@ -237,8 +237,7 @@ bool Backlog::takes(const SendCall& call) const noexcept
 
 [[gnu::noinline]] ssize_t Backlog::put_aside(Channel& ch, const SendCall& call) noexcept
 {
-    const std::uint64_t line = Pending::line_of(ch.peer);
-    if (ch.state == ChannelState::failed && !waiting_.has_line(line))
+    if (ch.state == ChannelState::failed && ch.waiting == 0)
         return -ch.err;
     PendingSend* const made = pool_.alloc();
     if (made == nullptr)
@@ -251,9 +250,10 @@ bool Backlog::takes(const SendCall& call) const noexcept
         std::copy_n(call.desc, call.count, made->desc);
         made->call.desc = made->desc;
     }
+    ch.waiting++;
     ch.outstanding++; // keeps the channel from being given to another peer meanwhile
     tx_.vcq().statistics().count(Stat::send_waited);
-    waiting_.push(*made, line, BlockReason::peer);
+    waiting_.push(*made, Pending::line_of(ch.peer), BlockReason::peer);
     return 0;
 }
 
@@ -287,6 +287,7 @@ void Backlog::through(PendingSend& send) noexcept
 
 void Backlog::give_back(PendingSend& send) noexcept
 {
+    send.to->waiting--;
     send.to->outstanding--;
     pool_.release(&send);
 }

@@ -29,7 +29,7 @@ static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 +
 } // namespace
 
 Sender::Sender(TxContext& tx, Rings& rings) noexcept
-    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.port.bounces),
+    : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.own.bounces),
       requests_(tx, rings, buffers_), backlog_(tx, *this)
 {
 }
@@ -73,7 +73,7 @@ int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
         const Peer* peer = peers.find(dest);
         if (peer == nullptr)
             return -FI_EINVAL;
-        if (int ret = out_.channel_to({dest, *peer, peers.place_of(dest), peers.context_of(dest)}, ch); ret != 0)
+        if (int ret = out_.channel_to({dest, *peer, peers.context_of(dest)}, ch); ret != 0)
             return ret;
     }
     to = ch;
@@ -86,7 +86,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
     if (found == nullptr) [[unlikely]] {
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
-        if (!is_first && backlog_.waiting().has_line(Pending::line_of(found->peer)))
+        if (!is_first && found->waiting != 0)
             return tx_.again(Stat::again_behind);
         if (int ret = out_.approach(*found); ret != 0)
             return ret;
@@ -219,7 +219,7 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     Channel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
-    if (backlog_.waiting().has_line(Pending::line_of(ch->peer)))
+    if (ch->waiting != 0)
         return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
         if (int ret = out_.approach(*ch); ret != 0)
@@ -398,10 +398,9 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{copied ? rings_.port.self.home.id() : tx_.rails().vcq(request.rail).id()});
+    packet.put(Rts{copied ? rings_.own.home.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
-    rings_.port.area.fin(request.fin)
-        .store(completion_word(request.seq, completion_pending), std::memory_order_release);
+    rings_.own.area.fin(request.fin).store(completion_word(request.seq, completion_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
     out_.sent(ch);

@@ -142,7 +142,7 @@ class SendRequests {
 
     /// Null: too many are under way.
     [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
-    /// For a send whose packet waits in its channel (Outbound::defer): it is reported when the packet has arrived.
+    /// For a send whose packet waits in its channel (TxRings::defer): it is reported when the packet has arrived.
     /// Null: no memory.
     [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
     /// A block for a copy of `size` bytes, at most BouncePool::large_size. Null: none is free now.
@@ -204,8 +204,6 @@ struct PendingSend : PendingOp {
 class Backlog {
   public:
     Backlog(TxContext& tx, Sender& sender) noexcept;
-    /// The sends that were accepted and have not been sent. No later send to the same peer overtakes them.
-    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
     /// May this call, which has found no room, wait here?
     [[nodiscard]] bool takes(const SendCall& call) const noexcept;
     /// Accepts a send that waits. 0; -FI_EAGAIN: too many wait; or the error of a failed channel.
@@ -256,13 +254,13 @@ class Sender final : public Engine {
     void close() noexcept override
     {
         backlog_.cancel();
-        rings_.say_byes();
+        rings_.release_all();
     }
     /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
     /// every message that was reported as sent. What they have not fetched can stay with the domain (copies.h).
     [[nodiscard]] bool all_has_left() const noexcept override
     {
-        return !out_.deferred() && !out_.anon_tx.asks() && requests_.all_fetched();
+        return !out_.deferred() && !out_.awaits_anon_slot() && requests_.all_fetched();
     }
     /// No send to the peer waits for an answer of the peer, and none for room at the TNI.
     [[nodiscard]] bool idle_towards(const Peer& peer) const noexcept override;
@@ -299,7 +297,7 @@ class Sender final : public Engine {
 
     TxContext& tx_;
     Rings& rings_;
-    Outbound& out_;
+    TxRings& out_;
     vcq::Vcq& vcq_;
     PacketBuffers buffers_;
     SendRequests requests_;
@@ -324,12 +322,12 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
 }
 
 /// Writes the head, with which a packet ends; without a ring the sender's envelope stands behind it.
-inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type type, std::uint8_t flags,
+inline void write_head(PacketWriter& packet, TxRings& out, Channel& to, Type type, std::uint8_t flags,
                        std::size_t length) noexcept
 {
     packet.control(type, flags, length, to.seq());
     if (to.state != ChannelState::open) [[unlikely]]
-        packet.put(out.leases.envelope(to));
+        packet.put(out.envelope(to));
 }
 
 /// The last `n` bytes of a payload, 1 to 7, as a word that is filled up with zeros.
@@ -364,8 +362,8 @@ inline void write_head(PacketWriter& packet, Outbound& out, Channel& to, Type ty
     if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
         return nullptr;
     auto* const to = out_.channels.recent(call.dest);
-    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 ||
-        backlog_.waiting().may_hold(to->peer.home) || to->free_slots() == 0) [[unlikely]]
+    if (to == nullptr || to->state != ChannelState::open || to->deferred.size != 0 || to->waiting != 0 ||
+        to->free_slots() == 0) [[unlikely]]
         return nullptr;
     return to;
 }

@@ -13,91 +13,89 @@
 
 namespace tofu::proto {
 
-// --- Outbound: channels by address
+// --- channels by address
 
-int Outbound::channel_to(const Destination& destination, Channel*& channel) noexcept
+int TxRings::channel_to(const Destination& destination, Channel*& channel) noexcept
 {
-    channel = channels.find(destination);
+    if (destination.context > destination.peer.further)
+        return -FI_EINVAL;                // the peer has no such context; the number may belong to another endpoint
+    channel = channels.find(destination); // an endpoint has one channel, so its packets have one order
     return channel != nullptr ? 0 : make_channel(destination, channel);
 }
 
-[[gnu::noinline]] int Outbound::make_channel(const Destination& destination, Channel*& channel) noexcept
+[[gnu::noinline]] int TxRings::make_channel(const Destination& destination, Channel*& channel) noexcept
 {
-    const Peer& peer = destination.peer;
-    if (destination.context > peer.further)
-        return -FI_EINVAL; // the peer has no such context; the number may belong to another endpoint
-    const unsigned index = peer.index + destination.context;
-    // An endpoint that stands in the address vector more than once has one channel, so its packets have one order.
-    Channel* made = channels.to(peer, index);
-    if (made != nullptr) {
-        made->aliased |= made->place != destination.place || made->context != destination.context;
-    } else if (!channels.reserve()) {
+    if (!channels.reserve())
         return -FI_ENOMEM;
-    } else if ((made = port_.protocol.make_channel()) != nullptr) {
-        made->owner = this;
-        made->number = static_cast<std::uint16_t>(channels.size());
+    Channel* made = own_.protocol.make_channel();
+    if (made != nullptr) {
         static std::atomic<std::uint16_t> serials{0}; // unlike those of an earlier endpoint with our number
-        made->serial =
-            static_cast<std::uint16_t>((port_.self.nonce >> 16) + serials.fetch_add(0x9e37, std::memory_order_relaxed));
-        made->anonymous.notify = AnonTx::on_notice;
-        made->life.notify = on_life;
-        made->anonymous.of = made->life.of = made;
+        begin(*made, channels.size(), (own_.nonce >> 16) + serials.fetch_add(0x9e37, std::memory_order_relaxed), 1);
         channels.add(*made);
-    } else if ((made = leases.reuse()) == nullptr) {
+    } else if ((made = reuse()) == nullptr) {
         return -FI_EAGAIN;
     }
-    if (!made->aliased) {
-        made->place = destination.place;
-        made->context = destination.context;
-    }
-    made->peer = peer;
-    made->peer.index = static_cast<std::uint16_t>(index);
-    if (!channels.enter(destination, *made))
-        return -FI_ENOMEM; // the next call finds the channel
+    made->peer = destination.peer;
+    made->peer.index = static_cast<std::uint16_t>(destination.peer.index + destination.context);
+    channels.enter(destination, *made);
     channel = made;
     return 0;
 }
 
+/// Makes a channel as new, for one more peer or for another one.
+void TxRings::begin(Channel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept
+{
+    ch = Channel{};
+    ch.owner = this;
+    ch.number = static_cast<std::uint16_t>(number);
+    ch.serial = static_cast<std::uint16_t>(serial);
+    ch.next_seq = ch.mark[0] = ch.mark[1] = next_seq;
+    ch.consumed = next_seq - 1;
+    ch.anonymous.notify = on_anon_notice;
+    ch.life.notify = on_life;
+    ch.anonymous.of = ch.life.of = &ch;
+}
+
 // --- room for packets
 
-int Outbound::approach(Channel& ch) noexcept
+int TxRings::approach(Channel& ch) noexcept
 {
     if (ch.anonymous.asked || ch.state == ChannelState::leaving)
-        leases.check(ch);
-    const int ret = ch.state == ChannelState::open ? 0 : anon_tx.step(ch);
+        read_credit_block(ch);
+    const int ret = ch.state == ChannelState::open ? 0 : take_anon_slot(ch);
     if (ret == -FI_EAGAIN)
-        port_.self.vcq.statistics().count(Stat::again_contact);
+        own_.vcq.statistics().count(Stat::again_contact);
     return ret;
 }
 
 /// Reads the credit block when there seems to be no room. True if there is room after all.
-[[gnu::noinline]] bool Outbound::look_for_room(Channel& ch, std::uint32_t slots) noexcept
+[[gnu::noinline]] bool TxRings::look_for_room(Channel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.anonymous.slot != 0)
         return slots == 1;
-    leases.check(ch);
-    if (ch.leave && ch.state == ChannelState::open && leases.say_bye(ch)) [[unlikely]]
+    read_credit_block(ch);
+    if (ch.leave && ch.state == ChannelState::open && release_ring(ch)) [[unlikely]]
         return false; // a program that only sends, and never polls, comes by here once per ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
     ch.starved++;
-    port_.self.vcq.statistics().count(Stat::again_ring);
+    own_.vcq.statistics().count(Stat::again_ring);
     return false;
 }
 
 // --- packets
 
-void Outbound::defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
+void TxRings::defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
 {
     std::memcpy(ch.deferred.image, packet.data(), packet.size());
     ch.deferred.size = static_cast<std::uint8_t>(packet.size());
     ch.deferred.seq = ch.next_seq;
     ch.deferred.handler = delivered;
     deferred_++;
-    port_.self.vcq.set_busy();
+    own_.vcq.set_busy();
 }
 
-bool Outbound::flush(Channel& ch) noexcept
+bool TxRings::flush(Channel& ch) noexcept
 {
     Channel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
@@ -113,7 +111,7 @@ bool Outbound::flush(Channel& ch) noexcept
     return true;
 }
 
-void Outbound::flush_all() noexcept
+void TxRings::flush_all() noexcept
 {
     if (deferred_ != 0)
         for (Channel* ch : channels)
@@ -121,18 +119,18 @@ void Outbound::flush_all() noexcept
                 (void)flush(*ch);
 }
 
-[[gnu::noinline]] int Outbound::post_failed(Channel& ch, vcq::Post post) noexcept
+[[gnu::noinline]] int TxRings::post_failed(Channel& ch, vcq::Post post) noexcept
 {
     if (post == vcq::Post::busy)
         return -FI_EAGAIN;
-    const int code = port_.self.vcq.last_error();
+    const int code = own_.vcq.last_error();
     fail(ch, fi_error_of(code), code);
     return -ch.err;
 }
 
 // --- the watch
 
-void Outbound::watch(unsigned at_once) noexcept
+void TxRings::watch(unsigned at_once) noexcept
 {
     for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
         Channel& ch = channels[next_asked_++ % channels.size()];
@@ -146,36 +144,38 @@ void Outbound::watch(unsigned at_once) noexcept
 
 /// Probes whether the peer is alive, once it has been met. Before that the anonymous packets find out whether there is
 /// a peer. Where the probe has to wait, or an earlier one is under way, watch() asks later.
-void Outbound::start_probe(Channel& ch) noexcept
+void TxRings::start_probe(Channel& ch) noexcept
 {
     if (ch.state == ChannelState::failed || !ch.met)
         return;
     const vcq::Post post =
-        ch.life.under_way ? vcq::Post::busy : port_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+        ch.life.under_way ? vcq::Post::busy : own_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
     if (post == vcq::Post::error)
         (void)post_failed(ch, post);
     else
         ch.starved += post == vcq::Post::busy;
 }
 
-void Outbound::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void TxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
     Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
-    Outbound& out = *ch.owner;
+    TxRings& out = *ch.owner;
     const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
-    out.port_.end(ch.life);
-    if (out.port_.open && !lives)
+    out.own_.end(ch.life);
+    if (out.own_.open && !lives)
         out.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
 }
 
 // --- the end
 
-[[gnu::noinline]] void Outbound::fail(Channel& ch, int err, int prov_errno) noexcept
+[[gnu::noinline]] void TxRings::fail(Channel& ch, int err, int prov_errno) noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
-    leases.lost(ch);
-    ch.anonymous.slot = 0; // the slot stays unused at the peer
+    if (ch.has_ring())
+        own_.vcq.statistics().count(Stat::ring_lost);
+    held_ -= ch.has_ring() || ch.anonymous.asked; // its ring, or its request for one, is void
+    ch.anonymous.slot = 0;                        // the slot stays unused at the peer
     ch.state = ChannelState::failed;
     ch.err = err != 0 ? err : FI_EIO;
     ch.prov_errno = prov_errno;
@@ -183,34 +183,34 @@ void Outbound::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notic
         ch.deferred.size = 0;
         deferred_--;
     }
-    TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", port_.self.index,
+    TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", own_.index,
               static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
-    port_.protocol.channel_failed(ch, std::exchange(ch.deferred.handler, nullptr));
+    own_.protocol.channel_failed(ch, std::exchange(ch.deferred.handler, nullptr));
 }
 
 /// The error alone does not show that a peer is lost. The post may have been one to an earlier process with this VCQ
 /// ID, a report or a completion word to another endpoint of the peer, which has been closed, or an injected write with
 /// a bad key.
-void Outbound::peer_failed(utofu_vcq_id_t home) noexcept
+void TxRings::peer_failed(utofu_vcq_id_t home) noexcept
 {
     for (Channel* ch : channels)
         if (ch->peer.home == home)
             start_probe(*ch);
 }
 
-void Outbound::say_byes() noexcept
+void TxRings::release_all() noexcept
 {
     for (Channel* ch : channels) {
-        anon_tx.dismiss(*ch);
+        dismiss_anon_slot(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its probes
-        (void)leases.put_bye(*ch, bye_for_good);
+        (void)put_release(*ch, bye_for_good);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
     }
 }
 
-// --- RingLeases
+// --- leases of rings
 
 namespace {
 constexpr unsigned given_up_at_once = 8;
@@ -239,43 +239,38 @@ bool reusable(const Channel& ch) noexcept
     return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
            !ch.anonymous.under_way && ch.anonymous.slot == 0;
 }
-
-bool has_ring(const Channel& ch) noexcept
-{
-    return ch.state == ChannelState::open || ch.state == ChannelState::leaving;
-}
 } // namespace
 
-Envelope RingLeases::envelope(Channel& ch) noexcept
+Envelope TxRings::envelope(Channel& ch) noexcept
 {
-    const bool asks = wants(ch);
+    const bool asks = wants_ring(ch);
     if (asks) // before the packet leaves, since the answer overwrites it
-        port_.area.status(ch.number).store(0, std::memory_order_release);
+        own_.area.status(ch.number).store(0, std::memory_order_release);
     ch.anonymous.asks = asks;
-    return {port_.self.home.id(),
-            port_.self.nonce,
+    return {own_.home.id(),
+            own_.nonce,
             ch.peer.nonce,
-            envelope_speaks(port_.self.known),
-            port_.self.known.further,
-            static_cast<std::uint8_t>(port_.self.index),
-            port_.self.known.index,
+            envelope_speaks(own_.known),
+            own_.known.further,
+            static_cast<std::uint8_t>(own_.index),
+            own_.known.index,
             asks ? ch.number : no_credit_block,
             static_cast<std::uint16_t>(ch.serial + 1)};
 }
 
-bool RingLeases::wants(Channel& ch) noexcept
+bool TxRings::wants_ring(Channel& ch) noexcept
 {
     Channel::Anonymous& v = ch.anonymous;
     if (v.asked || v.count < std::max(v.enough, v.least))
         return false;
     if (held_ < most_held)
         return true;
-    give_up();
+    release_some();
     v.ask_later();
     return false;
 }
 
-[[gnu::noinline]] void RingLeases::sent_anonymously(Channel& ch) noexcept
+[[gnu::noinline]] void TxRings::sent_anonymously(Channel& ch) noexcept
 {
     Channel::Anonymous& v = ch.anonymous;
     v.slot = 0;
@@ -287,25 +282,25 @@ bool RingLeases::wants(Channel& ch) noexcept
         ch.serial++;
         held_++;
     }
-    port_.self.vcq.statistics().count(Stat::send_anonymous);
-    port_.ring_doorbell(ch.peer.home, ch.area, Doorbell::anonymous);
+    own_.vcq.statistics().count(Stat::send_anonymous);
+    own_.ring_doorbell(ch.peer.home, ch.area, Doorbell::anonymous);
 }
 
 /// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
 /// packet (case 16).
-void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
+void TxRings::on_grant(Channel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
         TOFU_WARN(
             FI_LOG_EP_CTRL,
             "endpoint %u: peer 0x%llx sent an invalid ring grant: use the same release of the provider on all nodes\n",
-            port_.self.index, static_cast<unsigned long long>(ch.peer.home));
-        ch.owner->fail(ch, FI_EIO, 0);
+            own_.index, static_cast<unsigned long long>(ch.peer.home));
+        fail(ch, FI_EIO, 0);
         return;
     }
     utofu_stadd_t part = ch.area;
-    if (grant.is_further() && port_.self.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
-        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+    if (grant.is_further() && own_.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
+        fail(ch, FI_EADDRNOTAVAIL, 0);
         return;
     }
     ch.anonymous.asked = false;
@@ -319,18 +314,18 @@ void RingLeases::on_grant(Channel& ch, const Grant& grant) noexcept
         mark = ch.consumed + 1 - (mark != ch.next_seq);
     ch.next_seq = ch.consumed + 1;
     ch.state = ChannelState::open;
-    port_.self.vcq.statistics().count(Stat::ring_granted);
+    own_.vcq.statistics().count(Stat::ring_granted);
     TOFU_PROBE(ring_grant, ch.peer.home, grant.first);
-    anon_tx_.dismiss(ch);
+    dismiss_anon_slot(ch);
 }
 
-void RingLeases::check(Channel& ch) noexcept
+void TxRings::read_credit_block(Channel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
-    const std::uint64_t word = port_.area.status(ch.number).load(std::memory_order_acquire);
+    const std::uint64_t word = own_.area.status(ch.number).load(std::memory_order_acquire);
     if (static_cast<std::uint32_t>(word >> 32) != ch.serial)
         return; // no answer yet
-    const std::uint64_t consumed = port_.area.consumed(ch.number).load(std::memory_order_acquire);
+    const std::uint64_t consumed = own_.area.consumed(ch.number).load(std::memory_order_acquire);
     const auto status = static_cast<LeaseStatus>(static_cast<std::uint32_t>(word));
     if (ch.state == ChannelState::failed) {
         ch.anonymous.asked &= status == LeaseStatus::open; // after an answer the peer writes nothing more
@@ -356,20 +351,20 @@ void RingLeases::check(Channel& ch) noexcept
     }
 }
 
-vcq::Post RingLeases::put_bye(Channel& ch, std::uint16_t kind) noexcept
+vcq::Post TxRings::put_release(Channel& ch, std::uint16_t kind) noexcept
 {
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
     packet.control(Type::bye, 0, kind, ch.next_seq);
-    return ch.owner->put(ch, packet, nullptr);
+    return put(ch, packet, nullptr);
 }
 
-bool RingLeases::say_bye(Channel& ch) noexcept
+bool TxRings::release_ring(Channel& ch) noexcept
 {
-    if (ch.state != ChannelState::open || !ch.owner->flush(ch) || ch.free_slots() == 0)
+    if (ch.state != ChannelState::open || !flush(ch) || ch.free_slots() == 0)
         return false;
-    if (const vcq::Post post = put_bye(ch, bye_for_now); post != vcq::Post::done) {
-        (void)ch.owner->post_failed(ch, post);
+    if (const vcq::Post post = put_release(ch, bye_for_now); post != vcq::Post::done) {
+        (void)post_failed(ch, post);
         return false;
     }
     for (std::uint32_t& mark : ch.mark)
@@ -377,71 +372,63 @@ bool RingLeases::say_bye(Channel& ch) noexcept
     ch.next_seq++;
     ch.leave = false;
     ch.state = ChannelState::leaving;
-    port_.self.vcq.statistics().count(Stat::ring_returned);
+    own_.vcq.statistics().count(Stat::ring_returned);
     return true;
 }
 
-void RingLeases::poll_credit_blocks(std::size_t most) noexcept
+void TxRings::poll_credit_blocks(std::size_t most) noexcept
 {
-    for (std::size_t i = 0; i < most && i < channels_.size(); i++) {
-        Channel& ch = channels_[next_block_++ % channels_.size()];
+    for (std::size_t i = 0; i < most && i < channels.size(); i++) {
+        Channel& ch = channels[next_block_++ % channels.size()];
         if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
-            anon_tx_.dismiss(ch);
-        if (!has_ring(ch) && !ch.anonymous.asked)
+            dismiss_anon_slot(ch);
+        if (!ch.has_ring() && !ch.anonymous.asked)
             continue;
-        check(ch);
+        read_credit_block(ch);
         if (ch.leave)
-            (void)say_bye(ch);
+            (void)release_ring(ch);
     }
 }
 
-void RingLeases::give_all_back() noexcept
+void TxRings::leave_all() noexcept
 {
-    for (Channel* ch : channels_)
+    for (Channel* ch : channels)
         ch->leave |= ch->state == ChannelState::open;
 }
 
-bool RingLeases::writers_gone() const noexcept
+bool TxRings::writers_gone() const noexcept
 {
-    return std::all_of(channels_.begin(), channels_.end(), [](const Channel* ch) { return no_write_comes(*ch); });
+    return std::all_of(channels.begin(), channels.end(), [](const Channel* ch) { return no_write_comes(*ch); });
 }
 
-[[gnu::noinline]] Channel* RingLeases::reuse() noexcept
+[[gnu::noinline]] Channel* TxRings::reuse() noexcept
 {
-    const std::size_t n = channels_.size();
+    const std::size_t n = channels.size();
     for (std::size_t i = 0; i < n; i++) {
-        Channel& ch = channels_[(hand_ + i) % n];
+        Channel& ch = channels[(hand_ + i) % n];
         if (ch.anonymous.asked || ch.state == ChannelState::leaving)
-            check(ch);
+            read_credit_block(ch);
         if (!reusable(ch))
             continue;
         hand_ = (hand_ + i + 1) % n;
-        channels_.unlink(ch);
-        ch.state = ChannelState::idle;
-        ch.leave = ch.met = false;
-        ch.err = ch.prov_errno = 0;
-        ch.ring = ch.area = 0;
-        ch.starved = 0;
-        ch.anonymous.full = ch.anonymous.asked = false;
-        ch.anonymous.count = ch.anonymous.enough = ch.anonymous.pause = ch.anonymous.rounds = 0;
-        ch.anonymous.first_try = 0;
-        ch.mark[0] = ch.mark[1] = ch.next_seq;
+        channels.unlink(ch);
+        begin(ch, ch.number, ch.serial, ch.next_seq);
         return &ch;
     }
-    give_up();
+    release_some();
     return nullptr;
 }
 
 /// Gives some rings back (second chance): first those unused since the hand last passed. If all are in use,
 /// the first ones.
-void RingLeases::give_up() noexcept
+void TxRings::release_some() noexcept
 {
-    const std::size_t n = channels_.size();
-    auto leaving = static_cast<unsigned>(std::count_if(channels_.begin(), channels_.end(), [](const Channel* ch) {
+    const std::size_t n = channels.size();
+    auto leaving = static_cast<unsigned>(std::count_if(channels.begin(), channels.end(), [](const Channel* ch) {
         return ch->state == ChannelState::leaving || ch->leave;
     }));
     for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
-        Channel& ch = channels_[hand_++ % n];
+        Channel& ch = channels[hand_++ % n];
         if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
             continue;
         if (i < n && ch.seen_seq != ch.next_seq) {
@@ -449,21 +436,14 @@ void RingLeases::give_up() noexcept
             continue;
         }
         ch.leave = true;
-        check(ch); // BYE needs a credit
-        (void)say_bye(ch);
+        read_credit_block(ch); // BYE needs a credit
+        (void)release_ring(ch);
         found++;
         leaving++;
     }
 }
 
-void RingLeases::lost(Channel& ch) noexcept
-{
-    if (has_ring(ch))
-        port_.self.vcq.statistics().count(Stat::ring_lost);
-    held_ -= has_ring(ch) || ch.anonymous.asked;
-}
-
-// --- AnonTx
+// --- packets without a ring
 
 namespace {
 constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one that asks for a ring
@@ -471,14 +451,13 @@ constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a g
 constexpr unsigned absent_pause_ms = 1;
 } // namespace
 
-/// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
-int AnonTx::step(Channel& ch) noexcept
+int TxRings::take_anon_slot(Channel& ch) noexcept
 {
     Channel::Anonymous& v = ch.anonymous;
-    if (ch.state == ChannelState::pausing && port_.now >= v.pause_until)
+    if (ch.state == ChannelState::pausing && own_.now >= v.pause_until)
         ch.state = ChannelState::idle;
     if (ch.state == ChannelState::reading && !v.under_way)
-        read_heading(ch);
+        get_header(ch);
     if (ch.state == ChannelState::idle && v.slot != 0)
         return 0;
     if (ch.state != ChannelState::idle || v.under_way)
@@ -491,73 +470,80 @@ int AnonTx::step(Channel& ch) noexcept
         v.rounds--;
         return -FI_EAGAIN;
     }
-    if (ch.area == 0 && port_.self.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
-        ch.owner->fail(ch, FI_EADDRNOTAVAIL, 0);
+    if (ch.area == 0 && own_.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
+        fail(ch, FI_EADDRNOTAVAIL, 0);
         return -ch.err;
     }
+    return ask_for_slot(ch);
+}
+
+/// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
+int TxRings::ask_for_slot(Channel& ch) noexcept
+{
+    Channel::Anonymous& v = ch.anonymous;
     v.reads = v.full;
     vcq::Post post;
     if (v.reads) {
-        post = port_.ask(v, ch.peer.home, ch.area + gate_offset, sizeof(std::uint64_t));
+        post = own_.ask(v, ch.peer.home, ch.area + gate_offset, sizeof(std::uint64_t));
     } else {
         v.under_way = true; // the notice may come within the post
         asking_++;
-        post = port_.self.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, gate_step, ch.area + gate_offset,
-                                   {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
+        post = own_.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, gate_step, ch.area + gate_offset,
+                             {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
         if (post != vcq::Post::done) {
             v.under_way = false;
             asking_--;
         }
     }
     if (post != vcq::Post::done)
-        return ch.owner->post_failed(ch, post);
+        return post_failed(ch, post);
     return v.slot != 0 ? 0 : -FI_EAGAIN;
 }
 
-void AnonTx::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void TxRings::on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
     Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
-    AnonTx& anon_tx = ch.owner->anon_tx;
+    TxRings& self = *ch.owner;
     Channel::Anonymous& v = ch.anonymous;
     std::uint64_t word = notice.value;
     AreaHeader header{};
     if (v.reads) {
         std::memcpy(&word, v.answer.data, sizeof word);
         std::memcpy(&header, v.answer.data, sizeof header); // a block holds more than that
-        anon_tx.port_.end(v);
+        self.own_.end(v);
     } else {
         v.under_way = false;
-        anon_tx.asking_--;
+        self.asking_--;
     }
-    if (!anon_tx.port_.open || ch.state == ChannelState::failed)
+    if (!self.own_.open || ch.state == ChannelState::failed)
         return;
     if (notice.code != UTOFU_SUCCESS)
-        anon_tx.on_absence(ch, notice.code);
+        self.on_absence(ch, notice.code);
     else if (ch.state == ChannelState::reading)
-        anon_tx.on_heading(ch, header);
+        self.on_header(ch, header);
     else
-        anon_tx.on_gate(ch, word);
+        self.on_gate(ch, word);
 }
 
 /// The peer has no such area: its endpoint is not enabled yet, or is closed.
-void AnonTx::on_absence(Channel& ch, int code) noexcept
+void TxRings::on_absence(Channel& ch, int code) noexcept
 {
     Channel::Anonymous& v = ch.anonymous;
     if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
-        ch.owner->fail(ch, FI_EHOSTDOWN, code);
+        fail(ch, FI_EHOSTDOWN, code);
         return;
     }
     if (v.first_try == 0)
-        v.first_try = port_.now;
-    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || port_.now - v.first_try >= absent_limit_ms) {
-        ch.owner->fail(ch, fi_error_of(code), code);
+        v.first_try = own_.now;
+    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || own_.now - v.first_try >= absent_limit_ms) {
+        fail(ch, fi_error_of(code), code);
     } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
         ch.state = ChannelState::pausing;
-        v.pause_until = port_.now + absent_pause_ms;
+        v.pause_until = own_.now + absent_pause_ms;
     }
 }
 
-void AnonTx::on_gate(Channel& ch, std::uint64_t word) noexcept
+void TxRings::on_gate(Channel& ch, std::uint64_t word) noexcept
 {
     Channel::Anonymous& v = ch.anonymous;
     const std::uint32_t next = gate_next(word);
@@ -567,7 +553,7 @@ void AnonTx::on_gate(Channel& ch, std::uint64_t word) noexcept
         if (!v.reads && some && gate_speaks(word))
             (void)put_empty(ch, slot, anon_seq(word)); // another process has the VCQ ID: gives its slot back
         if (ch.state == ChannelState::idle)
-            read_heading(ch);
+            get_header(ch);
         return;
     }
     v.first_try = 0;
@@ -582,50 +568,50 @@ void AnonTx::on_gate(Channel& ch, std::uint64_t word) noexcept
     v.seq = anon_seq(word);
     v.lingers = false;
     if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
-        dismiss(ch);
+        dismiss_anon_slot(ch);
 }
 
 /// Reads the area's header, to learn why the gate is not the expected one. step() repeats it if the TNI had no room.
-void AnonTx::read_heading(Channel& ch) noexcept
+void TxRings::get_header(Channel& ch) noexcept
 {
     ch.state = ChannelState::reading;
     ch.anonymous.reads = true;
-    if (port_.ask(ch.anonymous, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
-        (void)ch.owner->post_failed(ch, vcq::Post::error);
+    if (own_.ask(ch.anonymous, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+        (void)post_failed(ch, vcq::Post::error);
 }
 
-void AnonTx::on_heading(Channel& ch, const AreaHeader& header) noexcept
+void TxRings::on_header(Channel& ch, const AreaHeader& header) noexcept
 {
     switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
     case Heading::other_version:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: wire protocol mismatch: peer 0x%llx has version %u, this endpoint %u: use the same "
                   "release of the provider on all nodes\n",
-                  port_.self.index, static_cast<unsigned long long>(ch.peer.home), header.version, wire_version);
-        ch.owner->fail(ch, FI_ECONNREFUSED, 0);
+                  own_.index, static_cast<unsigned long long>(ch.peer.home), header.version, wire_version);
+        fail(ch, FI_ECONNREFUSED, 0);
         return;
-    case Heading::other_process: ch.owner->fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
+    case Heading::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
     case Heading::usable:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: the slot counter of peer 0x%llx has an invalid value: its memory is damaged; restart "
                   "that process\n",
-                  port_.self.index, static_cast<unsigned long long>(ch.peer.home));
-        ch.owner->fail(ch, FI_EIO, 0);
+                  own_.index, static_cast<unsigned long long>(ch.peer.home));
+        fail(ch, FI_EIO, 0);
         return;
     }
 }
 
-void AnonTx::dismiss(Channel& ch) noexcept
+void TxRings::dismiss_anon_slot(Channel& ch) noexcept
 {
     if (ch.anonymous.slot != 0 && put_empty(ch, ch.anonymous.slot, ch.anonymous.seq) != vcq::Post::busy)
         ch.anonymous.slot = 0;
 }
 
-vcq::Post AnonTx::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
+vcq::Post TxRings::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
 {
     const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
-    return port_.self.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
-                                     {.strong_order = true, .cache = vcq::whole_line});
+    return own_.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
+                               {.strong_order = true, .cache = vcq::whole_line});
 }
 
 } // namespace tofu::proto

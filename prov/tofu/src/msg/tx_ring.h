@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending side of an endpoint's rings, from the peer to the packet. A peer and our ring in its area (Channel); the
-// channels of an endpoint by address (Destination, ChannelTable, Channels); packets to a peer at which we have no ring
-// (AnonTx); how a ring is requested, used and given back (RingLeases); room for packets, and what happens when a peer is
-// lost (Outbound). The protocol decides what goes into a slot; it fills the slots in order and counts them (sent). The
-// receiving side has the numbered cases (msg/rx_ring.h). Under the endpoint's lock.
+// The sending side of an endpoint's rings. A peer and our ring in its area (Channel); the channels of an endpoint by
+// address (Destination, Channels). Room for packets, packets to a peer at which we have no ring, how a ring is requested
+// and released, and what happens when a peer is lost (TxRings). The protocol decides what goes into a slot; it fills the
+// slots in order and counts them (sent). The receiving side has the numbered cases (msg/rx_ring.h). Under the endpoint's
+// lock.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
-#include <sys/types.h>
 
 #include "av/peer_table.h"
 #include "core/containers.h"
@@ -28,7 +24,7 @@ inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, ch
 
 // --- Channel
 
-class Outbound;
+class TxRings;
 
 enum class ChannelState : std::uint8_t {
     idle,    ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
@@ -42,31 +38,30 @@ enum class ChannelState : std::uint8_t {
 /// A peer that we send to, and our ring in its area while we have one. A channel and its credit block have the same
 /// number. A pair of endpoints has at most one ring in each direction at any time, which keeps its messages in order.
 struct Channel {
-    Outbound* owner = nullptr;
+    TxRings* owner = nullptr;
     Peer peer{};
     utofu_stadd_t ring = 0;
     std::uint32_t next_seq = 1; ///< sequence number of the next slot
     std::uint32_t consumed = 0; ///< slots that the peer has taken, as far as we know (low 32 bits)
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
-    bool leave = false;   ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
-    bool met = false;     ///< its area has been seen; until then a missing area does not show that it is gone
-    bool aliased = false; ///< several places of the address vector lead here
+    bool leave = false; ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
+    bool met = false;   ///< its area has been seen; until then a missing area does not show that it is gone
     std::uint16_t number = 0;
     std::uint16_t serial = 0; ///< of the last request for a ring
     int err = 0;              ///< why it has failed: FI_E*
     int prov_errno = 0;
     std::uint32_t outstanding = 0; ///< requests of the protocol: the peer is watched, the channel is not reused
+    std::uint32_t waiting = 0;     ///< sends of the protocol that wait for room; later ones wait behind them
     std::uint32_t starved = 0;     ///< refusals for want of credit since the last probe
     std::uint32_t seen_seq = 0; ///< next_seq when a ring to give up was last looked for; if unchanged, this one is idle
     /// Two values of next_seq that the protocol has noted. A mark that equals next_seq (nothing was sent since) does so
     /// after a change of rings, too.
     std::uint32_t mark[2] = {1, 1};
-    std::uint64_t place = 0; ///< the place of the address vector that leads here,
-    unsigned context = 0;    ///< and the receive context
     utofu_stadd_t area = 0;
+    Channel* next = nullptr; ///< another one in the same bucket (Channels)
 
-    /// A packet without a ring (AnonTx). `under_way`: we ask the gate for a slot, or read the gate or the
+    /// A packet without a ring. `under_way`: we ask the gate for a slot, or read the gate or the
     /// header.
     struct Anonymous : Inquiry<Channel> {
         utofu_stadd_t slot = 0;        ///< ours, for one packet; 0: none
@@ -119,6 +114,10 @@ struct Channel {
     {
         return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
     }
+    [[nodiscard]] bool has_ring() const noexcept
+    {
+        return state == ChannelState::open || state == ChannelState::leaving;
+    }
     [[nodiscard]] std::uint32_t free_slots() const noexcept { return slots - (next_seq - 1 - consumed); }
     [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
     {
@@ -132,79 +131,11 @@ struct Channel {
 struct Destination {
     std::uint64_t address; ///< the address itself; all bits set: none
     const Peer& peer;
-    std::uint64_t place; ///< in the address vector
-    unsigned context;    ///< receive context (fi_rx_addr)
-};
-
-/// Channels by place of the address vector and receive context (fi_rx_addr), in pages that are allocated at first use.
-class ChannelTable {
-  public:
-    static constexpr std::size_t page_size = 1024; ///< places
-    static constexpr std::size_t most_places = std::size_t{1} << 32;
-
-    /// The contexts of a peer are numbered below 2^`context_bits`; `context_bits` is at most 8.
-    explicit ChannelTable(int context_bits) noexcept : context_bits_(context_bits) {}
-
-    /// The channel entered for a place and a context, or null. A context out of bounds shares the entry of another one,
-    /// so the caller checks that the channel is the right one.
-    [[nodiscard]] Channel* find(std::uint64_t place, unsigned context) const noexcept
-    {
-        const std::size_t page = page_of(place, context);
-        return page < count_ && pages_[page] != nullptr ? pages_[page][place % page_size] : nullptr;
-    }
-    /// False: no memory, nothing has changed.
-    [[nodiscard]] bool enter(std::uint64_t place, unsigned context, Channel& channel) noexcept
-    {
-        const std::size_t page = page_of(place, context);
-        if (place >= most_places || (page >= count_ && !grow(page + 1)))
-            return false;
-        if (pages_[page] == nullptr)
-            pages_[page].reset(new (std::nothrow) Channel*[page_size]());
-        if (pages_[page] == nullptr)
-            return false;
-        pages_[page][place % page_size] = &channel;
-        return true;
-    }
-    void remove(std::uint64_t place, unsigned context) noexcept
-    {
-        if (find(place, context) != nullptr)
-            pages_[page_of(place, context)][place % page_size] = nullptr;
-    }
-    /// Removes all entries of a channel.
-    void remove(const Channel& channel) noexcept
-    {
-        for (std::size_t page = 0; page < count_; page++)
-            if (pages_[page] != nullptr)
-                std::replace(&pages_[page][0], &pages_[page][page_size], const_cast<Channel*>(&channel),
-                             static_cast<Channel*>(nullptr));
-    }
-
-  private:
-    using Page = std::unique_ptr<Channel*[]>;
-    [[nodiscard]] std::size_t page_of(std::uint64_t place, unsigned context) const noexcept
-    {
-        return (place / page_size << context_bits_) + (context & ((1u << context_bits_) - 1));
-    }
-    [[nodiscard, gnu::noinline]] bool grow(std::size_t least) noexcept
-    {
-        const std::size_t count = std::max(least, 2 * count_);
-        std::unique_ptr<Page[]> more(new (std::nothrow) Page[count]);
-        if (more == nullptr)
-            return false;
-        std::move(pages_.get(), pages_.get() + count_, more.get());
-        pages_ = std::move(more);
-        count_ = count;
-        return true;
-    }
-
-    int context_bits_;
-    std::size_t count_ = 0;
-    std::unique_ptr<Page[]> pages_;
+    unsigned context = 0; ///< receive context (fi_rx_addr)
 };
 
 class Channels {
   public:
-    explicit Channels(int context_bits) noexcept : by_address_(context_bits) {}
     /// The channel that an earlier find() or enter() of this address gave, if the address still leads there. Null: call
     /// find().
     [[nodiscard, gnu::always_inline]] Channel* recent(std::uint64_t address) const noexcept
@@ -214,43 +145,36 @@ class Channels {
             return nullptr;
         return found.channel;
     }
-    /// The channel entered for this destination, or null.
+    /// The channel to this endpoint, whatever address it was entered for, or null.
     [[nodiscard]] Channel* find(const Destination& destination) noexcept
     {
-        Channel* const found = by_address_.find(destination.place, destination.context);
-        if (found == nullptr || !found->is_to(destination.peer, destination.peer.index + destination.context))
-            [[unlikely]]
-            return nullptr;
-        note(destination, *found);
+        const unsigned index = destination.peer.index + destination.context;
+        Channel* found = *bucket_of(destination.peer, index);
+        while (found != nullptr && !found->is_to(destination.peer, index))
+            found = found->next;
+        if (found != nullptr)
+            note(destination, *found);
         return found;
-    }
-    /// The channel to this endpoint, whatever address it was entered for, or null.
-    [[nodiscard]] Channel* to(const Peer& peer, unsigned index) const noexcept
-    {
-        const auto found =
-            std::find_if(all_.begin(), all_.end(), [&](const Channel* ch) { return ch->is_to(peer, index); });
-        return found != all_.end() ? *found : nullptr;
     }
     /// Makes room for one more channel. False: no memory.
     [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
     void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
-    /// Lets the destination lead to the channel from now on. False: no memory.
-    [[nodiscard]] bool enter(const Destination& destination, Channel& channel) noexcept
+    /// From now on find() gives the channel to this endpoint.
+    void enter(const Destination& destination, Channel& channel) noexcept
     {
-        if (!by_address_.enter(destination.place, destination.context, channel))
-            return false;
+        Channel** const bucket = bucket_of(channel.peer, channel.peer.index);
+        channel.next = *bucket;
+        *bucket = &channel;
         note(destination, channel);
-        return true;
     }
     /// Removes the channel from all lookups.
     void unlink(Channel& channel) noexcept
     {
         recent_.forget_if([&](const Found& found) { return found.channel == &channel; });
-        if (channel.aliased)
-            by_address_.remove(channel);
-        else
-            by_address_.remove(channel.place, channel.context);
-        channel.aliased = false;
+        Channel** at = bucket_of(channel.peer, channel.peer.index);
+        while (*at != &channel)
+            at = &(*at)->next;
+        *at = channel.next;
     }
     [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
     [[nodiscard]] Channel& operator[](std::size_t number) const noexcept { return *all_[number]; }
@@ -266,99 +190,30 @@ class Channels {
         const Peer* peer = &nobody;
         Channel* channel = nullptr;
     };
+    [[nodiscard]] Channel** bucket_of(const Peer& peer, unsigned index) noexcept
+    {
+        return &buckets_[peer_key(peer.home, peer.nonce, index) % credit_block_count];
+    }
     void note(const Destination& destination, Channel& channel) noexcept
     {
         recent_.note({destination.address, destination.peer.generation, &destination.peer, &channel});
     }
 
     Recent<Found> recent_;
-    ChannelTable by_address_;
-    Array<Channel*> all_;
+    Channel* buckets_[credit_block_count] = {}; ///< by endpoint, linked by Channel::next
+    Array<Channel*> all_;                       ///< by number
 };
 
-// --- AnonTx: packets to a peer at which we have no ring. We ask the peer's gate for a slot for one packet, or find out
-// why there is no gate.
+// --- TxRings
 
-class AnonTx {
+class TxRings {
   public:
     /// How long we wait for a peer to enable its endpoint. Tests set it lower.
     static inline std::uint64_t absent_limit_ms = 10000;
 
-    explicit AnonTx(Port& port) noexcept : port_(port) {}
-    /// Takes the next step towards a slot. 0: the channel has one; -FI_EAGAIN; or the error of a failed channel.
-    [[nodiscard]] int step(Channel& ch) noexcept;
-    /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
-    void dismiss(Channel& ch) noexcept;
-    /// True if some gate has been asked for a slot and has not answered.
-    [[nodiscard]] bool asks() const noexcept { return asking_ != 0; }
-    /// The notice of a channel's ARMW or Get (Channel::Anonymous).
-    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    explicit TxRings(RingContext& own) noexcept : own_(own) {}
 
-  private:
-    void on_gate(Channel& ch, std::uint64_t word) noexcept;
-    void on_absence(Channel& ch, int code) noexcept;
-    void read_heading(Channel& ch) noexcept;
-    void on_heading(Channel& ch, const AreaHeader& header) noexcept;
-    [[nodiscard]] vcq::Post put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
-
-    Port& port_;
-    unsigned asking_ = 0; ///< channels that wait for a slot
-};
-
-// --- RingLeases: the rings that we hold at peers: we ask for one with an anonymous packet, get it, and give it back,
-// so that other senders have their turn and the channel can serve another peer
-
-class RingLeases {
-  public:
-    RingLeases(Port& port, Channels& channels, AnonTx& anon_tx) noexcept
-        : port_(port), channels_(channels), anon_tx_(anon_tx)
-    {
-    }
-    /// The envelope of the next packet without a ring: its sender, and whether it asks for a ring.
-    [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
-    /// The packet with that envelope has been posted.
-    void sent_anonymously(Channel& ch) noexcept;
-    /// Reads the channel's credit block and acts on it.
-    void check(Channel& ch) noexcept;
-    /// Does so for `most` channels, in turn, and says BYE where a ring is asked back.
-    void poll_credit_blocks(std::size_t most) noexcept;
-    /// Gives all rings back as poll_credit_blocks() comes by: the endpoint closes.
-    void give_all_back() noexcept;
-    /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
-    /// is due, and each ring was released or was at a dead peer.
-    [[nodiscard]] bool writers_gone() const noexcept;
-    /// Gives the ring back. False: not now, for want of credit or of room in the queue of the TNI.
-    [[nodiscard]] bool say_bye(Channel& ch) noexcept;
-    [[nodiscard]] vcq::Post put_bye(Channel& ch, std::uint16_t kind) noexcept;
-    /// Takes a channel from its peer, for another peer. Null: none is free now, but some are being given up.
-    [[nodiscard]] Channel* reuse() noexcept;
-    /// The channel is failing: its ring, or its request for one, is void.
-    void lost(Channel& ch) noexcept;
-
-  private:
-    [[nodiscard]] bool wants(Channel& ch) noexcept;
-    void on_grant(Channel& ch, const Grant& grant) noexcept;
-    void give_up() noexcept;
-
-    Port& port_;
-    Channels& channels_;
-    AnonTx& anon_tx_;
-    unsigned held_ = 0;          ///< channels that have a ring or have asked for one
-    std::size_t next_block_ = 0; ///< index of the credit block that is polled next
-    std::size_t hand_ = 0;       ///< index of the channel that reuse() and give_up() look at next
-};
-
-// --- Outbound
-
-class Outbound {
-  public:
-    Outbound(Port& port, int context_bits) noexcept
-        : channels(context_bits), anon_tx(port), leases(port, channels, anon_tx), port_(port)
-    {
-    }
     Channels channels;
-    AnonTx anon_tx;
-    RingLeases leases;
 
     /// Whether there is room for `slots` slots. If not, the channel may have failed.
     [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
@@ -378,11 +233,13 @@ class Outbound {
 
     // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
     // channel with an anonymous slot.
+    /// The envelope of the next packet without a ring: its sender, and whether it asks for a ring.
+    [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
     /// Counts a packet that has been posted.
     void sent(Channel& ch) noexcept
     {
         if (ch.state != ChannelState::open) [[unlikely]]
-            leases.sent_anonymously(ch);
+            sent_anonymously(ch);
         ch.next_seq++;
     }
     /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is notified when it
@@ -399,33 +256,75 @@ class Outbound {
     /// Handles a failed post. -FI_EAGAIN (the TNI was busy), or the error with which the channel has failed now.
     [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
 
+    // --- packets without a ring
+    /// Takes the next step towards a slot for one packet. 0: the channel has one; -FI_EAGAIN; or the error of a failed
+    /// channel.
+    [[nodiscard]] int take_anon_slot(Channel& ch) noexcept;
+    /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
+    void dismiss_anon_slot(Channel& ch) noexcept;
+    /// True if some peer has been asked for a slot and has not answered.
+    [[nodiscard]] bool awaits_anon_slot() const noexcept { return asking_ != 0; }
+
+    // --- leases
+    /// Reads the channel's credit block and acts on it.
+    void read_credit_block(Channel& ch) noexcept;
+    /// Does so for `most` channels, in turn, and releases the rings that are revoked.
+    void poll_credit_blocks(std::size_t most) noexcept;
+    /// Takes a channel from its peer, for another peer. Null: none is free now, but some are being given up.
+    [[nodiscard]] Channel* reuse() noexcept;
+
     // --- from Rings
     void flush_all() noexcept;
     /// Probes peers that something waits for, at most `at_once` of them.
     void watch(unsigned at_once) noexcept;
     /// A post to this VCQ has failed: probes the peers that have it.
     void peer_failed(utofu_vcq_id_t home) noexcept;
-    /// Says BYE to all; nothing is posted afterwards.
-    void say_byes() noexcept;
+    /// Releases all rings as poll_credit_blocks() comes by: the endpoint closes.
+    void leave_all() noexcept;
+    /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
+    /// is due, and each ring was released or was at a dead peer.
+    [[nodiscard]] bool writers_gone() const noexcept;
+    /// Releases all rings at once; nothing is posted afterwards.
+    void release_all() noexcept;
 
   private:
     [[nodiscard]] int make_channel(const Destination& destination, Channel*& channel) noexcept;
+    void begin(Channel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept;
     [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
                                 vcq::CompletionHandler* delivered) noexcept
     {
-        return port_.self.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
-                                         {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
-                                          .strong_order = true,
-                                          .handler = delivered,
-                                          .cache = vcq::whole_line});
+        return own_.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
+                                   {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
+                                    .strong_order = true,
+                                    .handler = delivered,
+                                    .cache = vcq::whole_line});
     }
     [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
     void start_probe(Channel& ch) noexcept;
     static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
-    Port& port_;
+    [[nodiscard]] int ask_for_slot(Channel& ch) noexcept;
+    static void on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    void on_gate(Channel& ch, std::uint64_t word) noexcept;
+    void on_absence(Channel& ch, int code) noexcept;
+    void get_header(Channel& ch) noexcept;
+    void on_header(Channel& ch, const AreaHeader& header) noexcept;
+    [[nodiscard]] vcq::Post put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
+    void sent_anonymously(Channel& ch) noexcept;
+
+    [[nodiscard]] bool wants_ring(Channel& ch) noexcept;
+    void on_grant(Channel& ch, const Grant& grant) noexcept;
+    [[nodiscard]] bool release_ring(Channel& ch) noexcept;
+    [[nodiscard]] vcq::Post put_release(Channel& ch, std::uint16_t kind) noexcept;
+    void release_some() noexcept;
+
+    RingContext& own_;
     unsigned deferred_ = 0;      ///< channels with a deferred packet
+    unsigned asking_ = 0;        ///< channels that wait for an anonymous slot
+    unsigned held_ = 0;          ///< channels that have a ring or have asked for one
     std::size_t next_asked_ = 0; ///< index of the channel that watch() looks at next
+    std::size_t next_block_ = 0; ///< index of the credit block that is polled next
+    std::size_t hand_ = 0;       ///< index of the channel that reuse() and release_some() look at next
 };
 
 } // namespace tofu::proto
