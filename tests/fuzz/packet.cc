@@ -21,8 +21,8 @@ void check(const std::byte* slot)
     const auto holds = [&](std::size_t bytes) {
         return p.body != nullptr && p.body >= slot && p.body <= end && bytes <= std::size_t(end - p.body);
     };
-    require(p.type != Type::none && p.type == static_cast<Type>(p.control.type), "a type that is one");
-    require((p.control.flags & flag_ack) == 0 || p.ack.fin < completion_count, "a completion word of ours");
+    require(p.type != Type::none && p.type == p.control.type, "a type that is one");
+    require((p.control.flags & flag_ack) == 0 || p.ack.word < completion_count, "a completion word of ours");
     switch (p.type) {
     case Type::eager: require(holds(p.control.length), "a payload in the slot"); break;
     case Type::rts:
@@ -42,7 +42,7 @@ void check(const std::byte* slot)
         }
         break;
     case Type::fence: require((p.control.flags & flag_ack) != 0, "a sender that waits for an answer"); break;
-    case Type::bye: require(false, "no packet of the rings' own"); break;
+    case Type::release: require(false, "no packet of the rings' own"); break;
     case Type::none: break;
     }
 }
@@ -51,7 +51,7 @@ void check(const std::byte* slot)
 Control control(Input& input)
 {
     Control control{};
-    control.type = input.below(8) != 0 ? std::uint8_t(input.below(9)) : input.take<std::uint8_t>();
+    control.type = Type(input.below(8) != 0 ? std::uint8_t(input.below(9)) : input.take<std::uint8_t>());
     control.flags = input.below(4) != 0 ? std::uint8_t(input.below(16)) : input.take<std::uint8_t>();
     control.length = std::uint16_t(input.number(slot_size));
     control.seq = input.take<std::uint32_t>();

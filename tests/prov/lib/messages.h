@@ -79,7 +79,7 @@ struct Messages : testing::Test, fake::OverNet {
     {
         messages->release_all();
         vcq.drain();
-        messages->receiver().cancel_fetches();
+        messages->receiver().cancel_rendezvous();
         messages->receiver().part_from_queue();
         (void)messages->close_area();
         messages.reset();
@@ -155,9 +155,9 @@ struct Messages : testing::Test, fake::OverNet {
     {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(own_ + offset));
     }
-    void fin(const Ack& ack, std::uint32_t status)
+    void complete(const Ack& ack, std::uint32_t status)
     {
-        word(completion_offset(ack.fin)).store(completion_word(ack.seq, status));
+        word(completion_offset(ack.word)).store(completion_word(ack.seq, status));
     }
     void tell(std::uint64_t consumed, LeaseStatus status)
     {
@@ -179,7 +179,7 @@ struct Messages : testing::Test, fake::OverNet {
             },
             2);
         run(1);
-        EXPECT_EQ(get<CreditBlock>(credit_offset(2)).status, static_cast<std::uint32_t>(LeaseStatus::granted));
+        EXPECT_EQ(get<CreditBlock>(credit_offset(2)).status, LeaseStatus::granted);
         EXPECT_EQ(answered({1000, 1}), completion_word(1, 0));
     }
     /// Number `n`, from 1 on.
@@ -203,8 +203,8 @@ struct Messages : testing::Test, fake::OverNet {
     /// An RTS of the peer, whose completion word waits, unless it is no word.
     void offer(std::uint32_t n, std::uint64_t tag, const Ack& ack, std::vector<Segment> segments)
     {
-        if (ack.fin < completion_count)
-            put(completion_offset(ack.fin), completion_word(ack.seq, completion_pending));
+        if (ack.word < completion_count)
+            put(completion_offset(ack.word), completion_word(ack.seq, completion_pending));
         write(n, Type::rts, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
             w.put(ack);
@@ -215,7 +215,7 @@ struct Messages : testing::Test, fake::OverNet {
     }
     void offer_untagged(std::uint32_t n, const Ack& ack, const Segment& segment)
     {
-        put(completion_offset(ack.fin), completion_word(ack.seq, completion_pending));
+        put(completion_offset(ack.word), completion_word(ack.seq, completion_pending));
         write(n, Type::rts, flag_ack, 1, [&](PacketWriter& w) {
             w.put(ack);
             w.put(segment);
@@ -223,7 +223,7 @@ struct Messages : testing::Test, fake::OverNet {
         });
     }
     // --- without a ring
-    void open_gate() { put(gate_offset, gate_word(peer_nonce, 0, geometry.anon_slot_count)); }
+    void open_gate() { put(slot_counter_offset, slot_counter_word(peer_nonce, 0, geometry.anon_slot_count)); }
     /// What the peer finds in slot `n` of its anonymous senders'.
     bool got_anonymous(unsigned n, Packet& packet)
     {
@@ -237,23 +237,25 @@ struct Messages : testing::Test, fake::OverNet {
     template <class Body>
     void come(Type type, std::uint8_t flags, std::size_t length, Body&& body, std::uint16_t tell = no_credit_block)
     {
-        const std::uint64_t taken = word(gate_offset).fetch_add(gate_step);
+        const std::uint64_t taken = word(slot_counter_offset).fetch_add(slot_counter_step);
         alignas(8) std::byte image[slot_size];
         PacketWriter w(image + slot_size);
         w.control(type, flags, length, anon_seq(taken));
         w.put(Envelope{peer_home, peer_nonce, own_nonce, wire_version, 0, peer_index, peer_index, tell, 9});
         body(w);
-        std::memcpy(own_ + anon_slots_offset + (gate_next(taken) + 1) * slot_size - w.size(), w.data(), w.size());
+        std::memcpy(own_ + anon_slots_offset + (slot_counter_next(taken) + 1) * slot_size - w.size(), w.data(),
+                    w.size());
         word(doorbells_offset).store(~0ull);
     }
 
-    /// A message that the peer keeps for us, under number `fin` of its completion words, which says that it `waits`.
-    void arrive_by_get(std::uint64_t tag, std::uint32_t fin, std::initializer_list<Segment> segments, bool waits = true)
+    /// A message that the peer keeps for us, under number `word` of its completion words, which says that it `waits`.
+    void arrive_by_get(std::uint64_t tag, std::uint32_t word, std::initializer_list<Segment> segments,
+                       bool waits = true)
     {
-        put(completion_offset(fin), completion_word(8, waits ? completion_pending : 0));
+        put(completion_offset(word), completion_word(8, waits ? completion_pending : 0));
         come(Type::eager_by_get, flag_tag | flag_ack, segments.size(), [&](PacketWriter& w) {
             w.put64(tag);
-            w.put(Ack{fin, 8});
+            w.put(Ack{word, 8});
             for (std::size_t i = segments.size(); i-- > 0;)
                 w.put(segments.begin()[i]);
             w.put(Rts{peer_home});
@@ -280,14 +282,14 @@ struct Messages : testing::Test, fake::OverNet {
         return messages->receiver().queue().recv(
             {.iov = &iov, .count = 1, .source = to, .flags = FI_MULTI_RECV, .context = this});
     }
-    CompletionWord answered(const Ack& ack) { return get<CompletionWord>(completion_offset(ack.fin)); }
+    CompletionWord answered(const Ack& ack) { return get<CompletionWord>(completion_offset(ack.word)); }
 
     std::optional<fake::Domain> domain;
     vcq::Vcq vcq;
     std::optional<Peers> peers;
     std::optional<OwnTxContext> tx;
     RxContext rx;
-    std::optional<Messenger> messages;
+    std::optional<MessageEngine> messages;
     fid_cq* cq = nullptr;
     fi_addr_t to = 0;
     std::byte* own_ = nullptr; ///< our area

@@ -37,10 +37,10 @@ struct Sender {
 struct World {
     Sender s[senders];
     Packet slot[slots];
-    std::uint8_t gate_next, gate_end;         ///< what peers see
-    std::uint8_t next, end;                   ///< what the receiver knows of it
-    std::uint8_t is_out[slots], order[slots]; ///< order: 1 + slot, as handed out
-    std::uint8_t count, looking, seen;        ///< slots out; 1 + those still to be looked at; bits of those seen
+    std::uint8_t slot_counter_next, slot_counter_end; ///< what peers see
+    std::uint8_t next, end;                           ///< what the receiver knows of it
+    std::uint8_t is_out[slots], order[slots];         ///< order: 1 + slot, as handed out
+    std::uint8_t count, looking, seen; ///< slots out; 1 + those still to be looked at; bits of those seen
     std::uint8_t taken[senders];
     std::uint8_t wrong;
 };
@@ -59,8 +59,8 @@ void offer(World& w, Without without)
     unsigned end = first;
     while (end < slots && free(end))
         end++;
-    w.gate_next = w.next = static_cast<std::uint8_t>(first);
-    w.gate_end = w.end = static_cast<std::uint8_t>(end);
+    w.slot_counter_next = w.next = static_cast<std::uint8_t>(first);
+    w.slot_counter_end = w.end = static_cast<std::uint8_t>(end);
 }
 
 template <class Emit>
@@ -95,13 +95,13 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
         });
     if (s.has == 0 && s.full == 0 && s.sent < messages[i])
         step("ADD", [&](World& w, Sender& a) {
-            if (w.gate_next < w.gate_end || (without == Without::end && w.gate_next < slots))
-                a.has = static_cast<std::uint8_t>(1 + w.gate_next);
+            if (w.slot_counter_next < w.slot_counter_end || (without == Without::end && w.slot_counter_next < slots))
+                a.has = static_cast<std::uint8_t>(1 + w.slot_counter_next);
             else
                 a.full = 1;
-            w.gate_next++;
+            w.slot_counter_next++;
         });
-    if (s.full != 0 && now.gate_next < now.gate_end)
+    if (s.full != 0 && now.slot_counter_next < now.slot_counter_end)
         step("sees that there are slots", [](World&, Sender& a) { a.full = 0; });
 }
 
@@ -115,7 +115,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
     };
     if (now.looking == 0)
         step("R begins to look", [](World& w) {
-            for (; w.next < w.gate_next && w.next < w.end; w.next++) {
+            for (; w.next < w.slot_counter_next && w.next < w.end; w.next++) {
                 w.is_out[w.next] = 1;
                 if (w.count < slots)
                     w.order[w.count++] = static_cast<std::uint8_t>(1 + w.next);
@@ -158,11 +158,11 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
 Verdict anonymous_packets(Without without)
 {
     World first{};
-    first.gate_end = first.end = slots;
+    first.slot_counter_end = first.end = slots;
     return search(
         first,
         [&](const World& now, auto emit) {
-            if (now.gate_next > 20)
+            if (now.slot_counter_next > 20)
                 return; // each goes beyond the end once for each run
             for (unsigned i = 0; i < senders; i++)
                 sender_steps(now, i, without, emit);

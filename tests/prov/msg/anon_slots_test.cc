@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of senders without a ring (AnonTx, AnonSlots): the numbered cases of msg/rx_ring.h, over a network
+// Packets of senders without a ring (TxRings, AnonSlots): the numbered cases of msg/rx_ring.h, over a network
 // inside the process. The test plays the peer.
 #include <vector>
 
@@ -19,7 +19,7 @@ struct AnonSlotsTest : RingsTest {
     {
         return get<Control>(anon_slots_offset + (slot + 1) * slot_size - sizeof(Control));
     }
-    std::uint32_t taken_at_peer() { return gate_next(get<std::uint64_t>(gate_offset)); }
+    std::uint32_t taken_at_peer() { return slot_counter_next(get<std::uint64_t>(slot_counter_offset)); }
     using Bodies = std::vector<std::uint64_t>;
     Bodies takes()
     {
@@ -32,7 +32,7 @@ struct AnonSlotsTest : RingsTest {
 
 TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     EXPECT_EQ(taken_at_peer(), 1u);
     send_anonymously(ch, 42);
@@ -43,7 +43,7 @@ TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
     EXPECT_EQ(envelope.index, own_index);
     EXPECT_EQ(known_address(envelope).index, own_index);
     EXPECT_EQ(envelope.credit_index, no_credit_block) << "nothing is asked for";
-    EXPECT_EQ(control_at_peer(0).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(control_at_peer(0).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
     EXPECT_EQ(get<std::uint64_t>(anon_slots_offset + slot_size - sizeof(Control) - sizeof envelope - 8), 42u);
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::anonymous));
     EXPECT_EQ(ch.state, ChannelState::idle);
@@ -67,10 +67,10 @@ TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
 /// Case 13: not with the first packets, once, and later in growing intervals where there is none.
 TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     std::vector<unsigned> asked;
     for (unsigned n = 0; n < 300; n++) {
-        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+        put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
         ASSERT_EQ(approach(ch), 0) << n;
         send_anonymously(ch, n);
         if (left_at_peer(0).credit_index == no_credit_block)
@@ -83,7 +83,7 @@ TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
     EXPECT_EQ(asked, (std::vector<unsigned>{4, 13, 30, 63, 128, 193, 258}));
     ask(ch);
     for (unsigned n = 0; n < 64; n++) {
-        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+        put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
         ASSERT_EQ(approach(ch), 0) << "it goes on without a ring";
         send_anonymously(ch, n);
         EXPECT_EQ(left_at_peer(0).credit_index, no_credit_block) << "once";
@@ -98,9 +98,9 @@ TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
 /// Case 5: also when it was asked for before.
 TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
-    put(gate_offset, gate_word(peer_nonce, 3, anon_slot_count));
+    put(slot_counter_offset, slot_counter_word(peer_nonce, 3, anon_slot_count));
     net().prompt = false;
     EXPECT_EQ(rings->out.approach(ch), -FI_EAGAIN);
     EXPECT_TRUE(rings->out.awaits_anon_slot()) << "closing waits for the answer";
@@ -110,13 +110,13 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     net().step_all(1);
     poll();
     EXPECT_FALSE(rings->out.awaits_anon_slot());
-    EXPECT_EQ(control_at_peer(3).type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(control_at_peer(3).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(control_at_peer(3).type, Type::none);
+    EXPECT_EQ(control_at_peer(3).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
     EXPECT_EQ(ch.anonymous.slot, 0u);
 
-    put(gate_offset, gate_word(peer_nonce, 1, anon_slot_count));
+    put(slot_counter_offset, slot_counter_word(peer_nonce, 1, anon_slot_count));
     put(0, header(peer_index + 1));
-    Channel& other = *channel(peer_index + 1);
+    TxChannel& other = *channel(peer_index + 1);
     ASSERT_EQ(approach(other), 0);
     rings->out.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "it may be wanted yet";
@@ -126,20 +126,20 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     net().busy_percent = 0;
     rings->out.poll_credit_blocks(2);
     EXPECT_EQ(other.anonymous.slot, 0u);
-    EXPECT_EQ(control_at_peer(1).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(control_at_peer(1).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
     ASSERT_EQ(approach(other), 0);
     rings->release_all();
-    EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(control_at_peer(2).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
 }
 
 /// Case 6.
-TEST_F(AnonSlotsTest, AGateWithoutSlotsIsReadUntilItHasSome)
+TEST_F(AnonSlotsTest, ASlotCounterWithoutSlotsIsReadUntilItHasSome)
 {
-    put(gate_offset, gate_word(peer_nonce, anon_slot_count, anon_slot_count));
-    Channel& ch = *channel();
+    put(slot_counter_offset, slot_counter_word(peer_nonce, anon_slot_count, anon_slot_count));
+    TxChannel& ch = *channel();
     EXPECT_EQ(approach(ch, 400), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), anon_slot_count + 1) << "beyond the end once";
-    put(gate_offset, gate_word(peer_nonce, 1, 2));
+    put(slot_counter_offset, slot_counter_word(peer_nonce, 1, 2));
     EXPECT_EQ(approach(ch, 400), 0);
     EXPECT_EQ(ch.slot_end(), ch.area + anon_slots_offset + 2 * slot_size);
     EXPECT_EQ(taken_at_peer(), 2u);
@@ -148,19 +148,19 @@ TEST_F(AnonSlotsTest, AGateWithoutSlotsIsReadUntilItHasSome)
 /// Case 11.
 TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
 {
-    put(gate_offset, gate_word(peer_nonce + 1, 2, anon_slot_count));
+    put(slot_counter_offset, slot_counter_word(peer_nonce + 1, 2, anon_slot_count));
     put(offsetof(AreaHeader, nonce), peer_nonce + 1);
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     EXPECT_EQ(approach(ch), -FI_EHOSTDOWN);
-    EXPECT_EQ(control_at_peer(2).type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(control_at_peer(2).seq, anon_seq(gate_word(peer_nonce + 1, 0, 0)));
+    EXPECT_EQ(control_at_peer(2).type, Type::none);
+    EXPECT_EQ(control_at_peer(2).seq, anon_seq(slot_counter_word(peer_nonce + 1, 0, 0)));
 
     AreaHeader old = header(peer_index + 1); // an area of version 5 has nothing there
     old.version = 5;
     put(0, old);
-    put(gate_offset, std::uint64_t{0});
+    put(slot_counter_offset, std::uint64_t{0});
     const std::vector<unsigned char> before(net().memory.begin() + credits_offset, net().memory.end());
-    Channel& other = *channel(peer_index + 1);
+    TxChannel& other = *channel(peer_index + 1);
     net().busy_percent = 50; // also where nothing can be asked at first
     EXPECT_EQ(approach(other, 1000), -FI_ECONNREFUSED);
     EXPECT_EQ(approach(other), -FI_ECONNREFUSED) << "for good";
@@ -168,16 +168,16 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is notified once";
 }
 
-TEST_F(AnonSlotsTest, AGateThatCannotBeFailsTheChannel)
+TEST_F(AnonSlotsTest, ASlotCounterThatCannotBeFailsTheChannel)
 {
-    put(gate_offset, std::uint64_t{0});
+    put(slot_counter_offset, std::uint64_t{0});
     EXPECT_EQ(approach(*channel()), -FI_EIO);
 }
 
 TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 {
-    net().broken = Net::base + gate_offset;
-    Channel& ch = *channel();
+    net().broken = Net::base + slot_counter_offset;
+    TxChannel& ch = *channel();
     EXPECT_EQ(approach(ch), -FI_EAGAIN);
     EXPECT_EQ(ch.state, ChannelState::pausing);
     rings->own.now += 2;
@@ -185,8 +185,8 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
     EXPECT_EQ(approach(ch), 0);
 
     put(0, header(peer_index + 1));
-    Channel& other = *channel(peer_index + 1);
-    net().broken = Net::base + gate_offset;
+    TxChannel& other = *channel(peer_index + 1);
+    net().broken = Net::base + slot_counter_offset;
     EXPECT_EQ(approach(other), -FI_EAGAIN);
     rings->own.now += 20000;
     EXPECT_NE(approach(other), -FI_EAGAIN) << "not for ever";
@@ -195,11 +195,11 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 /// Of two rings, or a ring and a slot, only one is used at a time.
 TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
 {
-    Channel& ch = open_channel();
-    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
+    TxChannel& ch = open_channel();
+    answer(ch, ch.next_seq - 1, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
-    put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+    put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
     EXPECT_EQ(approach(ch), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), 0u);
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
@@ -213,7 +213,7 @@ TEST_F(AnonSlotsTest, ChannelsOfAnonymousPacketsAreFreeForOtherPeersAtOnce)
 {
     for (std::uint16_t i = 0; i < 4; i++) { // of two channels
         put(0, header(static_cast<std::uint16_t>(peer_index + i)));
-        Channel* const ch = channel(static_cast<std::uint16_t>(peer_index + i));
+        TxChannel* const ch = channel(static_cast<std::uint16_t>(peer_index + i));
         ASSERT_NE(ch, nullptr) << i;
         ASSERT_EQ(approach(*ch), 0);
         EXPECT_EQ(taken_at_peer(), i + 1u);
@@ -345,7 +345,7 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
     bad([](Envelope& e) { e.index = max_endpoints; });
     bad([](Envelope& e) { e.credit_index = credit_block_count; });
     const auto nothing = [](Envelope&) {};
-    for (const Type type : {Type::none, Type::long_eager, Type::bye, static_cast<Type>(1), static_cast<Type>(200)})
+    for (const Type type : {Type::none, Type::long_eager, Type::release, static_cast<Type>(1), static_cast<Type>(200)})
         bad(nothing, type);
     unsigned slot = take_slot(); // late, for an earlier process
     if (slot == none) {
@@ -354,7 +354,7 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
     }
     come(slot, 1);
     std::byte* const control = area().anon_slots() + (slot + 1) * slot_size - 4;
-    const std::uint32_t seq = anon_seq(gate());
+    const std::uint32_t seq = anon_seq(slot_counter());
     const std::uint32_t other = seq + 4096;
     std::memcpy(control, &other, sizeof other);
     EXPECT_EQ(takes(), Bodies{});
@@ -362,18 +362,18 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
     EXPECT_EQ(takes(), Bodies{5});
 }
 
-TEST(Gate, HandsOutInOrderAndNeverBeyondItsFields)
+TEST(SlotCounter, HandsOutInOrderAndNeverBeyondItsFields)
 {
     const std::uint64_t nonce = 0xfedcba9876543210;
-    std::uint64_t word = gate_word(nonce, max_anon_slots - 1, max_anon_slots);
-    EXPECT_TRUE(gate_is_of(word, nonce));
-    EXPECT_TRUE(gate_speaks(word));
-    word += gate_step * ((1u << 24) - max_anon_slots); // 16 million that found none
-    EXPECT_EQ(gate_next(word), (1u << 24) - 1);
-    EXPECT_EQ(gate_end(word), max_anon_slots);
-    EXPECT_TRUE(gate_is_of(word, nonce));
+    std::uint64_t word = slot_counter_word(nonce, max_anon_slots - 1, max_anon_slots);
+    EXPECT_TRUE(slot_counter_is_of(word, nonce));
+    EXPECT_TRUE(slot_counter_speaks(word));
+    word += slot_counter_step * ((1u << 24) - max_anon_slots); // 16 million that found none
+    EXPECT_EQ(slot_counter_next(word), (1u << 24) - 1);
+    EXPECT_EQ(slot_counter_end(word), max_anon_slots);
+    EXPECT_TRUE(slot_counter_is_of(word, nonce));
     EXPECT_EQ(anon_seq(word), seq_base(nonce) + 1) << "the first of a ring";
-    EXPECT_FALSE(gate_speaks(0));
+    EXPECT_FALSE(slot_counter_speaks(0));
 }
 
 } // namespace

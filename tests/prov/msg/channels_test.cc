@@ -12,7 +12,7 @@ namespace {
 
 struct ChannelsTest : testing::Test {
     /// A channel to a context of `peer`, found by address `address`.
-    void add(Channel& ch, const Peer& peer, std::uint64_t address, unsigned context = 0)
+    void add(TxChannel& ch, const Peer& peer, std::uint64_t address, unsigned context = 0)
     {
         ch.peer = peer;
         ch.peer.index = static_cast<std::uint16_t>(peer.index + context);
@@ -21,8 +21,8 @@ struct ChannelsTest : testing::Test {
         channels.enter({address, peer, context}, ch);
     }
     Peer near{77, 0x1111, 5, 3, false, 1}, far{78, 0x2222, 5, 0, false, 1};
-    Channel a, b;
-    Channels channels;
+    TxChannel a, b;
+    TxChannels channels;
 };
 
 TEST_F(ChannelsTest, AnEndpointHasOneChannelByWhateverAddress)
@@ -81,7 +81,7 @@ TEST_F(ChannelsTest, WhatIsUnlinkedIsFoundByNoneOfItsAddresses)
 
 TEST_F(ChannelsTest, ManyChannelsAreFoundAndUnlinkedEachByItself)
 {
-    std::vector<Channel> many(credit_block_count);
+    std::vector<TxChannel> many(credit_block_count);
     std::vector<Peer> peers;
     for (std::uint16_t i = 0; i < many.size(); i++)
         peers.push_back({77u + i % 7, 0x1111u * (i + 1u), static_cast<std::uint16_t>(i % 5), 0, false, 1});

@@ -23,7 +23,7 @@ void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
         std::memcpy(slot + i, &v, 8);
     }
     Control control{};
-    control.type = static_cast<std::uint8_t>(random() % 16 ? random() % 6 : random());
+    control.type = static_cast<Type>(random() % 16 ? random() % 6 : random());
     control.flags = static_cast<std::uint8_t>(random() % 4 ? random() % 16 : random());
     control.length = static_cast<std::uint16_t>(random() % 2 ? random() % 5 : random() % 5000);
     control.seq = seq;
@@ -33,11 +33,11 @@ void make_packet(std::mt19937_64& random, std::uint32_t seq, std::uint8_t* slot)
 /// An anonymous packet of nonsense, in our name or in another. Asks for a ring where `serial` says so.
 void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::uint16_t serial = 0)
 {
-    const std::uint64_t gate = raw.add(gate_offset, gate_step);
-    if (gate_next(gate) >= gate_end(gate))
+    const std::uint64_t word = raw.add(slot_counter_offset, slot_counter_step);
+    if (slot_counter_next(word) >= slot_counter_end(word))
         return;
     std::uint8_t slot[slot_size];
-    make_packet(random, anon_seq(gate), slot);
+    make_packet(random, anon_seq(word), slot);
     const EndpointAddress own = address_of(s.ep);
     Envelope envelope{own.home,
                       own.nonce,
@@ -56,7 +56,7 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
         envelope.credit_index = random() % 64 ? no_credit_block : static_cast<std::uint16_t>(random());
     }
     std::memcpy(slot + slot_size - sizeof(Control) - sizeof envelope, &envelope, sizeof envelope);
-    raw.put(anon_slots_offset + std::uint64_t{gate_next(gate)} * slot_size, slot, slot_size);
+    raw.put(anon_slots_offset + std::uint64_t{slot_counter_next(word)} * slot_size, slot, slot_size);
 }
 
 /// Wins a ring and fills it. The numbers of slots are right as far as a writer can know.

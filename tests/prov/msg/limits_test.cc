@@ -210,11 +210,9 @@ void meet_a_liar(std::uint32_t first, std::uint32_t slots, bool possible)
             ASSERT_TRUE(sim::test::wait_until([&] {
                 (void)fi_cq_read(s.cq, nullptr, 0);
                 other.get(proto::credit_offset(asks.credit_index), &said, sizeof said);
-                return said.check == asks.serial &&
-                       said.status == static_cast<std::uint32_t>(proto::LeaseStatus::granted);
+                return said.check == asks.serial && said.status == proto::LeaseStatus::granted;
             }));
-            const proto::CreditBlock lie{proto::Grant{first, slots}.word(),
-                                         static_cast<std::uint32_t>(proto::LeaseStatus::granted), asks.serial};
+            const proto::CreditBlock lie{proto::Grant{first, slots}.word(), proto::LeaseStatus::granted, asks.serial};
             other.put(proto::credit_offset(asks.credit_index), &lie, sizeof lie);
             rank.set(1001, 1);
             if (possible) {

@@ -28,7 +28,7 @@ TEST(Wire, ReadsWhatItWrote)
     EXPECT_EQ(p.control.seq, 77u);
     EXPECT_EQ(p.data, 0xda7au);
     EXPECT_EQ(p.tag, 0x7a9u);
-    EXPECT_EQ(p.ack.fin, 3u);
+    EXPECT_EQ(p.ack.word, 3u);
     EXPECT_EQ(p.ack.seq, 9u);
     EXPECT_EQ(std::memcmp(p.body, "hello", 5), 0);
 }
@@ -56,7 +56,7 @@ TEST(Wire, FuzzedSlotsNeverLeadOutside)
         if (!decode(slot, p))
             continue;
         good++;
-        EXPECT_LT(p.ack.fin, completion_count);
+        EXPECT_LT(p.ack.word, completion_count);
         std::size_t length = 0;
         if (p.type == Type::eager)
             length = p.control.length;

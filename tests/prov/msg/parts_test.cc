@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The two sides of rings, each by itself over a network inside the process, without the rounds that drive them: anonymous
-// packets and leases of the sender (TxRings), leases and anonymous packets of the receiver (RxRings, Arrivals). The test
-// plays the peer, and stands between them and operator new.
+// The two sides of rings, each by itself over a network inside the process, without the rounds that drive them:
+// anonymous packets and leases of the sender (TxRings), leases and anonymous packets of the receiver (RxRings,
+// Arrivals). The test plays the peer, and stands between them and operator new.
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -54,7 +54,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
         own.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
-                     *this);
+                    *this);
         EXPECT_EQ(own->area.open(home, lock, own_nonce, own_index, geometry), 0);
         own->open = true;
         out.emplace(*own);
@@ -62,8 +62,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         EXPECT_EQ(in->open(geometry), 0);
         EXPECT_TRUE(in->arrivals.open(geometry));
         put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce});
-        put(gate_offset, gate_word(peer_nonce, 0, slots));
-        Channel* made = nullptr;
+        put(slot_counter_offset, slot_counter_word(peer_nonce, 0, slots));
+        TxChannel* made = nullptr;
         EXPECT_EQ(out->channel_to({peer_index, peer}, made), 0);
         EXPECT_EQ(made, &channel);
         channel.area = Net::base;
@@ -76,9 +76,9 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
         in.reset();
         own->area.close();
     }
-    Channel* make_channel() noexcept override { return std::exchange(spare, nullptr); }
-    void channel_failed(Channel&, vcq::CompletionHandler*) noexcept override {}
-    bool take_anonymous(Ring& anonymous) noexcept override
+    TxChannel* make_channel() noexcept override { return std::exchange(spare, nullptr); }
+    void channel_failed(TxChannel&, vcq::CompletionHandler*) noexcept override {}
+    bool take_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint64_t body = 0;
         std::memcpy(&body, anonymous.base + slot_size - 16, sizeof body);
@@ -105,7 +105,7 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// A question for a ring has gone out.
     void ask()
     {
-        channel.anonymous.count = Channel::Anonymous::most;
+        channel.anonymous.count = TxChannel::Anonymous::most;
         (void)out->envelope(channel);
         ASSERT_TRUE(channel.anonymous.asks);
         out->sent(channel);
@@ -124,19 +124,18 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     /// The next slot of ours is filled.
     void come(std::uint64_t body, const Envelope& who = sender(), Type type = Type::eager)
     {
-        const std::uint64_t word = std::atomic_ref(*own->area.gate()).fetch_add(gate_step);
-        ASSERT_LT(gate_next(word), gate_end(word));
+        const std::uint64_t word = std::atomic_ref(*own->area.slot_counter()).fetch_add(slot_counter_step);
+        ASSERT_LT(slot_counter_next(word), slot_counter_end(word));
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
         packet.control(type, 0, 8, anon_seq(word));
         packet.put(who);
         packet.put64(body);
-        std::memcpy(own->area.anon_slots() + (gate_next(word) + 1) * slot_size - packet.size(), packet.data(),
+        std::memcpy(own->area.anon_slots() + (slot_counter_next(word) + 1) * slot_size - packet.size(), packet.data(),
                     packet.size());
     }
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
-    static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
-    Ring& granted() { return (*in)[in->polls()[0]]; }
+    RxRing& granted() { return (*in)[in->polls()[0]]; }
 
     utofu_onesided_caps caps{};
     std::optional<vcq::Backend> backend;
@@ -146,8 +145,8 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     std::optional<TxRings> out;
     std::optional<In> in;
     const Peer peer{peer_home, peer_nonce, peer_index, 0, false, 1};
-    Channel channel;
-    Channel* spare = &channel;
+    TxChannel channel;
+    TxChannel* spare = &channel;
     std::vector<std::uint64_t> offered;         ///< packets, in this order
     std::uint64_t unwanted = ~std::uint64_t{0}; ///< for which there is no room
 };
@@ -162,20 +161,20 @@ TEST_F(PartsTest, AnonymousPacketsTakeOneSlotForOnePacket)
     EXPECT_EQ(step(), 0);
     EXPECT_EQ(net().posts, posts) << "the slot is ours until a packet is in it";
     EXPECT_EQ(channel.anonymous.slot, channel.area + anon_slots_offset);
-    EXPECT_EQ(channel.anonymous.seq, anon_seq(gate_word(peer_nonce, 0, 0)));
-    EXPECT_EQ(gate_next(get<std::uint64_t>(gate_offset)), 1u);
+    EXPECT_EQ(channel.anonymous.seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
+    EXPECT_EQ(slot_counter_next(get<std::uint64_t>(slot_counter_offset)), 1u);
 }
 
-TEST_F(PartsTest, AnonymousPacketsReadAGateThatWasFullBeforeTheyAskAgain)
+TEST_F(PartsTest, AnonymousPacketsReadASlotCounterThatWasFullBeforeTheyAskAgain)
 {
-    put(gate_offset, gate_word(peer_nonce, slots, slots));
+    put(slot_counter_offset, slot_counter_word(peer_nonce, slots, slots));
     EXPECT_EQ(step(), -FI_EAGAIN);
     EXPECT_TRUE(channel.anonymous.full);
-    const std::uint64_t word = get<std::uint64_t>(gate_offset);
+    const std::uint64_t word = get<std::uint64_t>(slot_counter_offset);
     for (int i = 0; i < 10; i++)
         EXPECT_EQ(step(), -FI_EAGAIN);
-    EXPECT_EQ(get<std::uint64_t>(gate_offset), word) << "a second ADD would go beyond the end once more";
-    put(gate_offset, gate_word(peer_nonce, 1, 2));
+    EXPECT_EQ(get<std::uint64_t>(slot_counter_offset), word) << "a second ADD would go beyond the end once more";
+    put(slot_counter_offset, slot_counter_word(peer_nonce, 1, 2));
     for (int i = 0; i < 200 && channel.anonymous.slot == 0; i++)
         (void)step();
     EXPECT_EQ(channel.anonymous.slot, channel.area + anon_slots_offset + slot_size);
@@ -184,20 +183,20 @@ TEST_F(PartsTest, AnonymousPacketsReadAGateThatWasFullBeforeTheyAskAgain)
 TEST_F(PartsTest, AnonymousPacketsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
 {
     const std::uint64_t stranger = peer_nonce ^ 0xfedcba9876543210;
-    put(gate_offset, gate_word(stranger, 2, slots));
+    put(slot_counter_offset, slot_counter_word(stranger, 2, slots));
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, stranger});
     (void)step();
     (void)vcq.poll();
     EXPECT_EQ(channel.state, ChannelState::failed);
     EXPECT_EQ(channel.err, FI_EHOSTDOWN);
     const Control left = get<Control>(anon_slots_offset + 3 * slot_size - sizeof(Control));
-    EXPECT_EQ(left.type, static_cast<std::uint8_t>(Type::none));
-    EXPECT_EQ(left.seq, anon_seq(gate_word(stranger, 0, 0)));
+    EXPECT_EQ(left.type, Type::none);
+    EXPECT_EQ(left.seq, anon_seq(slot_counter_word(stranger, 0, 0)));
 }
 
 TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 {
-    net().broken = Net::base + gate_offset;
+    net().broken = Net::base + slot_counter_offset;
     own->now = 1000;
     (void)step();
     EXPECT_EQ(channel.state, ChannelState::pausing);
@@ -216,7 +215,7 @@ TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 TEST_F(PartsTest, AnonymousPacketsDoNotWaitForAnAreaThatWasThere)
 {
     channel.met = true;
-    net().broken = Net::base + gate_offset;
+    net().broken = Net::base + slot_counter_offset;
     (void)step();
     (void)vcq.poll();
     EXPECT_EQ(channel.state, ChannelState::failed);
@@ -232,15 +231,14 @@ TEST_F(PartsTest, AnonymousPacketsKeepASlotOfNoUseWhileTheTniIsFull)
     net().busy_percent = 0;
     out->dismiss_anon_slot(channel);
     EXPECT_EQ(channel.anonymous.slot, 0u);
-    EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type,
-              static_cast<std::uint8_t>(Type::none));
+    EXPECT_EQ(get<Control>(anon_slots_offset + slot_size - sizeof(Control)).type, Type::none);
 }
 
 // --- leases of the sender
 
 TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
 {
-    for (unsigned n = 0; n < Channel::Anonymous::least; n++) {
+    for (unsigned n = 0; n < TxChannel::Anonymous::least; n++) {
         EXPECT_EQ(out->envelope(channel).credit_index, no_credit_block) << n;
         out->sent(channel);
     }
@@ -270,11 +268,11 @@ TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterward
     ASSERT_EQ(channel.state, ChannelState::open);
     EXPECT_EQ(channel.ring, channel.area + geometry.ring(1));
     answer(channel.next_seq - 1, LeaseStatus::closed);
-    EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no BYE";
-    answer(channel.next_seq - 1, LeaseStatus::give_back);
+    EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no release";
+    answer(channel.next_seq - 1, LeaseStatus::revoked);
     out->poll_credit_blocks(1);
     EXPECT_EQ(channel.state, ChannelState::leaving);
-    EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, static_cast<std::uint8_t>(Type::bye));
+    EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, Type::release);
     answer(channel.next_seq, LeaseStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::idle);
 }
@@ -297,7 +295,7 @@ TEST_F(PartsTest, GrantsSayWhereTheRingIs)
 {
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     ASSERT_EQ(in->polls().size(), 1u);
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
     EXPECT_EQ(returned().check, 9u);
     EXPECT_EQ(read_grant(returned().consumed, own_index).slots, geometry.ring_slots);
     EXPECT_EQ(granted().known.home, peer_home);
@@ -308,19 +306,19 @@ TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     no_memory = true;
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
-    EXPECT_EQ(returned(3).status, number(LeaseStatus::denied));
+    EXPECT_EQ(returned(3).status, LeaseStatus::denied);
     in->revoke_some(); // it has talked since it was last looked at
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home + 1, 3), Net::base));
     in->revoke_some();
-    EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
+    EXPECT_EQ(returned().status, LeaseStatus::revoked);
 }
 
 TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
 {
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
-    Ring& ring = granted();
-    ring.begun = true;
+    RxRing& ring = granted();
+    ring.state = RingState::begun;
     ring.status = LeaseStatus::open;
     ring.next_seq += 5;
     net().busy_percent = 100;
@@ -409,7 +407,7 @@ TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
     unwanted = 11;
     come(11, sender(peer_home, 2));
     in->arrivals.take();
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
     in->arrivals.take();
     EXPECT_EQ(in->polls().size(), 1u);
     EXPECT_EQ(offered.size(), 2u);

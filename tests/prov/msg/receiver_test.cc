@@ -141,7 +141,7 @@ TEST_F(Messages, MessagesByEagerGetAreFetchedSomeAtATime)
         ASSERT_EQ(receive(n), 0);
         arrive_by_get(n, n, {{Net::base + source_at, 1000}});
     }
-    const std::uint32_t taken = gate_next(word(gate_offset).load()) - 20;
+    const std::uint32_t taken = slot_counter_next(word(slot_counter_offset).load()) - 20;
     net().window = 1;
     std::byte* const ack =
         own_ + anon_slots_offset + (taken + 1) * slot_size - sizeof(Control) - sizeof(Envelope) - 8 - 8;

@@ -25,7 +25,7 @@ enum class Without {
     closing_probe    ///< a probe under way when the ring is closed speaks of its next owner
 };
 
-enum Kind : std::uint8_t { none, anonymous, question, data, bye };
+enum Kind : std::uint8_t { none, anonymous, question, data, release };
 enum Status : std::uint8_t { open_status, granted, denied, give_back, closed };
 
 struct Packet {
@@ -105,7 +105,7 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
             a.back[0] = a.block = {};
             a.serial = a.next_seq = a.consumed = a.leave = a.sent = 0;
         });
-    const bool to_ring = s.out[0].kind == data || s.out[0].kind == bye;
+    const bool to_ring = s.out[0].kind == data || s.out[0].kind == release;
     if (s.out[0].kind != none && (to_ring || room(s.inbox)))
         step("a packet lands", [&](World& w, Sender& a) {
             (to_ring ? w.slot[(a.out[0].seq - 1) % slots] : *room(a.inbox)) = a.out[0];
@@ -161,8 +161,8 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
             *room(a.out) = {data, static_cast<std::uint8_t>(i), a.sent++, a.next_seq++};
         });
     // Asked, or because its channel is wanted for another peer.
-    step(s.leave != 0 ? "BYE, as asked" : "BYE", [i](World&, Sender& a) {
-        *room(a.out) = {bye, static_cast<std::uint8_t>(i), 0, a.next_seq++};
+    step(s.leave != 0 ? "release, as asked" : "release", [i](World&, Sender& a) {
+        *room(a.out) = {release, static_cast<std::uint8_t>(i), 0, a.next_seq++};
         a.leave = 0;
         a.state = leaving;
     });
@@ -207,7 +207,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         const Packet& p = now.slot[(now.next_seq - 1) % slots];
         const bool there = p.kind != none && p.seq == now.next_seq;
         const bool ready = now.begun != 0 || owner.inbox[0].kind == none || without == Without::anonymous_first;
-        const bool must_answer = p.kind == bye && owner.state != dead;
+        const bool must_answer = p.kind == release && owner.state != dead;
         if (there && ready && (!must_answer || owner.back[0].written == 0))
             step("R takes a packet", [&](World& w) {
                 if (p.owner + 1 != w.owner)

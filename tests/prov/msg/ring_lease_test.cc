@@ -131,10 +131,10 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
         ManyEndpoints many(s, senders);
         RawPeer raw(s, 0); // all that anonymous senders could have is taken
         std::uint64_t open = 0;
-        raw.get(proto::gate_offset, &open, sizeof open);
-        const std::uint64_t full = proto::gate_word(raw.victim().nonce, 1024, 1024);
-        raw.put(proto::gate_offset, &full, sizeof full);
-        // 100 looks at the gate each 5 ms: would they leave notices, a queue of 2048 entries lasted for 100 ms.
+        raw.get(proto::slot_counter_offset, &open, sizeof open);
+        const std::uint64_t full = proto::slot_counter_word(raw.victim().nonce, 1024, 1024);
+        raw.put(proto::slot_counter_offset, &full, sizeof full);
+        // 100 looks at the slot counter each 5 ms: would they leave notices, a queue of 2048 entries lasted for 100 ms.
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(600);
         std::uint32_t through = 0;
         while (std::chrono::steady_clock::now() < end)
@@ -146,7 +146,7 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
                     std::swap(many.endpoints[e], many.endpoints[through++]);
             }
         EXPECT_LT(through, senders);
-        raw.put(proto::gate_offset, &open, sizeof open);
+        raw.put(proto::slot_counter_offset, &open, sizeof open);
         rank.set(1000, 1);
         for (; through < senders; through++) {
             const Note note{through, 0};
@@ -164,16 +164,16 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
         constexpr std::uint32_t notes = 400;
         if (rank.number == 1) {
             RawPeer raw(s, 0);
-            const std::uint64_t gate = raw.add(proto::gate_offset, proto::gate_step);
+            const std::uint64_t word = raw.add(proto::slot_counter_offset, proto::slot_counter_step);
             const EndpointAddress own = address_of(s.ep);
             const struct {
                 proto::Envelope envelope;
                 proto::Control control;
             } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), 900, 1},
-                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 0, proto::anon_seq(gate)}};
-            raw.put(proto::anon_slots_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof asks, &asks,
-                    sizeof asks);
+                   {proto::Type::eager, 0, 0, proto::anon_seq(word)}};
+            raw.put(proto::anon_slots_offset + (proto::slot_counter_next(word) + 1) * proto::slot_size - sizeof asks,
+                    &asks, sizeof asks);
             rank.set(1000, 1);
         } else if (rank.number == 2) {
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1001) == 1; }));
@@ -189,8 +189,8 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
     });
 }
 
-/// Cases 2 and 3 of msg/rx_ring.h: slots that are taken at the gate and not filled, for as long as others fill many
-/// times as many as there are; then one of them is filled after all.
+/// Cases 2 and 3 of msg/rx_ring.h: slots that are taken at the slot counter and not filled, for as long as others fill
+/// many times as many as there are; then one of them is filled after all.
 TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
 {
     expect_processes(3, [](const Rank& rank) {
@@ -208,9 +208,9 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
             EXPECT_EQ(word, 77u);
         } else if (rank.number == 1) {
             RawPeer raw(s, 0);
-            std::uint64_t gate = 0;
+            std::uint64_t word = 0;
             for (unsigned i = 0; i < stopped; i++)
-                gate = raw.add(proto::gate_offset, proto::gate_step);
+                word = raw.add(proto::slot_counter_offset, proto::slot_counter_step);
             s.barrier();
             ASSERT_TRUE(sim::test::wait_until([&] { return rank.get(1000) == 1; }));
             const EndpointAddress own = address_of(s.ep);
@@ -221,10 +221,10 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
             } late{77,
                    {own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
                     static_cast<std::uint8_t>(own.index), proto::no_credit_block, 0},
-                   {static_cast<std::uint8_t>(proto::Type::eager), 0, 8, proto::anon_seq(gate)}};
+                   {proto::Type::eager, 0, 8, proto::anon_seq(word)}};
             static_assert(sizeof late == 48);
-            raw.put(proto::anon_slots_offset + (proto::gate_next(gate) + 1) * proto::slot_size - sizeof late, &late,
-                    sizeof late);
+            raw.put(proto::anon_slots_offset + (proto::slot_counter_next(word) + 1) * proto::slot_size - sizeof late,
+                    &late, sizeof late);
         } else {
             s.barrier();
             ManyEndpoints many(s, 4);

@@ -27,9 +27,9 @@ inline constexpr Geometry geometry{ring_count, ring_slots, anon_slot_count};
 struct Above final : Protocol {
     struct In final : RxRings {
         explicit In(Above& above) : RxRings(above.rings.own), above(above) {}
-        std::uint32_t take_short(Ring&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
+        std::uint32_t take_fast(RxRing&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
         void take_packets(std::size_t from) noexcept { take_arrived<In>(from); }
-        bool take(Ring& ring, std::uint32_t&) noexcept
+        bool take(RxRing& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)
                 return false;
@@ -43,13 +43,13 @@ struct Above final : Protocol {
         Above& above;
     };
     explicit Above(const LocalEndpoint& self) : rings(self, *this, in), in(*this) {}
-    Channel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
-    void channel_failed(Channel& ch, vcq::CompletionHandler* waiter) noexcept override
+    TxChannel* make_channel() noexcept override { return made < most_channels ? &channels[made++] : nullptr; }
+    void channel_failed(TxChannel& ch, vcq::CompletionHandler* waiter) noexcept override
     {
         failures.push_back(ch.err);
         lost = waiter;
     }
-    bool take_anonymous(Ring& anonymous) noexcept override
+    bool take_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
         const bool here = anonymous.known.home != unwanted && in.take(anonymous, slots);
@@ -59,14 +59,14 @@ struct Above final : Protocol {
     void tick() noexcept override { ticks++; }
 
     static constexpr std::size_t most_channels = 2;
-    Channel channels[most_channels];
+    TxChannel channels[most_channels];
     std::size_t made = 0;
-    Rings rings;
+    RingSet rings;
     In in;
     std::vector<int> failures;
     vcq::CompletionHandler* lost = nullptr;
     std::vector<std::uint64_t> taken;
-    Ring* last = nullptr;
+    RxRing* last = nullptr;
     unsigned room = 1000;
     utofu_vcq_id_t unwanted = 0; ///< whose anonymous packets there is no room for
     unsigned ticks = 0;
@@ -85,11 +85,12 @@ struct RingsTest : testing::Test, fake::OverNet {
         EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
-        above.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
+        above.emplace(
+            LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
         rings = &above->rings;
         EXPECT_EQ(rings->open(ring_count, ring_slots, anon_slot_count), 0);
         put(0, header());
-        put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+        put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
     }
     ~RingsTest() override
     {
@@ -110,15 +111,15 @@ struct RingsTest : testing::Test, fake::OverNet {
     }
 
     // --- we send
-    Channel* channel(std::uint16_t index = peer_index)
+    TxChannel* channel(std::uint16_t index = peer_index)
     {
         peer = {peer_home, peer_nonce, index, 0, false, 1};
-        Channel* ch = nullptr;
+        TxChannel* ch = nullptr;
         status = rings->out.channel_to({index, peer}, ch);
         return ch;
     }
     /// Goes on until the channel says something else than -FI_EAGAIN, so many times at most.
-    int approach(Channel& ch, unsigned rounds = 8)
+    int approach(TxChannel& ch, unsigned rounds = 8)
     {
         int ret = -FI_EAGAIN;
         for (unsigned i = 0; i < rounds && ret == -FI_EAGAIN; i++) {
@@ -128,7 +129,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         return ret;
     }
     /// One packet into the slot that approach() has got.
-    void send_anonymously(Channel& ch, std::uint64_t body)
+    void send_anonymously(TxChannel& ch, std::uint64_t body)
     {
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
@@ -141,34 +142,35 @@ struct RingsTest : testing::Test, fake::OverNet {
         rings->out.sent(ch);
         poll();
     }
-    /// Anonymous packets until one of the packets asks for a ring. The gate is put back, so that its slots last.
-    void ask(Channel& ch)
+    /// Anonymous packets until one of the packets asks for a ring. The slot counter is put back, so that its slots
+    /// last.
+    void ask(TxChannel& ch)
     {
         for (unsigned n = 0; n < 80 && !ch.anonymous.asked; n++) {
-            put(gate_offset, gate_word(peer_nonce, 0, anon_slot_count));
+            put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
             ASSERT_EQ(approach(ch), 0);
             send_anonymously(ch, n);
         }
         ASSERT_TRUE(ch.anonymous.asked);
     }
     /// What the peer writes: this one of its rings is ours.
-    void grant(Channel& ch, unsigned ring, LeaseStatus status = LeaseStatus::granted)
+    void grant(TxChannel& ch, unsigned ring, LeaseStatus status = LeaseStatus::granted)
     {
         area().consumed(ch.number).store(
             Grant{static_cast<std::uint32_t>(geometry.ring(ring) / slot_size), ring_slots}.word());
         area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
     }
-    Channel& open_channel(std::uint16_t index = peer_index, unsigned ring = 0)
+    TxChannel& open_channel(std::uint16_t index = peer_index, unsigned ring = 0)
     {
         put(0, header(index));
-        Channel& ch = *channel(index);
+        TxChannel& ch = *channel(index);
         ask(ch);
         grant(ch, ring);
         EXPECT_EQ(approach(ch), 0);
         EXPECT_EQ(ch.state, ChannelState::open);
         return ch;
     }
-    vcq::Post send(Channel& ch, std::uint64_t body = 0)
+    vcq::Post send(TxChannel& ch, std::uint64_t body = 0)
     {
         std::byte image[inline_limit];
         PacketWriter packet(image + sizeof image);
@@ -183,21 +185,21 @@ struct RingsTest : testing::Test, fake::OverNet {
     {
         return get<Control>(geometry.ring(ring) + (n % ring_slots + 1) * slot_size - sizeof(Control));
     }
-    void answer(Channel& ch, std::uint32_t consumed, LeaseStatus status)
+    void answer(TxChannel& ch, std::uint32_t consumed, LeaseStatus status)
     {
         area().consumed(ch.number).store(consumed);
         area().status(ch.number).store(std::uint64_t{ch.serial} << 32 | static_cast<std::uint32_t>(status));
     }
 
     // --- we receive
-    std::uint64_t gate() { return std::atomic_ref(*area().gate()).load(); }
+    std::uint64_t slot_counter() { return std::atomic_ref(*area().slot_counter()).load(); }
     static constexpr unsigned none = ~0u;
     /// The slot that the next anonymous sender gets, or none.
     unsigned take_slot()
     {
-        const std::uint64_t word = std::atomic_ref(*area().gate()).fetch_add(gate_step);
-        EXPECT_TRUE(gate_is_of(word, own_nonce));
-        return gate_next(word) < gate_end(word) ? gate_next(word) : none;
+        const std::uint64_t word = std::atomic_ref(*area().slot_counter()).fetch_add(slot_counter_step);
+        EXPECT_TRUE(slot_counter_is_of(word, own_nonce));
+        return slot_counter_next(word) < slot_counter_end(word) ? slot_counter_next(word) : none;
     }
     /// Of the peer that the test plays, which requests no ring.
     static Envelope envelope(utofu_vcq_id_t from = peer_home)
@@ -209,7 +211,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         ASSERT_LT(slot, anon_slot_count);
         alignas(8) std::byte image[slot_size];
         PacketWriter packet(image + slot_size);
-        packet.control(type, 0, 8, anon_seq(gate()));
+        packet.control(type, 0, 8, anon_seq(slot_counter()));
         packet.put(who);
         packet.put64(body);
         std::memcpy(area().anon_slots() + (slot + 1) * slot_size - packet.size(), packet.data(), packet.size());
@@ -235,7 +237,7 @@ struct RingsTest : testing::Test, fake::OverNet {
         std::byte* const end = area().ring(ring) + (n % ring_slots + 1) * slot_size;
         if (size != 0)
             std::memcpy(end - sizeof(Control) - size, body, size);
-        const Control control{static_cast<std::uint8_t>(type), flags, length, seq};
+        const Control control{type, flags, length, seq};
         std::memcpy(end - sizeof control, &control, sizeof control);
     }
     void say(unsigned ring, std::uint32_t n, std::uint64_t body) { write(ring, n, Type::eager, 8, &body, sizeof body); }
@@ -245,7 +247,6 @@ struct RingsTest : testing::Test, fake::OverNet {
         poll();
     }
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
-    static std::uint32_t number(LeaseStatus status) { return static_cast<std::uint32_t>(status); }
     std::size_t count_rings() { return above->in.polls().size(); }
 
     utofu_onesided_caps caps{};
@@ -255,7 +256,7 @@ struct RingsTest : testing::Test, fake::OverNet {
     Peer peer{};
     int status = 0;
     std::optional<Above> above;
-    Rings* rings = nullptr;
+    RingSet* rings = nullptr;
 };
 
 } // namespace tofu::proto

@@ -15,7 +15,7 @@ namespace {
 
 TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
     ch.mark[1] = ch.next_seq; // nothing sent since
     grant(ch, 2);
@@ -38,7 +38,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
     for (const Grant wrong : {Grant{0, ring_slots}, Grant{5000, 17}, Grant{5000, 2 * max_ring_slots}, Grant{5000, 0},
                               Grant{Grant::further, ring_slots}}) // of an endpoint that has no further STag
         EXPECT_EQ(read_grant(wrong.word(), peer_index).slots, 0u);
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
     answer(ch, 5, LeaseStatus::granted);
     EXPECT_EQ(approach(ch), -FI_EIO);
@@ -48,7 +48,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
 /// rx_ring.cc, case 14.
 TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     grant(ch, 0);
     rings->out.poll_credit_blocks(1);
@@ -64,7 +64,7 @@ TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 
 TEST_F(RingsTest, ARingThatIsFullTakesNothingUntilThePeerReports)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     while (rings->out.room(ch, 1))
         ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(ch.free_slots(), 0u);
@@ -84,7 +84,7 @@ TEST_F(RingsTest, ARingThatIsFullTakesNothingUntilThePeerReports)
 
 TEST_F(RingsTest, APacketThatIsRefusedForGoodFailsTheChannel)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
     packet.control(Type::eager, 0, 0, ch.next_seq);
@@ -110,10 +110,10 @@ TEST_F(RingsTest, WithoutPeersAnEndpointIsSettled)
 
 TEST_F(RingsTest, ARingAtAPeerIsReleasedAndItsLastReportAwaited)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     EXPECT_FALSE(rings->stop_writers());
     EXPECT_EQ(ch.state, ChannelState::leaving);
-    EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
+    EXPECT_EQ(found(0, 0).type, Type::release);
     poll();
     EXPECT_FALSE(rings->stop_writers());
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
@@ -122,7 +122,7 @@ TEST_F(RingsTest, ARingAtAPeerIsReleasedAndItsLastReportAwaited)
 
 TEST_F(RingsTest, AQuestionForARingIsSettledByItsAnswer)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
     EXPECT_FALSE(rings->stop_writers());
     answer(ch, 0, LeaseStatus::denied);
@@ -132,7 +132,7 @@ TEST_F(RingsTest, AQuestionForARingIsSettledByItsAnswer)
 TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
 {
     put(0, header());
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ASSERT_EQ(approach(ch), 0);
     send_anonymously(ch, 1);
     ch.outstanding++;
@@ -143,7 +143,7 @@ TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
 
 TEST_F(RingsTest, APeerThatIsGoneIsSettled)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     ch.outstanding++;
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1});
     EXPECT_FALSE(rings->stop_writers());
@@ -159,14 +159,14 @@ TEST_F(RingsTest, ARingOfOursIsRevokedAndSettledByItsRelease)
     ASSERT_EQ(count_rings(), 1u);
     EXPECT_FALSE(rings->stop_writers());
     poll();
-    EXPECT_EQ(returned().status, number(LeaseStatus::give_back));
+    EXPECT_EQ(returned().status, LeaseStatus::revoked);
     ask(2, 5, peer_home + 1);
-    EXPECT_EQ(returned(5).status, number(LeaseStatus::denied)) << "no ring is granted any more";
+    EXPECT_EQ(returned(5).status, LeaseStatus::denied) << "no ring is granted any more";
     EXPECT_FALSE(rings->stop_writers());
     say(0, 0, 7);
-    write(0, 1, Type::bye, bye_for_now);
+    write(0, 1, Type::release, static_cast<std::uint16_t>(Release::of_ring));
     look();
-    EXPECT_EQ(returned().status, number(LeaseStatus::closed));
+    EXPECT_EQ(returned().status, LeaseStatus::closed);
     EXPECT_TRUE(rings->stop_writers());
 }
 
@@ -185,14 +185,14 @@ TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
 
 TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     ASSERT_EQ(send(ch), vcq::Post::done);
     const std::uint16_t serial = ch.serial;
-    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
+    answer(ch, ch.next_seq - 1, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
-    EXPECT_EQ(found(0, 1).type, static_cast<std::uint8_t>(Type::bye));
-    EXPECT_EQ(found(0, 1).length, bye_for_now);
+    EXPECT_EQ(found(0, 1).type, Type::release);
+    EXPECT_EQ(found(0, 1).length, static_cast<std::uint16_t>(Release::of_ring));
     EXPECT_EQ(approach(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(approach(ch), 0);
@@ -203,10 +203,10 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     EXPECT_EQ(ch.serial, serial + 1);
 }
 
-TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
+TEST_F(RingsTest, AReleaseThatIsRefusedForGoodFailsTheChannel)
 {
-    Channel& ch = open_channel();
-    answer(ch, ch.next_seq - 1, LeaseStatus::give_back);
+    TxChannel& ch = open_channel();
+    answer(ch, ch.next_seq - 1, LeaseStatus::revoked);
     net().refused_from = net().posts + 1;
     rings->out.poll_credit_blocks(1);
     net().refused_from = 0;
@@ -217,19 +217,19 @@ TEST_F(RingsTest, AByeThatIsRefusedForGoodFailsTheChannel)
 /// rx_ring.cc, case 6: the wish is seen before the grant.
 TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
-    grant(ch, 3, LeaseStatus::give_back);
+    grant(ch, 3, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::leaving);
-    EXPECT_EQ(found(3, 0).type, static_cast<std::uint8_t>(Type::bye));
+    EXPECT_EQ(found(3, 0).type, Type::release);
 }
 
 /// rx_ring.cc, case 11.
 TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
 {
-    Channel& first = open_channel();
-    Channel& second = open_channel(peer_index + 1, 1);
+    TxChannel& first = open_channel();
+    TxChannel& second = open_channel(peer_index + 1, 1);
     second.outstanding++; // something waits for its peer
     EXPECT_EQ(channel(peer_index + 2), nullptr);
     EXPECT_EQ(status, -FI_EAGAIN);
@@ -246,7 +246,7 @@ TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
 
 TEST_F(RingsTest, APeerThatDiesInTheMiddleFailsWhatWaitsForIt)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     ASSERT_EQ(send(ch), vcq::Post::done);
     rings->out.watch(64);
     poll();
@@ -263,7 +263,7 @@ TEST_F(RingsTest, APeerThatDiesInTheMiddleFailsWhatWaitsForIt)
 
 TEST_F(RingsTest, APeerThatDiesBeforeItsAnswerFailsTheChannel)
 {
-    Channel& ch = *channel();
+    TxChannel& ch = *channel();
     ask(ch);
     put(offsetof(AreaHeader, nonce), peer_nonce + 1);
     rings->out.watch(64);
@@ -280,7 +280,7 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
     ask(1);
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1}) << "the packet itself is one as any other";
     EXPECT_EQ(count_rings(), 1u);
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
     EXPECT_EQ(returned().check, 9u);
     const Grant grant = read_grant(returned().consumed, own_index);
     EXPECT_EQ(grant.first * slot_size, geometry.ring(0));
@@ -290,7 +290,7 @@ TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
         ask(1, static_cast<std::uint16_t>(2 + n), peer_home + n);
     EXPECT_EQ(count_rings(), ring_count);
     ask(1, 10, peer_home + 10);
-    EXPECT_EQ(returned(10).status, number(LeaseStatus::denied));
+    EXPECT_EQ(returned(10).status, LeaseStatus::denied);
     EXPECT_EQ(returned(10).check, 9u);
 }
 
@@ -312,7 +312,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
         EXPECT_EQ(net().registered[0].second, large.ring(2));
         EXPECT_FALSE(read_grant(returned(at + 1).consumed, index).is_further());
         ask(1, at + 2, peer_home + 2);
-        EXPECT_EQ(returned(at + 2).status, number(refused ? LeaseStatus::denied : LeaseStatus::granted));
+        EXPECT_EQ(returned(at + 2).status, refused ? LeaseStatus::denied : LeaseStatus::granted);
         EXPECT_EQ(area().open_rings(), refused ? 2u : 6u);
         if (!refused) {
             ASSERT_EQ(net().registered.size(), 2u);
@@ -339,7 +339,7 @@ TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
     above->unwanted = peer_home + 10;
     net().busy_percent = 0;
     rings->catch_up();
-    EXPECT_EQ(returned(10).status, number(LeaseStatus::denied));
+    EXPECT_EQ(returned(10).status, LeaseStatus::denied);
     put(credit_offset(10), CreditBlock{});
     above->unwanted = 0;
     rings->catch_up();
@@ -355,7 +355,7 @@ TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
     EXPECT_TRUE(above->in.behind());
     net().busy_percent = 0;
     rings->catch_up();
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
 }
 
 /// rx_ring.cc, case 15: its endpoint was closed, and opened again.
@@ -384,7 +384,7 @@ TEST_F(RingsTest, PacketsComeInTheirOrderAndSlotsGoBack)
     ASSERT_NE(above->last, nullptr);
     EXPECT_EQ(above->last->key, peer_key(peer_home, peer_nonce, peer_index));
     EXPECT_EQ(returned().check, 9u);
-    EXPECT_EQ(returned().status, number(LeaseStatus::open));
+    EXPECT_EQ(returned().status, LeaseStatus::open);
     EXPECT_EQ(returned().consumed, seq_base(own_nonce) + 4) << "a quarter of the ring";
     say(0, 5, 106); // the one before is not there yet
     look();
@@ -419,7 +419,7 @@ TEST_F(RingsTest, AReportThatFindsNoRoomIsMadeUpFor)
     net().busy_percent = 100;
     look();
     EXPECT_EQ(above->taken.size(), 5u);
-    EXPECT_EQ(returned().status, number(LeaseStatus::granted));
+    EXPECT_EQ(returned().status, LeaseStatus::granted);
     EXPECT_TRUE(above->in.behind());
     net().busy_percent = 0;
     rings->catch_up();
@@ -431,17 +431,17 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
 {
     ask(9);
     say(0, 0, 1);
-    write(0, 1, Type::bye, bye_for_now);
+    write(0, 1, Type::release, static_cast<std::uint16_t>(Release::of_ring));
     net().busy_percent = 100;
     look();
-    EXPECT_EQ(count_rings(), 1u) << "there was no room for the answer: the BYE stays";
+    EXPECT_EQ(count_rings(), 1u) << "there was no room for the answer: the release stays";
     net().busy_percent = 0;
     above->last->users++; // a message of it is still kept
     look();
     EXPECT_EQ(count_rings(), 0u);
-    EXPECT_EQ(returned().status, number(LeaseStatus::closed));
+    EXPECT_EQ(returned().status, LeaseStatus::closed);
     EXPECT_EQ(above->last->known.home, peer_home) << "the sender is known as long as there are messages";
-    above->last->let_go();
+    above->last->unref();
     ask(8, 3, peer_home + 1);
     above->taken.clear();
     look();
@@ -458,8 +458,8 @@ TEST_F(RingsTest, WhatCannotBeIsDroppedAndNothingElse)
     EXPECT_TRUE(above->taken.empty());
     ask(9);
     above->taken.clear();
-    write(0, 0, Type::bye, bye_for_now, nullptr, 0, 1); // a flag that it has not
-    write(0, 1, Type::bye, 7);
+    write(0, 0, Type::release, static_cast<std::uint16_t>(Release::of_ring), nullptr, 0, 1); // a flag that it has not
+    write(0, 1, Type::release, 7);
     say(0, 2, 42);
     look();
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{42});
@@ -502,7 +502,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     const auto asked = [&] {
         unsigned count = 0;
         for (unsigned n = 0; n < ring_count; n++)
-            count += returned(2 + n).status == number(LeaseStatus::give_back);
+            count += returned(2 + n).status == LeaseStatus::revoked;
         return count;
     };
     for (unsigned look = 0; look < 4; look++)
@@ -516,7 +516,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
     ask(1, 10, peer_home + 10);
     rings->in.revoke_some();
     EXPECT_EQ(asked(), ring_count - 1);
-    EXPECT_EQ(returned(3).status, number(LeaseStatus::granted)) << "a sender that has sent keeps it";
+    EXPECT_EQ(returned(3).status, LeaseStatus::granted) << "a sender that has sent keeps it";
     EXPECT_NE(read_grant(returned(2).consumed, own_index).slots, 0u) << "and its location, perhaps unread";
     EXPECT_TRUE(rung(get<std::uint64_t>(doorbells_offset), Doorbell::status));
 }
@@ -524,7 +524,7 @@ TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 /// The post that has failed may have been one to an earlier process with this VCQ ID.
 TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     put(0, header());
     rings->peer_failed(peer_home + 1);
     EXPECT_FALSE(ch.life.under_way || ch.starved != 0) << "of another peer";
@@ -546,10 +546,10 @@ TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
 /// Behind release_all() nothing that comes changes anything.
 TEST_F(RingsTest, LeavesWithAByeToAll)
 {
-    Channel& ch = open_channel();
+    TxChannel& ch = open_channel();
     rings->release_all();
-    EXPECT_EQ(found(0, 0).type, static_cast<std::uint8_t>(Type::bye));
-    EXPECT_EQ(found(0, 0).length, bye_for_good);
+    EXPECT_EQ(found(0, 0).type, Type::release);
+    EXPECT_EQ(found(0, 0).length, static_cast<std::uint16_t>(Release::for_good));
     EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);
     rings->peer_failed(peer_home);
     poll();

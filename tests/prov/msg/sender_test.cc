@@ -59,7 +59,7 @@ TEST_F(Messages, WithoutARingWhatFitsIntoOnePacketGoesAsAnAnonymousPacket)
     EXPECT_EQ(p.control.length, 192u);
     ASSERT_TRUE(got_anonymous(2, p));
     ASSERT_EQ(p.control.flags, flag_tag | flag_ack);
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run(2);
     EXPECT_EQ(entry(), "sent");
     ssize_t ret = -FI_EAGAIN;
@@ -87,7 +87,7 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
         std::memcpy(&rts, p.body, sizeof rts);
         EXPECT_EQ(rts.vcq, kept ? domain->home_id() : vcq.id()) << "a copy outlives its endpoint";
         EXPECT_EQ(tx->all_has_left(), !kept) << "a close waits for it";
-        fin(p.ack, 0);
+        complete(p.ack, 0);
         run(2);
         EXPECT_EQ(entry(), kept ? "nothing" : "sent");
         EXPECT_TRUE(tx->all_has_left());
@@ -96,7 +96,7 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
     ASSERT_EQ(send(text.data(), 700, FI_DELIVERY_COMPLETE), 0);
     EXPECT_EQ(entry(), "nothing");
     ASSERT_TRUE(got_anonymous(n, p));
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run(2);
     EXPECT_EQ(entry(), "sent");
 }
@@ -114,7 +114,7 @@ TEST_F(Messages, AFenceWaitsForAnonymousPacketsToo)
     ASSERT_TRUE(got_anonymous(1, p));
     EXPECT_EQ(p.type, Type::fence);
     EXPECT_FALSE(messages->sender().idle_towards(*peer)) << "the question is under way";
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run(2);
     EXPECT_TRUE(messages->sender().confirmed(*peer, false));
     EXPECT_FALSE(messages->sender().confirmed(*peer, true)) << "that is another question";
@@ -161,19 +161,19 @@ TEST_F(Messages, ARendezvousEndsByTheAnswerToItAndNoOther)
     Packet p;
     ASSERT_TRUE(found(1, p));
     ASSERT_EQ(p.type, Type::rts);
-    EXPECT_EQ(word(completion_offset(p.ack.fin)).load(), completion_word(p.ack.seq, completion_pending));
+    EXPECT_EQ(word(completion_offset(p.ack.word)).load(), completion_word(p.ack.seq, completion_pending));
     Segment segment;
     std::memcpy(&segment, p.body + sizeof(Rts), sizeof segment);
     EXPECT_EQ(segment.length, sizeof buffer);
-    fin({p.ack.fin, p.ack.seq - 1}, 0);
+    complete({p.ack.word, p.ack.seq - 1}, 0);
     run();
     EXPECT_EQ(entry(), "nothing");
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run();
     EXPECT_EQ(entry(), "sent");
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     ASSERT_TRUE(found(2, p));
-    fin(p.ack, FI_ENOMEM);
+    complete(p.ack, FI_ENOMEM);
     run();
     EXPECT_EQ(entry(), "error " + std::to_string(FI_EREMOTEIO));
 }
@@ -202,7 +202,7 @@ TEST_F(Messages, AnErrorThatSpeaksOfAnotherProcessEndsNothing)
     messages->sender().on_unsignaled_error(UTOFU_ERR_MRQ_PEER, {}, peer_home);
     run();
     EXPECT_EQ(entry(), "nothing");
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run();
     EXPECT_EQ(entry(), "sent");
     EXPECT_EQ(send("x", 1), 0);
@@ -219,8 +219,8 @@ TEST_F(Messages, WhatAPeerAnsweredBeforeItLeftStands)
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
     ASSERT_TRUE(found(2, refused_one));
     ASSERT_EQ(send(buffer, sizeof buffer), 0);
-    fin(answered_one.ack, 0);
-    fin(refused_one.ack, FI_ENOMEM);
+    complete(answered_one.ack, 0);
+    complete(refused_one.ack, FI_ENOMEM);
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1}); // another process has its VCQ
     messages->sender().on_unsignaled_error(UTOFU_ERR_MRQ_PEER, {}, peer_home);
     vcq.poll();
@@ -241,7 +241,7 @@ TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
     Packet p;
     ASSERT_TRUE(found(2, p));
     EXPECT_EQ(p.type, Type::fence);
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run();
     EXPECT_TRUE(messages->sender().confirmed(peer, false));
     EXPECT_EQ(entry(), "sent");
@@ -264,7 +264,7 @@ TEST_F(Messages, ACopyGoesToTheDomainWhenItsEndpointCloses)
         domain->home().poll();
     }
     EXPECT_TRUE(estate.any()) << "the receiver lives, and has not fetched it";
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     estate.progress();
     EXPECT_FALSE(estate.any());
     EXPECT_EQ(estate.close(), 0u);
@@ -296,7 +296,7 @@ TEST_F(Messages, AMessageWithACopyCountsOnce)
     EXPECT_EQ(fi_cntr_read(counter), 1u);
     Packet p;
     ASSERT_TRUE(got_anonymous(0, p));
-    fin(p.ack, 0);
+    complete(p.ack, 0);
     run(2);
     EXPECT_TRUE(tx->all_has_left());
     EXPECT_EQ(fi_cntr_read(counter), 1u);

@@ -226,7 +226,7 @@ namespace {
 /// Makes progress until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that
 /// makes progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number
 /// stays unsettled (EndpointNumbers).
-void stop_writers(proto::Messenger* messages, const coll::Collectives* groups, OwnTxContext& tx) noexcept
+void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, OwnTxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
     const auto end = Clock::now() + patience;
@@ -404,7 +404,7 @@ bool Endpoint::stop() noexcept
         enabled_ = false;
         if (engines_.messages) {
             if (quiet)
-                engines_.messages->receiver().cancel_fetches();
+                engines_.messages->receiver().cancel_rendezvous();
             engines_.messages->receiver().part_from_queue();
         }
     }
@@ -443,7 +443,7 @@ int Endpoint::close() noexcept
         tx_.close_vcq();
         std::lock_guard guard(tx_.lock());
         if (engines_.messages && !stays) // else Gets may write later: no entry reports a free buffer
-            engines_.messages->receiver().cancel_fetches();
+            engines_.messages->receiver().cancel_rendezvous();
     }
     if (engines_.collectives)
         engines_.collectives->bury_all();

@@ -30,7 +30,7 @@ namespace coll {
 class Collectives;
 }
 namespace proto {
-class Messenger;
+class MessageEngine;
 }
 
 /// The engines; null where the caps do not ask for one. The tx context has a list of those that post from it (Engines).
@@ -45,7 +45,7 @@ struct EndpointEngines {
 
     std::unique_ptr<Rma> rma;
     std::unique_ptr<Atomics> atomic;
-    std::unique_ptr<proto::Messenger> messages;
+    std::unique_ptr<proto::MessageEngine> messages;
     std::unique_ptr<coll::Collectives> collectives;
 };
 

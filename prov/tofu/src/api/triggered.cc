@@ -531,7 +531,7 @@ int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return (call.flags & FI_INJECT) == 0 || copy_bytes(w, call.count, call.length) ? 0 : -FI_ENOMEM;
-    call.flags |= FI_TRIGGER; // keeps it out of the sender's backlog (Backlog::takes): it waits here
+    call.flags |= FI_TRIGGER; // keeps it out of the sender's send queue (SendQueue::takes): it waits here
     call.context = &w;
     return 0;
 }

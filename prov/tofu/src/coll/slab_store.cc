@@ -16,7 +16,7 @@
 
 namespace tofu::coll {
 
-static_assert(SlabStore::head_size > proto::gate_offset && SlabStore::head_size >= sizeof(proto::AreaHeader));
+static_assert(SlabStore::head_size > proto::slot_counter_offset && SlabStore::head_size >= sizeof(proto::AreaHeader));
 
 unsigned SlabStore::Arena::find(unsigned wanted) const noexcept
 {

@@ -77,7 +77,7 @@ template <class Call>
     return take_later(fid, call);
 }
 
-/// The long way of a call with one buffer. It takes a copy of the call, so that the short ways can keep theirs in
+/// The slow path of a call with one buffer. It takes a copy of the call, so that the fast paths can keep theirs in
 /// registers.
 [[gnu::noinline]] ssize_t send_buffer(Sender& sender, SendCall call, const void* buf, std::size_t length,
                                       void* desc) noexcept
@@ -107,7 +107,7 @@ template <class Call>
     {
         std::lock_guard guard(tx.lock());
         Sender& sender = Sender::of(tx);
-        if (sender.send_short(call, buf, length) || sender.send_slot(call, buf, length)) [[likely]]
+        if (sender.send_inline(call, buf, length) || sender.send_eager(call, buf, length)) [[likely]]
             return 0;
         ret = send_buffer(sender, call, buf, length, desc);
     }

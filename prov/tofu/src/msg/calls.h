@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The calls of fi_msg(3) and fi_tagged(3): their operation tables, and what deferred work (api/triggered.cc) shares with
-// them: a call as its structure describes it, and the checks of its arguments.
+// The calls of fi_msg(3) and fi_tagged(3): their operation tables, and what deferred work (api/triggered.cc) shares
+// with them: a call as its structure describes it, and the checks of its arguments.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ std::unique_ptr<Copies> Estate::take_ended() noexcept
         Copies& copies = **at;
         copies.each([&](Copy& copy) {
             // acquire: pairs with the receiver's Put of the word; its Gets ended before
-            const CompletionWord word = copies.area->fin(copy.fin).load(std::memory_order_acquire);
+            const CompletionWord word = copies.area->completion(copy.word).load(std::memory_order_acquire);
             if (static_cast<std::uint32_t>(word >> 32) == copy.seq &&
                 static_cast<std::uint32_t>(word) != completion_pending)
                 copies.release(copy);
@@ -114,7 +114,7 @@ void Estate::watch() noexcept
         return;
     if (!probe_.under_way) {
         if (std::exchange(probe_.gone, false))
-            bury(probe_);
+            release_for(probe_);
         if (const std::uint64_t now = milliseconds(); now - probed_at_ >= probe_ms) {
             probed_at_ = now;
             start_probe();
@@ -124,44 +124,37 @@ void Estate::watch() noexcept
 }
 
 /// The copies for this receiver are not fetched any more.
-void Estate::bury(const Probe& gone) noexcept
+void Estate::release_for(const Probe& gone) noexcept
 {
     for (Copies* each = first_.get(); each != nullptr; each = each->next.get())
         each->each([&](Copy& copy) {
-            if (copy.home == gone.home && copy.area == gone.area && copy.nonce == gone.nonce)
+            if (copy.receiver == gone.receiver)
                 each->release(copy);
         });
 }
 
 void Estate::start_probe() noexcept
 {
-    const Copy* oldest = nullptr;
+    std::size_t in_all = 0;
+    for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
+        in_all += each->in_use();
+    if (in_all == 0)
+        return;
     const Copy* next = nullptr;
-    std::size_t n = 0;
+    std::size_t before = turn_++ % in_all;
     for (Copies* each = first_.get(); each != nullptr; each = each->next.get())
         each->each([&](Copy& copy) {
-            if (n == 0)
-                oldest = &copy;
-            if (n++ == turn_)
+            if (before-- == 0)
                 next = &copy;
         });
-    if (next == nullptr) {
-        next = oldest;
-        turn_ = 0;
-    }
-    if (next == nullptr)
-        return;
-    turn_++;
     if (probe_.answer.data == nullptr)
         probe_.answer = answers_->alloc(sizeof(AreaHeader));
     if (probe_.answer.data == nullptr)
         return;
-    probe_.home = next->home;
-    probe_.area = next->area;
-    probe_.nonce = next->nonce;
+    probe_.receiver = next->receiver;
     probe_.under_way = true; // the notice may come within the post
-    const vcq::Post post = domain_.home().get(next->home, probe_.answer.stadd, next->area, sizeof(AreaHeader),
-                                              {.when = vcq::When::delivered, .handler = &probe_});
+    const vcq::Post post = domain_.home().get(next->receiver.home, probe_.answer.stadd, next->receiver.area,
+                                              sizeof(AreaHeader), {.when = vcq::When::delivered, .handler = &probe_});
     if (post == vcq::Post::done)
         return;
     probe_.under_way = false;
@@ -172,7 +165,7 @@ void Estate::on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice
 {
     auto& probe = *static_cast<Probe*>(handler);
     probe.under_way = false;
-    probe.gone = notice.code != UTOFU_SUCCESS || !same_process(probe.answer, probe.nonce);
+    probe.gone = notice.code != UTOFU_SUCCESS || !same_process(probe.answer, probe.receiver.nonce);
 }
 
 } // namespace tofu::proto

@@ -16,6 +16,10 @@
 #include "tx/operation.h"
 #include "utofu/vcq.h"
 
+namespace tofu {
+class DomainBase;
+}
+
 namespace tofu::proto {
 
 // --- Copies: their blocks are registered with the home VCQ of the domain, so that they can outlive their endpoint
@@ -25,11 +29,9 @@ namespace tofu::proto {
 struct Copy {
     Bounce block{};
     bool live = false;
-    std::uint32_t fin = 0;   ///< the completion word that its receiver writes,
-    std::uint32_t seq = 0;   ///< and the operation that it belongs to
-    utofu_vcq_id_t home = 0; ///< the receiver's home VCQ,
-    utofu_stadd_t area = 0;  ///< its area,
-    std::uint64_t nonce = 0; ///< and its nonce
+    std::uint32_t word = 0; ///< the completion word that its receiver writes,
+    std::uint32_t seq = 0;  ///< and the operation that it belongs to
+    PeerArea receiver{};
 };
 
 class Copies {
@@ -82,17 +84,9 @@ class Copies {
     Pool<Copy> pool_{small_ones + large_ones};
 };
 
-} // namespace tofu::proto
-
 // --- Estate: what closed endpoints have left to their receivers: copies of messages that were reported as sent and
 // have not been fetched, and the areas with the completion words that end them. Each stays until its receiver has
 // fetched it, or is gone, or the domain is closed.
-
-namespace tofu {
-class DomainBase;
-}
-
-namespace tofu::proto {
 
 /// Any thread may call; it holds neither the home lock nor an endpoint's.
 class Estate {
@@ -116,15 +110,13 @@ class Estate {
     /// Reads the header of a receiver's area. Guarded by the home lock.
     struct Probe : vcq::CompletionHandler {
         Bounce answer{};
-        utofu_vcq_id_t home = 0;
-        utofu_stadd_t area = 0;
-        std::uint64_t nonce = 0;
+        PeerArea receiver{};
         bool under_way = false;
         bool gone = false; ///< the last one has shown that the receiver is gone
     };
     static void on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
     void watch() noexcept;
-    void bury(const Probe& gone) noexcept;
+    void release_for(const Probe& gone) noexcept;
     void start_probe() noexcept;
     [[nodiscard]] std::unique_ptr<Copies> take_ended() noexcept;
     void drop(std::unique_ptr<Copies> all) noexcept;

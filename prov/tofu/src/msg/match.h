@@ -634,7 +634,7 @@ class MatchQueue {
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 
     // --- receives
-    /// The receives of one kind, for the short way of a message: a receive that is withdrawn there has to be freed.
+    /// The receives of one kind, for the fast path of a message: a receive that is withdrawn there has to be freed.
     [[nodiscard]] Matcher& matcher(bool tagged) noexcept { return tagged ? tagged_ : plain_; }
     /// The receive that takes a message; it stays posted until it is withdrawn. Null: call alloc_entry, then
     /// queue_entry.

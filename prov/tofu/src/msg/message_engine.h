@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. The messenger composes it:
+// The message protocol of one endpoint: fi_msg, fi_tagged, and the CQ data of RMA writes. MessageEngine composes it:
 // rings to peers (msg/rx_ring.h), the sending half (msg/sender.h), the receiving half (msg/receiver.h). The entries of
 // fi_msg and fi_tagged and the endpoint's progress call it, under the context's lock. Its rounds of progress are
 // defined in msg/receiver.cc, into which the polls of the rings are inlined.
@@ -15,17 +15,17 @@
 
 namespace tofu::proto {
 
-class Messenger final : private Protocol {
+class MessageEngine final : private Protocol {
   public:
-    Messenger(TxContext& tx, RxContext& rx) noexcept;
+    MessageEngine(TxContext& tx, RxContext& rx) noexcept;
 
     /// Opens the message area. 0 or -FI_E*. The caller holds no lock of the domain.
     [[nodiscard]] int open() noexcept;
     /// Releases all rings. Called under lock() before the VCQ is closed; nothing is posted afterwards.
     void release_all() noexcept { rings_.release_all(); }
-    /// Rings::stop_writers(), under lock().
+    /// RingSet::stop_writers(), under lock().
     [[nodiscard]] bool stop_writers() noexcept { return rings_.stop_writers() && sender_.requests().writers_gone(); }
-    /// Rings::close_area(), without lock().
+    /// RingSet::close_area(), without lock().
     [[nodiscard]] bool close_area() noexcept
     {
         sender_.requests().drop_copies();
@@ -52,16 +52,16 @@ class Messenger final : private Protocol {
     [[nodiscard]] bool waits() noexcept
     {
         return rings_.behind() || receiver_.behind() || receiver_.has_many_rings() || sender_.requests().awaits_any() ||
-               receiver_.fetches().waits();
+               receiver_.rendezvous().waits();
     }
 
   private:
-    Channel* make_channel() noexcept override { return channels_.alloc(); }
-    void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept override
+    TxChannel* make_channel() noexcept override { return channels_.alloc(); }
+    void channel_failed(TxChannel& channel, vcq::CompletionHandler* handler) noexcept override
     {
         sender_.requests().channel_failed(channel, handler);
     }
-    bool take_anonymous(Ring& anonymous) noexcept override
+    bool take_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
         return receiver_.take(anonymous, slots);
@@ -75,8 +75,8 @@ class Messenger final : private Protocol {
 
     TxContext& tx_;
     RxContext& rx_;
-    Pool<Channel> channels_{credit_block_count};
-    Rings rings_;
+    Pool<TxChannel> channels_{credit_block_count};
+    RingSet rings_;
     Sender sender_;
     Receiver receiver_;
     std::uint32_t rounds_ = 0;

@@ -176,7 +176,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
 /// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards the claimed message.
 ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
-    const Claim* const found =
+    const auto found =
         std::find_if(claims_.begin(), claims_.end(), [&](const Claim& c) { return c.context == call.context; });
     if (found == claims_.end())
         return -FI_EINVAL;

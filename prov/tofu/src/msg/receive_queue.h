@@ -16,6 +16,11 @@
 #include "mem/local_buffer.h"
 #include "msg/match.h"
 
+namespace tofu {
+class CompletionQueue;
+class Lock;
+} // namespace tofu
+
 namespace tofu::proto {
 
 /// Everything is called under the lock of the match queue.
@@ -90,19 +95,8 @@ class ReceiveQueue final : public MatchQueue {
     SourceKeys sources_;
 };
 
-} // namespace tofu::proto
-
 // --- SrxOwner: receives that another provider owns (fi_peer(3), struct fid_peer_srx). The owner says which receive
 // takes a message that has come, or takes note of the message and says so later.
-
-namespace tofu {
-class CompletionQueue;
-class Lock;
-} // namespace tofu
-
-namespace tofu::proto {
-
-class MatchQueue;
 
 /// The description of an arrived message for the owner.
 struct Offer {

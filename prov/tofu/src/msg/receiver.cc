@@ -29,19 +29,19 @@ Receiver::Receiver(TxContext& tx, const RxContext& rx, RingContext& own) noexcep
       reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr ? *rx.shared
                                   : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
-      fetches_(tx, own, *this), eager_gets_(own), hold_up_{{[](Deferred& item) noexcept {
-                                                               auto& held = static_cast<HoldUp&>(item);
-                                                               held.waiting = false;
-                                                               (void)held.owner->queue_.catch_up();
-                                                           }},
-                                                           this}
+      rendezvous_(tx, own, *this), eager_gets_(own), hold_up_{{[](Deferred& item) noexcept {
+                                                                  auto& held = static_cast<HoldUp&>(item);
+                                                                  held.waiting = false;
+                                                                  (void)held.owner->queue_.catch_up();
+                                                              }},
+                                                              this}
 {
 }
 
 Receiver::~Receiver()
 {
     for (const PendingFence& fence : fences_)
-        fence.in->let_go();
+        fence.in->unref();
     if (own_queue_)
         queue_.leave(*this);
 }
@@ -52,10 +52,10 @@ int Receiver::join_queue() noexcept
     return queue_.join(*this);
 }
 
-void Receiver::cancel_fetches() noexcept
+void Receiver::cancel_rendezvous() noexcept
 {
     if (!own_queue_) // that is destroyed with us, and its receives are discarded
-        fetches_.cancel();
+        rendezvous_.cancel();
 }
 
 void Receiver::part_from_queue() noexcept
@@ -69,14 +69,14 @@ ssize_t Receiver::cancel(void* context) noexcept
     return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
 }
 
-void Receiver::find_source(Ring& in) noexcept
+void Receiver::find_source(RxRing& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
     in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
     in.generation = generation;
 }
 
-void Receiver::report_success(CompletionQueue& cq, Completion& entry, Ring& in) noexcept
+void Receiver::report_success(CompletionQueue& cq, Completion& entry, RxRing& in) noexcept
 {
     if (wants_source_)
         entry.source = source_of(in);
@@ -131,7 +131,7 @@ bool Receiver::give(RecvRequest& r, const Message& m) noexcept
 {
     TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
-        Fetch* f = fetches_.make(m);
+        Fetch* f = rendezvous_.make(m);
         if (f == nullptr)
             return false;
         f->receive = &r;
@@ -142,10 +142,10 @@ bool Receiver::give(RecvRequest& r, const Message& m) noexcept
         r.users++;
         if (r.posted && r.exhausted())
             queue_.withdraw(r);
-        fetches_.start(*f);
+        rendezvous_.start(*f);
         return true;
     }
-    if (m.ack && !put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0))
+    if (m.ack && !put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -209,7 +209,7 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: the message has arrived and is available to the application (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0)) {
+        if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -235,7 +235,7 @@ bool Receiver::give_kept(RecvRequest& r, Unexpected& kept) noexcept
     if (give(r, Message::unpack(kept)))
         return true;
     if (r.behind && !std::exchange(hold_up_.waiting, true))
-        fetches_.put_off(hold_up_);
+        rendezvous_.put_off(hold_up_);
     return false;
 }
 
@@ -247,16 +247,16 @@ bool Receiver::discard(Unexpected& kept) noexcept
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.fin, 0);
-    Fetch* const f = fetches_.make(m);
+        return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0);
+    Fetch* const f = rendezvous_.make(m);
     if (f != nullptr)
-        fetches_.start(*f); // has nothing to fetch, so it only writes the completion word
+        rendezvous_.start(*f); // has nothing to fetch, so it only writes the completion word
     return f != nullptr;
 }
 
 void Receiver::forgotten(Unexpected& kept) noexcept
 {
-    Message::kept_of(kept).in->let_go();
+    Message::kept_of(kept).in->unref();
 }
 
 fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept
@@ -264,10 +264,10 @@ fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept
     return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
 }
 
-// --- Receiver: all packets that the short way leaves. Nothing read from the area is trusted.
+// --- Receiver: all packets that the fast path leaves. Nothing read from the area is trusted.
 
 /// Takes one packet. False: the packet stays, there is no room for what it brings.
-bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
+bool Receiver::take(RxRing& in, std::uint32_t& slots) noexcept
 {
     Packet packet;
     if (!decode(slot(in, in.next_seq), packet)) [[unlikely]] {
@@ -281,7 +281,7 @@ bool Receiver::take(Ring& in, std::uint32_t& slots) noexcept
     case Type::eager_by_get: return take_message(in, packet, slots);
     case Type::write_data: take_write_data(in, packet); return true;
     case Type::fence: return take_fence(in, packet);
-    case Type::bye: // decode() lets none of these through
+    case Type::release: // decode() lets none of these through
     case Type::none: break;
     }
     return true;
@@ -307,7 +307,7 @@ bool read_rts(const Packet& packet, Message& m) noexcept
 }
 } // namespace
 
-bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept
+bool Receiver::take_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept
 {
     const std::uint8_t flags = packet.control.flags;
     const auto has = [flags](std::uint8_t flag) { return (flags & flag) != 0; };
@@ -348,9 +348,7 @@ bool Receiver::take_message(Ring& in, const Packet& packet, std::uint32_t& slots
 /// An eager-by-get message of an anonymous packet: once its payload has arrived, it is an eager message.
 bool Receiver::take_eager_by_get(Message& m) noexcept
 {
-    EagerPayload payload{m.in->known.home, m.in->known.nonce, m.in->area, m.fin, m.vcq, m.segment_count, m.length, {}};
-    std::copy_n(m.segments, m.segment_count, payload.segments);
-    switch (eager_gets_.look(payload, arrivals.offers(), m.payload)) {
+    switch (eager_gets_.look(m, arrivals.offers())) {
     case EagerGets::Stage::getting:
     case EagerGets::Stage::asking: return false;
     case EagerGets::Stage::lost: return true;
@@ -359,11 +357,11 @@ bool Receiver::take_eager_by_get(Message& m) noexcept
     m.type = Type::eager;
     if (!deliver(m))
         return false;
-    eager_gets_.release(payload);
+    eager_gets_.release(m);
     return true;
 }
 
-void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
+void Receiver::take_write_data(RxRing& in, const Packet& packet) noexcept
 {
     std::uint64_t length;
     std::memcpy(&length, packet.body, sizeof length);
@@ -373,13 +371,13 @@ void Receiver::take_write_data(Ring& in, const Packet& packet) noexcept
 }
 
 /// Takes a fence: all packets before it have been taken.
-bool Receiver::take_fence(Ring& in, const Packet& packet) noexcept
+bool Receiver::take_fence(RxRing& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
         return put_completion(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
-    PendingFence* const end = fences_.begin() + fences_.size(); // a sender waits for one fence at a time
+    // A sender waits for one fence at a time.
     const auto of_sender = [&](const PendingFence& fence) { return fence.in->same_sender(in); };
-    if (PendingFence* const old = std::find_if(fences_.begin(), end, of_sender); old != end) {
+    if (const auto old = std::find_if(fences_.begin(), fences_.end(), of_sender); old != fences_.end()) {
         old->ack = packet.ack;
     } else {
         if (!fences_.push({&in, packet.ack}))
@@ -399,21 +397,21 @@ void Receiver::answer_fences() noexcept
             !put_completion(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
-            fence.in->let_go();
+            fence.in->unref();
     while (fences_.size() > left)
         fences_.pop_back();
 }
 
-// --- The short way of a message that stands in its ring and asks for no answer: into the single buffer of its receive
-// and into the completion queue, or, without a receive, to the kept messages. All other messages go the long way
+// --- The fast path of a message that stands in its ring and asks for no answer: into the single buffer of its receive
+// and into the completion queue, or, without a receive, to the kept messages. All other messages go the slow path
 // (Receiver::deliver).
 
 namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
 }
 
-/// A message on the short way.
-struct Receiver::Short {
+/// A message on the fast path.
+struct Receiver::FastMessage {
     bool tagged;
     bool has_data;
     bool is_long;
@@ -430,7 +428,8 @@ struct Receiver::Short {
 
 /// Copies the payload into the receive's buffer and reports it: one entry, one count. `polled`: a poll has found it.
 template <bool polled>
-[[gnu::always_inline]] inline void Receiver::finish_short(RecvRequest& r, const Short& m, fi_addr_t source) noexcept
+[[gnu::always_inline]] inline void Receiver::finish_fast(RecvRequest& r, const FastMessage& m,
+                                                         fi_addr_t source) noexcept
 {
     void* const buffer = r.buffers()->iov_base;
     if (m.length == 8)
@@ -448,7 +447,7 @@ template <bool polled>
     TOFU_PROBE(match, r.context);
 }
 
-[[gnu::always_inline]] inline bool Receiver::deliver_short(Ring& in, const Short& m) noexcept
+[[gnu::always_inline]] inline bool Receiver::deliver_fast(RxRing& in, const FastMessage& m) noexcept
 {
     fi_addr_t source = FI_ADDR_NOTAVAIL;
     if (wants_source_) {
@@ -463,19 +462,19 @@ template <bool polled>
     auto& receive = static_cast<RecvRequest&>(**at);
     if (!m.fits(receive)) [[unlikely]]
         return false;
-    finish_short<true>(receive, m, source);
+    finish_fast<true>(receive, m, source);
     matcher.drop_few(at);
     queue_.free_single(receive);
     return true;
 }
 
-/// deliver_short() where many receives are posted, or none that takes the message.
-[[gnu::noinline]] bool Receiver::deliver_otherwise(Ring& in, const Short& m, fi_addr_t source) noexcept
+/// deliver_fast() where many receives are posted, or none that takes the message.
+[[gnu::noinline]] bool Receiver::deliver_otherwise(RxRing& in, const FastMessage& m, fi_addr_t source) noexcept
 {
     if (RecvRequest* const r = queue_.get_entry(m.tagged, in.key, m.tag); r != nullptr) {
         if (!m.fits(*r))
             return false;
-        finish_short<true>(*r, m, source);
+        finish_fast<true>(*r, m, source);
         queue_.withdraw(*r);
         queue_.free_single(*r);
         return true;
@@ -497,7 +496,7 @@ static_assert(offsetof(Control, type) == 0 && offsetof(Control, flags) == 1);
 
 /// Takes a message that stands in one slot; its control word, which said its length, is at `end`.
 template <bool tagged, bool has_data>
-[[gnu::always_inline]] inline std::uint32_t Receiver::take_eager(Ring& in, const std::uint64_t* end,
+[[gnu::always_inline]] inline std::uint32_t Receiver::take_eager(RxRing& in, const std::uint64_t* end,
                                                                  std::size_t length) noexcept
 {
     const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
@@ -507,14 +506,14 @@ template <bool tagged, bool has_data>
     const std::size_t size = (length + 7) & ~std::size_t{7};
     if (size > static_cast<std::size_t>(payload_end - slot)) [[unlikely]]
         return 0;
-    return deliver_short(in, {tagged, has_data, false, length, tag, data, payload_end - size}) ? 1 : 0;
+    return deliver_fast(in, {tagged, has_data, false, length, tag, data, payload_end - size}) ? 1 : 0;
 }
 
 /// Takes one message all the way; its control word is at `end`. Every decision rests on `control`, which was read once.
-[[gnu::always_inline]] inline std::uint32_t Receiver::take_short(Ring& in, const std::uint64_t* end,
-                                                                 std::uint64_t control) noexcept
+[[gnu::always_inline]] inline std::uint32_t Receiver::take_fast(RxRing& in, const std::uint64_t* end,
+                                                                std::uint64_t control) noexcept
 {
-    if (!in.begun) [[unlikely]]
+    if (in.state != RingState::begun) [[unlikely]]
         return 0;
     const auto c = std::bit_cast<Control>(control);
     const auto head = static_cast<std::uint16_t>(control);
@@ -525,21 +524,21 @@ template <bool tagged, bool has_data>
     return take_with_data_or_long(in, end, c);
 }
 
-[[gnu::noinline]] std::uint32_t Receiver::take_with_data_or_long(Ring& in, const std::uint64_t* end,
+[[gnu::noinline]] std::uint32_t Receiver::take_with_data_or_long(RxRing& in, const std::uint64_t* end,
                                                                  const Control& c) noexcept
 {
     if ((c.flags & ~(flag_tag | flag_data)) != 0)
         return 0;
-    if (c.type == static_cast<std::uint8_t>(Type::long_eager))
+    if (c.type == Type::long_eager)
         return take_long(in, end, c);
-    if (c.type != static_cast<std::uint8_t>(Type::eager)) // and CQ data
+    if (c.type != Type::eager) // and CQ data
         return 0;
     return (c.flags & flag_tag) != 0 ? take_eager<true, true>(in, end, c.length)
                                      : take_eager<false, true>(in, end, c.length);
 }
 
-/// As take_short(), for a message whose payload stands in the slots behind.
-std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Control& c) noexcept
+/// As take_fast(), for a message whose payload stands in the slots behind.
+std::uint32_t Receiver::take_long(RxRing& in, const std::uint64_t* end, const Control& c) noexcept
 {
     const Geometry& g = geometry();
     if (c.length == 0 || c.length > g.eager_limit()) [[unlikely]]
@@ -552,22 +551,22 @@ std::uint32_t Receiver::take_long(Ring& in, const std::uint64_t* end, const Cont
     const bool tagged = (c.flags & flag_tag) != 0;
     const std::uint64_t data = has_data ? *--end : 0;
     const std::uint64_t tag = tagged ? *--end : 0;
-    if (!deliver_short(in, {tagged, has_data, true, c.length, tag, data, payload}))
+    if (!deliver_fast(in, {tagged, has_data, true, c.length, tag, data, payload}))
         return 0;
     blank(in, where.total);
     return where.total;
 }
 
-/// Gives a kept message to its receive: copies it at once if the short way can, else as any other (give_kept).
+/// Gives a kept message to its receive: copies it at once if the fast path can, else as any other (give_kept).
 bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);
     const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
-    const Short m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
+    const FastMessage m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
         (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
         return give_kept(r, kept);
-    finish_short<false>(r, m, source);
+    finish_fast<false>(r, m, source);
     queue_.free_entry(r);
     return true;
 }
@@ -577,7 +576,8 @@ void Receiver::take_packets(std::size_t ring) noexcept
     take_arrived<Receiver>(ring);
 }
 
-// --- Messenger (msg/message_engine.h): it is defined here, since the polls of the rings are inlined into its rounds
+// --- MessageEngine (msg/message_engine.h): it is defined here, since the polls of the rings are inlined into its
+// rounds
 
 namespace {
 
@@ -592,12 +592,12 @@ LocalEndpoint local(TxContext& tx) noexcept
 
 } // namespace
 
-Messenger::Messenger(TxContext& tx, RxContext& rx) noexcept
+MessageEngine::MessageEngine(TxContext& tx, RxContext& rx) noexcept
     : tx_(tx), rx_(rx), rings_(local(tx), *this, receiver_), sender_(tx, rings_), receiver_(tx, rx, rings_.own)
 {
 }
 
-bool Messenger::hand_over_to(Estate& estate) noexcept
+bool MessageEngine::hand_over_to(Estate& estate) noexcept
 {
     std::unique_ptr<Copies> copies = sender_.requests().hand_over_copies();
     if (copies == nullptr)
@@ -606,7 +606,7 @@ bool Messenger::hand_over_to(Estate& estate) noexcept
     return true;
 }
 
-int Messenger::open() noexcept
+int MessageEngine::open() noexcept
 {
     if (int ret = check_params(); ret != 0)
         return ret;
@@ -631,18 +631,18 @@ void Receiver::progress(bool everywhere) noexcept
     poll<Receiver>();
 }
 
-void Messenger::progress() noexcept
+void MessageEngine::progress() noexcept
 {
     if (rings_.behind() || receiver_.behind()) [[unlikely]]
         rings_.catch_up();
     receiver_.poll<Receiver>();
     if (SendRequests& requests = sender_.requests(); requests.awaits_any())
         requests.poll();
-    if (Fetches& fetches = receiver_.fetches(); fetches.waits()) [[unlikely]]
-        fetches.resume();
+    if (RendezvousReceiver& rendezvous = receiver_.rendezvous(); rendezvous.waits()) [[unlikely]]
+        rendezvous.resume();
 }
 
-void Messenger::progress_fully() noexcept
+void MessageEngine::progress_fully() noexcept
 {
     constexpr std::uint32_t rounds_per_look = 4; // at the clock; readers look 16 times as often (ProgressSet)
     progress();

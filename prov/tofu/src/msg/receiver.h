@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving half of the message protocol (Receiver): packets, which come out of rings (msg/rx_ring.h), and what each
-// asks for; nothing in a packet is trusted. A message is matched or kept, copied or fetched, acknowledged, reported. The
-// receive queue calls it for kept messages (SrxPeer). msg/rendezvous.h has the payloads that are fetched. Under the
-// endpoint's lock.
+// The receiving half of the message protocol (Receiver): packets, which come out of rings (msg/rx_ring.h), and what
+// each asks for; nothing in a packet is trusted. A message is matched or kept, copied or fetched, acknowledged,
+// reported. The receive queue calls it for kept messages (SrxPeer). msg/rendezvous.h has the payloads that are fetched.
+// Under the endpoint's lock.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace tofu::proto {
 
 /// A fence of a sender; it is answered when no message of that sender waits for a receive.
 struct PendingFence {
-    Ring* in = nullptr;
+    RxRing* in = nullptr;
     Ack ack{};
 };
 
@@ -29,18 +29,19 @@ class Receiver final : public RxRings, private SrxPeer {
     ~Receiver();
 
     // --- from the engine
-    /// Called after Rings::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
+    /// Called after RingSet::open(). 0 or -FI_ENOMEM. Takes the endpoint's lock.
     [[nodiscard]] int join_queue() noexcept;
-    /// Cancels receives of a shared context that wait for bytes from here. Called after Rings::release_all(), when no
+    /// Cancels receives of a shared context that wait for bytes from here. Called after RingSet::release_all(), when no
     /// Get writes into their buffers any more.
-    void cancel_fetches() noexcept;
-    /// Drops the messages that came through here. Called after Rings::release_all() and, if possible, cancel_fetches().
+    void cancel_rendezvous() noexcept;
+    /// Drops the messages that came through here. Called after RingSet::release_all() and, if possible,
+    /// cancel_rendezvous().
     void part_from_queue() noexcept;
     /// The queue to which receives for this endpoint are posted.
     [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
     /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
-    [[nodiscard]] Fetches& fetches() noexcept { return fetches_; }
+    [[nodiscard]] RendezvousReceiver& rendezvous() noexcept { return rendezvous_; }
     /// Takes packets from the place of first_arrived() on, a bounded number.
     void take_packets(std::size_t ring) noexcept;
     /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
@@ -48,20 +49,20 @@ class Receiver final : public RxRings, private SrxPeer {
     void answer_fences() noexcept;
 
     // --- from RxRings::poll
-    [[nodiscard]] std::uint32_t take_short(Ring& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take(Ring& ring, std::uint32_t& slots) noexcept;
+    [[nodiscard]] std::uint32_t take_fast(RxRing& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
+    [[nodiscard]] bool take(RxRing& ring, std::uint32_t& slots) noexcept;
 
-    // --- from Fetches
+    // --- from RendezvousReceiver
     /// Reports a message that has ended to its receive: one entry, one count.
     void received(RecvRequest& receive, const Message& message, void* buffer, std::size_t length, int err,
                   int prov_errno) noexcept;
 
   private:
-    // --- packets that the short way leaves
-    [[nodiscard]] bool take_message(Ring& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    // --- packets that the fast path leaves
+    [[nodiscard]] bool take_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept;
     [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;
-    void take_write_data(Ring& in, const Packet& packet) noexcept;
-    [[nodiscard]] bool take_fence(Ring& in, const Packet& packet) noexcept;
+    void take_write_data(RxRing& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool take_fence(RxRing& in, const Packet& packet) noexcept;
     // --- from a message to its receive
     /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
     [[nodiscard]] bool deliver(Message& message) noexcept;
@@ -71,28 +72,28 @@ class Receiver final : public RxRings, private SrxPeer {
     [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;
     /// Writes the entry of a message that has succeeded, and finds its source for that.
-    void report_success(CompletionQueue& cq, Completion& entry, Ring& in) noexcept;
+    void report_success(CompletionQueue& cq, Completion& entry, RxRing& in) noexcept;
     /// The address of the sender, found again when the address vector has changed.
-    [[nodiscard, gnu::always_inline]] fi_addr_t source_of(Ring& in) noexcept
+    [[nodiscard, gnu::always_inline]] fi_addr_t source_of(RxRing& in) noexcept
     {
         if (in.generation != tx_.peers().generation()) [[unlikely]]
             find_source(in);
         return in.address;
     }
-    [[gnu::noinline]] void find_source(Ring& in) noexcept;
-    // --- the short way
-    struct Short;
+    [[gnu::noinline]] void find_source(RxRing& in) noexcept;
+    // --- the fast path
+    struct FastMessage;
     template <bool tagged, bool has_data>
-    [[nodiscard, gnu::always_inline]] std::uint32_t take_eager(Ring& in, const std::uint64_t* end,
+    [[nodiscard, gnu::always_inline]] std::uint32_t take_eager(RxRing& in, const std::uint64_t* end,
                                                                std::size_t length) noexcept;
-    [[nodiscard]] std::uint32_t take_with_data_or_long(Ring& in, const std::uint64_t* end,
+    [[nodiscard]] std::uint32_t take_with_data_or_long(RxRing& in, const std::uint64_t* end,
                                                        const Control& control) noexcept;
-    [[nodiscard]] std::uint32_t take_long(Ring& ring, const std::uint64_t* end, const Control& control) noexcept;
+    [[nodiscard]] std::uint32_t take_long(RxRing& ring, const std::uint64_t* end, const Control& control) noexcept;
     /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
-    [[nodiscard]] bool deliver_short(Ring& in, const Short& message) noexcept;
-    [[nodiscard]] bool deliver_otherwise(Ring& in, const Short& message, fi_addr_t source) noexcept;
+    [[nodiscard]] bool deliver_fast(RxRing& in, const FastMessage& message) noexcept;
+    [[nodiscard]] bool deliver_otherwise(RxRing& in, const FastMessage& message, fi_addr_t source) noexcept;
     template <bool polled>
-    void finish_short(RecvRequest& receive, const Short& message, fi_addr_t source) noexcept;
+    void finish_fast(RecvRequest& receive, const FastMessage& message, fi_addr_t source) noexcept;
     // --- of SrxPeer
     bool start(RecvRequest& receive, Unexpected& message) noexcept override;
     bool discard(Unexpected& message) noexcept override;
@@ -105,7 +106,7 @@ class Receiver final : public RxRings, private SrxPeer {
     bool reports_unknown_sources_;          ///< FI_SOURCE_ERR
     std::optional<ReceiveQueue> own_queue_; ///< none where a shared context has the receives
     ReceiveQueue& queue_;
-    Fetches fetches_;
+    RendezvousReceiver rendezvous_;
     EagerGets eager_gets_;
     Array<PendingFence> fences_;
     /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.

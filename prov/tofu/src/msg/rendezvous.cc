@@ -51,21 +51,21 @@ std::size_t piece_of(std::size_t most) noexcept
 }
 } // namespace
 
-Fetches::Fetches(TxContext& tx, RingContext& own, Receiver& receiver) noexcept
+RendezvousReceiver::RendezvousReceiver(TxContext& tx, RingContext& own, Receiver& receiver) noexcept
     : tx_(tx), own_(own), vcq_(tx.vcq()), receiver_(receiver),
       max_piece_(piece_of(tx.vcq().backend().caps().max_putget_size))
 {
 }
 
-Fetches::~Fetches()
+RendezvousReceiver::~RendezvousReceiver()
 {
     pool_.each([](Fetch& f) {
         if (f.live)
-            f.message.in->let_go();
+            f.message.in->unref();
     });
 }
 
-Fetch* Fetches::make(const Message& message) noexcept
+Fetch* RendezvousReceiver::make(const Message& message) noexcept
 {
     Fetch* f = pool_.alloc();
     if (f == nullptr)
@@ -78,14 +78,14 @@ Fetch* Fetches::make(const Message& message) noexcept
     return f;
 }
 
-void Fetches::start(Fetch& f) noexcept
+void RendezvousReceiver::start(Fetch& f) noexcept
 {
     f.rail = tx_.rails().take(Rails::By::us, f.message.in->known.home, f.to_fetch);
     advance(f);
 }
 
 /// Posts as many Gets as there is room for. `f` may be gone when this returns.
-void Fetches::advance(Fetch& f) noexcept
+void RendezvousReceiver::advance(Fetch& f) noexcept
 {
     f.pending++; // keeps notices that come meanwhile from ending the fetch
     while (f.to_fetch != 0)
@@ -99,7 +99,7 @@ void Fetches::advance(Fetch& f) noexcept
 }
 
 /// Posts one Get, as long as the sender's segment, the user's segment and the TNI allow. False: no room now.
-bool Fetches::get_piece(Fetch& f) noexcept
+bool RendezvousReceiver::get_piece(Fetch& f) noexcept
 {
     while (f.into_offset == f.into[f.into_index].iov_len) {
         f.into_index++;
@@ -145,10 +145,10 @@ bool Fetches::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void Fetches::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RendezvousReceiver::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
     auto& f = *static_cast<Fetch*>(handler);
-    Fetches& m = *f.owner;
+    RendezvousReceiver& m = *f.owner;
     if (f.ending) {
         f.pending--;
         m.finished(f, notice);
@@ -168,15 +168,15 @@ void Fetches::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& not
 /// sender may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that
 /// the bytes may be of any origin. As long as the completion word waits for this operation they are the sender's. No
 /// other endpoint uses the number in the word, and the CSWAP changes no word of another one.
-void Fetches::finish(Fetch& f) noexcept
+void RendezvousReceiver::finish(Fetch& f) noexcept
 {
-    const Ring& in = *f.message.in;
-    const Ack& fin = f.message.fin;
+    const RxRing& in = *f.message.in;
+    const Ack& ack = f.message.completion;
     f.ending = true;
     f.pending++; // the notice may come within the post
     const vcq::Post post =
-        vcq_.cswap(8, in.known.home, completion_word(fin.seq, completion_pending),
-                   completion_word(fin.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(fin.fin),
+        vcq_.cswap(8, in.known.home, completion_word(ack.seq, completion_pending),
+                   completion_word(ack.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(ack.word),
                    {.when = vcq::When::delivered, .handler = &f});
     if (post == vcq::Post::done)
         return; // `f` may be gone
@@ -188,12 +188,12 @@ void Fetches::finish(Fetch& f) noexcept
 }
 
 /// The CSWAP has ended: notifies the application.
-void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
+void RendezvousReceiver::finished(Fetch& f, const vcq::Notice& notice) noexcept
 {
     if (!own_.open)
         return;
     const bool waited =
-        notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.fin.seq, completion_pending);
+        notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.completion.seq, completion_pending);
     if (!waited) {
         f.err = FI_EHOSTDOWN;
         f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
@@ -203,7 +203,7 @@ void Fetches::finished(Fetch& f, const vcq::Notice& notice) noexcept
 }
 
 /// Reports the end to the application.
-void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
+void RendezvousReceiver::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcept
 {
     for (unsigned i = 0; i < f.ref_count; i++)
         tx_.rails().memory(f.rail).release(f.refs[i]);
@@ -212,16 +212,16 @@ void Fetches::end(Fetch& f, std::size_t length, int err, int prov_errno) noexcep
     if (f.receive != nullptr)
         receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
                            prov_errno);
-    f.message.in->let_go();
+    f.message.in->unref();
 }
 
-void Fetches::wait(Fetch& f) noexcept
+void RendezvousReceiver::wait(Fetch& f) noexcept
 {
     f.waiting = true;
     put_off(f);
 }
 
-void Fetches::go_on(Deferred& fetch) noexcept
+void RendezvousReceiver::go_on(Deferred& fetch) noexcept
 {
     auto& f = static_cast<Fetch&>(fetch);
     f.waiting = false;
@@ -231,12 +231,12 @@ void Fetches::go_on(Deferred& fetch) noexcept
         f.owner->finish(f);
 }
 
-void Fetches::resume() noexcept
+void RendezvousReceiver::resume() noexcept
 {
     waiting_.round();
 }
 
-void Fetches::cancel() noexcept
+void RendezvousReceiver::cancel() noexcept
 {
     waiting_ = {};
     pool_.each([this](Fetch& f) {
@@ -245,27 +245,25 @@ void Fetches::cancel() noexcept
     });
 }
 
-EagerGets::Transfer* EagerGets::find(const EagerPayload& payload) noexcept
+EagerGets::Transfer* EagerGets::find(const Message& message) noexcept
 {
     Transfer* found = nullptr;
     transfers_.each([&](Transfer& f) {
-        if (f.live && f.what.home == payload.home && f.what.area == payload.area && f.what.fin.fin == payload.fin.fin &&
-            f.what.fin.seq == payload.fin.seq && f.what.length == payload.length)
+        if (f.live && f.from == sender_of(message) && f.what.completion == message.completion &&
+            f.what.length == message.length)
             found = &f;
     });
     return found;
 }
 
-bool EagerGets::is_gone(const EagerPayload& payload, std::uint32_t round) const noexcept
+bool EagerGets::is_gone(const PeerArea& sender, std::uint32_t round) const noexcept
 {
-    return std::any_of(std::begin(gone_), std::end(gone_), [&](const Gone& sender) {
-        return sender.home == payload.home && sender.nonce == payload.nonce && sender.area == payload.area &&
-               sender.round == round;
-    });
+    return std::any_of(std::begin(gone_), std::end(gone_),
+                       [&](const Gone& gone) { return gone.sender == sender && gone.round == round; });
 }
 
 /// Takes a place for a new payload. Null: there is no room now.
-EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t round) noexcept
+EagerGets::Transfer* EagerGets::make(const Message& message, std::uint32_t round) noexcept
 {
     // A payload that was not asked for in a whole round has lost its anonymous packet: a peer wrote to a slot that was
     // filled already.
@@ -273,7 +271,7 @@ EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t 
         if (f.live && f.pending == 0 && round - f.round > 1)
             release(f);
     });
-    const Bounce bytes = own_.bounces.alloc(payload.length);
+    const Bounce bytes = own_.bounces.alloc(message.length);
     Transfer* const transfer = bytes.data != nullptr ? transfers_.alloc() : nullptr;
     if (transfer == nullptr) {
         if (bytes.data != nullptr)
@@ -281,18 +279,19 @@ EagerGets::Transfer* EagerGets::make(const EagerPayload& payload, std::uint32_t 
         return nullptr;
     }
     *transfer = Transfer{{on_notice}};
-    transfer->what = payload;
+    transfer->what = message;
+    transfer->from = sender_of(message);
     transfer->live = true;
     transfer->bytes = bytes;
     return transfer;
 }
 
-EagerGets::Stage EagerGets::look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept
+EagerGets::Stage EagerGets::look(Message& message, std::uint32_t round) noexcept
 {
-    Transfer* transfer = find(payload);
-    if (transfer == nullptr && is_gone(payload, round)) [[unlikely]]
+    Transfer* transfer = find(message);
+    if (transfer == nullptr && is_gone(sender_of(message), round)) [[unlikely]]
         return Stage::lost;
-    if (transfer == nullptr && (transfer = make(payload, round)) == nullptr)
+    if (transfer == nullptr && (transfer = make(message, round)) == nullptr)
         return Stage::getting;
     transfer->round = round;
     if (transfer->stage == Stage::getting)
@@ -300,7 +299,7 @@ EagerGets::Stage EagerGets::look(const EagerPayload& payload, std::uint32_t roun
     if (transfer->stage == Stage::asking && transfer->pending == 0)
         judge(*transfer);
     const Stage stage = transfer->stage;
-    bytes = transfer->bytes.data;
+    message.payload = transfer->bytes.data;
     if (stage == Stage::lost)
         release(*transfer);
     return stage;
@@ -309,7 +308,7 @@ EagerGets::Stage EagerGets::look(const EagerPayload& payload, std::uint32_t roun
 /// Posts as many Gets as there is room for. When all bytes have arrived it reads the sender's completion word.
 void EagerGets::get(Transfer& transfer) noexcept
 {
-    for (; transfer.next < transfer.what.count && transfer.code == UTOFU_SUCCESS; transfer.next++) {
+    for (; transfer.next < transfer.what.segment_count && transfer.code == UTOFU_SUCCESS; transfer.next++) {
         const Segment& from = transfer.what.segments[transfer.next];
         if (!post(transfer, transfer.what.vcq, transfer.bytes.stadd + transfer.offset, from.stadd, from.length))
             return;
@@ -320,8 +319,9 @@ void EagerGets::get(Transfer& transfer) noexcept
     if (transfer.word.data == nullptr)
         transfer.word = own_.bounces.alloc(sizeof(CompletionWord));
     transfer.asks = transfer.word.data != nullptr;
-    if (transfer.asks && !post(transfer, transfer.what.home, transfer.word.stadd,
-                               transfer.what.area + completion_offset(transfer.what.fin.fin), sizeof(CompletionWord)))
+    if (transfer.asks &&
+        !post(transfer, transfer.from.home, transfer.word.stadd,
+              transfer.from.area + completion_offset(transfer.what.completion.word), sizeof(CompletionWord)))
         transfer.asks = false;
     if (transfer.asks)
         transfer.stage = Stage::asking;
@@ -334,14 +334,15 @@ void EagerGets::judge(Transfer& transfer) noexcept
     CompletionWord word;
     std::memcpy(&word, transfer.word.data, sizeof word);
     const bool waits =
-        transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.fin.seq, completion_pending);
+        transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.completion.seq, completion_pending);
     if (transfer.asked == never_notified) // else each of its messages would be awaited for seconds, one after the other
-        gone_[next_gone_++ % most_gone] = {transfer.what.home, transfer.what.nonce, transfer.what.area, transfer.round};
+        gone_[next_gone_++ % most_gone] = {transfer.from, transfer.round};
     if (!waits || transfer.code == UTOFU_SUCCESS) {
         transfer.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    if (put_completion(own_.vcq, transfer.what.home, transfer.what.area, transfer.what.fin, fi_error_of(transfer.code)))
+    if (put_completion(own_.vcq, transfer.from.home, transfer.from.area, transfer.what.completion,
+                       fi_error_of(transfer.code)))
         transfer.stage = Stage::lost;
 }
 
@@ -369,9 +370,9 @@ void EagerGets::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& no
         code = notice.code;
 }
 
-void EagerGets::release(const EagerPayload& payload) noexcept
+void EagerGets::release(const Message& message) noexcept
 {
-    if (Transfer* const transfer = find(payload))
+    if (Transfer* const transfer = find(message))
         release(*transfer);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Messages whose bytes the receiver fetches: the protocol's description of a message (Kept, Message), the Gets of a
-// rendezvous (Fetch, Fetches) and those of eager-by-get (EagerPayload, EagerGets). Part of the receiving half.
+// rendezvous (Fetch, RendezvousReceiver) and those of eager-by-get (EagerGets). Part of the receiving half.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +23,17 @@ namespace tofu::proto {
 // --- Message: a message that has come, between its packet and its receive
 
 /// Writes a completion word: the result of the send that waits for it, 0 or FI_E*. False: no room now.
-[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& fin,
+[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& ack,
                                          int status) noexcept
 {
-    const CompletionWord word = completion_word(fin.seq, static_cast<std::uint32_t>(status));
-    return vcq.put_inline(home, &word, area + completion_offset(fin.fin), sizeof word, {}) != vcq::Post::busy;
+    const CompletionWord word = completion_word(ack.seq, static_cast<std::uint32_t>(status));
+    return vcq.put_inline(home, &word, area + completion_offset(ack.word), sizeof word, {}) != vcq::Post::busy;
 }
 
 /// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
 struct Kept {
-    Ring* in = nullptr; ///< describes the sender
-    Ack fin{};
+    RxRing* in = nullptr; ///< describes the sender
+    Ack completion{};
     Type type = Type::none;
     bool ack = false;      ///< a completion word is due when the message has been taken,
     bool at_match = false; ///< and not before it has been matched
@@ -71,15 +71,15 @@ struct Message : Kept {
     [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
 };
 
-// --- Fetches: the receiving side of a rendezvous: Gets from the sender's memory straight into the user's buffers, then
-// the completion word by a CSWAP, which shows that the sender has waited until then and that the bytes are the
-// sender's.
+// --- RendezvousReceiver: the receiving side of a rendezvous: Gets from the sender's memory straight into the user's
+// buffers, then the completion word by a CSWAP, which shows that the sender has waited until then and that the bytes
+// are the sender's.
 
-class Fetches;
+class RendezvousReceiver;
 class Receiver;
 
 struct Fetch : vcq::CompletionHandler, Deferred {
-    Fetches* owner = nullptr;
+    RendezvousReceiver* owner = nullptr;
     RecvRequest* receive = nullptr;
     Message message{};
     iovec into[max_segments] = {};
@@ -102,12 +102,12 @@ struct Fetch : vcq::CompletionHandler, Deferred {
     LocalRef refs[max_segments] = {};
 };
 
-class Fetches {
+class RendezvousReceiver {
   public:
-    Fetches(TxContext& tx, RingContext& own, Receiver& receiver) noexcept;
-    Fetches(const Fetches&) = delete;
-    Fetches& operator=(const Fetches&) = delete;
-    ~Fetches();
+    RendezvousReceiver(TxContext& tx, RingContext& own, Receiver& receiver) noexcept;
+    RendezvousReceiver(const RendezvousReceiver&) = delete;
+    RendezvousReceiver& operator=(const RendezvousReceiver&) = delete;
+    ~RendezvousReceiver();
 
     /// Makes a fetch. Null: too many are under way.
     [[nodiscard]] Fetch* make(const Message& message) noexcept;
@@ -150,18 +150,6 @@ class Fetches {
 // reported in order, like one whose payload stands in its slot. Until then the anonymous packet stays in its slot, and
 // so do later anonymous packets of its sender.
 
-/// Where such a payload is, and the completion word that its sender waits for.
-struct EagerPayload {
-    utofu_vcq_id_t home = 0; ///< the sender's home VCQ
-    std::uint64_t nonce = 0; ///< the sender's
-    utofu_stadd_t area = 0;  ///< the sender's area
-    Ack fin{};
-    std::uint64_t vcq = 0; ///< the segments belong to it
-    unsigned count = 0;
-    std::size_t length = 0; ///< of all segments, at most max_eager
-    Segment segments[max_segments] = {};
-};
-
 class EagerGets {
   public:
     explicit EagerGets(RingContext& own) noexcept : own_(own) {}
@@ -172,15 +160,16 @@ class EagerGets {
         here,    ///< the payload is available, until release()
         lost     ///< the payload never comes; the packet is ignored
     };
-    /// Begins to fetch a new payload, and returns its state. `round`: number of the round in which all
-    /// anonymous packets are offered. Sets `bytes` for a payload that is here.
-    [[nodiscard]] Stage look(const EagerPayload& payload, std::uint32_t round, const std::byte*& bytes) noexcept;
+    /// Begins to fetch the payload of a new message, and returns its state. `round`: number of the round in which all
+    /// anonymous packets are offered. Sets the message's payload when it is here.
+    [[nodiscard]] Stage look(Message& message, std::uint32_t round) noexcept;
     /// The message has been taken.
-    void release(const EagerPayload& payload) noexcept;
+    void release(const Message& message) noexcept;
 
   private:
     struct Transfer : vcq::CompletionHandler {
-        EagerPayload what{};
+        Message what{}; ///< without Message::in, which belongs to one round
+        PeerArea from{};
         Stage stage = Stage::getting;
         bool live = false;
         std::uint32_t round = 0; ///< the round in which it was last asked for
@@ -192,17 +181,19 @@ class EagerGets {
         Bounce bytes{};
         Bounce word{};
     };
-    /// A sender whose completion word was read, and no notice came: its endpoint is gone, and all its messages that have
-    /// arrived by then are lost.
+    /// A sender whose completion word was read, and no notice came: its endpoint is gone, and all its messages that
+    /// have arrived by then are lost.
     struct Gone {
-        utofu_vcq_id_t home = 0;
-        std::uint64_t nonce = 0;
-        utofu_stadd_t area = 0;
+        PeerArea sender{};
         std::uint32_t round = 0; ///< a later message may be a successor's
     };
-    [[nodiscard]] bool is_gone(const EagerPayload& payload, std::uint32_t round) const noexcept;
-    [[nodiscard]] Transfer* find(const EagerPayload& payload) noexcept;
-    [[nodiscard]] Transfer* make(const EagerPayload& payload, std::uint32_t round) noexcept;
+    [[nodiscard]] static PeerArea sender_of(const Message& message) noexcept
+    {
+        return {message.in->known.home, message.in->area, message.in->known.nonce};
+    }
+    [[nodiscard]] bool is_gone(const PeerArea& sender, std::uint32_t round) const noexcept;
+    [[nodiscard]] Transfer* find(const Message& message) noexcept;
+    [[nodiscard]] Transfer* make(const Message& message, std::uint32_t round) noexcept;
     void get(Transfer& transfer) noexcept;
     void judge(Transfer& transfer) noexcept;
     [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at,

@@ -43,7 +43,7 @@ class Spare {
         std::lock_guard guard(mutex_);
         leave_to_parent();
         owner_ = getpid();
-        Pages* const oldest =
+        const auto oldest =
             std::find_if(left_.begin(), left_.end(), [&](const Pages& pages) { return pages.bytes == bytes; });
         if (left_.size() <= resting || oldest == left_.end())
             return make(bytes);
@@ -162,7 +162,7 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     open_rings_ = geometry.first_rings(index);
     const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
-    *gate() = gate_word(nonce, 0, geometry.anon_slot_count);
+    *slot_counter() = slot_counter_word(nonce, 0, geometry.anon_slot_count);
     std::lock_guard guard(home_lock);
     const std::size_t bytes = geometry.ring(open_rings_);
     if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
@@ -208,9 +208,10 @@ void Area::hide() noexcept
 
 void Area::disown() noexcept
 {
-    // relaxed: a peer takes whatever is not the whole header, and no gate of this nonce, for that of another process
+    // relaxed: a peer takes whatever is not the whole header, and no slot counter of this nonce, for that of another
+    // process
     word(offsetof(AreaHeader, nonce)).store(0, std::memory_order_relaxed);
-    word(gate_offset).store(0, std::memory_order_relaxed);
+    word(slot_counter_offset).store(0, std::memory_order_relaxed);
 }
 
 void Area::close() noexcept

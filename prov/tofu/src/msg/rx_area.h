@@ -48,12 +48,18 @@ class Area final : ForkAware {
     [[nodiscard]] std::byte* ring(unsigned n) const noexcept { return base_ + geometry_.ring(n); }
     [[nodiscard]] std::byte* anon_slots() const noexcept { return base_ + anon_slots_offset; }
     /// Words that peers' TNIs write; each access pairs with their Put or ARMW.
-    [[nodiscard]] std::atomic_ref<std::uint64_t> fin(unsigned n) const noexcept { return word(completion_offset(n)); }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> completion(unsigned n) const noexcept
+    {
+        return word(completion_offset(n));
+    }
     [[nodiscard]] const void* completion_address(unsigned n) const noexcept { return base_ + completion_offset(n); }
     [[nodiscard]] std::atomic_ref<std::uint64_t> consumed(unsigned n) const noexcept { return word(credit_offset(n)); }
     /// All doorbells in one word. A peer Puts a doorbell behind what it announces.
     [[nodiscard]] std::atomic_ref<std::uint64_t> doorbells() const noexcept { return word(doorbells_offset); }
-    [[nodiscard]] std::uint64_t* gate() const noexcept { return reinterpret_cast<std::uint64_t*>(base_ + gate_offset); }
+    [[nodiscard]] std::uint64_t* slot_counter() const noexcept
+    {
+        return reinterpret_cast<std::uint64_t*>(base_ + slot_counter_offset);
+    }
     /// CreditBlock::status and, above, ::check.
     [[nodiscard]] std::atomic_ref<std::uint64_t> status(unsigned n) const noexcept
     {
@@ -81,10 +87,18 @@ class Area final : ForkAware {
     Geometry geometry_{};
 };
 
+/// A peer's area.
+struct PeerArea {
+    utofu_vcq_id_t home = 0;
+    utofu_stadd_t area = 0;
+    std::uint64_t nonce = 0;
+    bool operator==(const PeerArea&) const noexcept = default;
+};
+
 // --- LocalEndpoint, Protocol, RingContext: what the two directions of an endpoint's rings share
 
-struct Channel;
-struct Ring;
+struct TxChannel;
+struct RxRing;
 
 /// Our endpoint, as its peers know it.
 struct LocalEndpoint {
@@ -100,11 +114,11 @@ struct LocalEndpoint {
 class Protocol {
   public:
     /// Makes a channel for one more peer. Null: there are as many as there may be.
-    [[nodiscard]] virtual Channel* make_channel() noexcept = 0;
+    [[nodiscard]] virtual TxChannel* make_channel() noexcept = 0;
     /// The channel has failed: requests to its peer end. `handler`: that of a packet that has never left, or null.
-    virtual void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept = 0;
+    virtual void channel_failed(TxChannel& channel, vcq::CompletionHandler* handler) noexcept = 0;
     /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
-    [[nodiscard]] virtual bool take_anonymous(Ring& anonymous) noexcept = 0;
+    [[nodiscard]] virtual bool take_anonymous(RxRing& anonymous) noexcept = 0;
     /// Called every few milliseconds.
     virtual void tick() noexcept = 0;
 

@@ -16,39 +16,39 @@
 
 namespace tofu::proto {
 
-// --- RxRings: leases. The cases of both sides: how rings go to the peers that send much, and channels to the peers that
-// are sent to, so that the number of neither is limited
+// --- RxRings: leases. The cases of both sides: how rings go to the peers that send much, and channels to the peers
+// that are sent to, so that the number of neither is limited
 //
 // S sends to R (RxRings); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
 // (AnonSlots) and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the
-// ring from then on until R has taken S's BYE and has written `closed` there. Only S sends BYE, so no peer writes to a
-// ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its BYE, R's
-// reports before `closed`.
+// ring from then on until R has taken S's release and has written `closed` there. Only S releases it, so no peer writes
+// to a ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its
+// release, R's reports before `closed`.
 //
 //  1. S dies before its request arrives: nothing has happened.
 //  2. S dies after its request: R grants a ring, and finds out as in 4.
 //  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are anonymous
 //     packets.
-//  4. S dies between grant and BYE: R's probe finds out. R takes what was sent, then frees the ring. What was half
+//  4. S dies between grant and release: R's probe finds out. R takes what was sent, then frees the ring. What was half
 //     written is no packet: its control word, written last, is not there.
-//  5. S dies after its BYE: R takes it; the Put of `closed` fails without a consequence; the ring is free.
-//  6. R revokes the ring (give_back): S sends BYE as soon as it sees that, in its progress or when it runs out
+//  5. S dies after its release: R takes it; the Put of `closed` fails without a consequence; the ring is free.
+//  6. R revokes the ring (`revoked`): S sends its release as soon as it sees that, in its progress or when it runs out
 //     of credit. Packets of S until then are consumed normally. R does not depend on S: it revokes others as well. If S
-//     has not used the ring yet, give_back repeats the grant, since S may not have seen it.
-//  7. R revokes, and S sends BYE by itself at the same time: the request comes before `closed` in the same words, and
+//     has not used the ring yet, `revoked` repeats the grant, since S may not have seen it.
+//  7. R revokes, and S releases by itself at the same time: the request comes before `closed` in the same words, and
 //     is ignored while S waits for `closed`.
-//  8. S wants to send after BYE: it waits for `closed`, then its packets go anonymously. So a pair never has two rings,
-//     and order holds across leases.
+//  8. S wants to send after its release: it waits for `closed`, then its packets go anonymously. So a pair never has
+//     two rings, and order holds across leases.
 //  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
 //     fails.
-// 10. R's TNI has no room for `closed`: the BYE stays in the ring and is taken in a later round. Likewise for
+// 10. R's TNI has no room for `closed`: the release stays in the ring and is taken in a later round. Likewise for
 //     `denied`: the anonymous packet stays. A grant is reported like a credit update, in a later round.
 // 11. S uses the credit block for another peer: only without a request, or after `denied` or `closed`, or when R is
 //     dead, so no late update of R can hide one of the other. Besides, every request has its own serial number.
-// 12. S has no credit for its BYE: R has not finished with the ring either, and will report.
-// 13. A hostile S keeps its ring, floods it or sends BYE in the middle: only its own ring suffers. It requests rings in
-//     the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
-// 14. A hostile R writes any status: `closed` counts only after BYE, a grant only after a request, and if it
+// 12. S has no credit for its release: R has not finished with the ring either, and will report.
+// 13. A hostile S keeps its ring, floods it or releases it in the middle: only its own ring suffers. It requests rings
+//     in the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
+// 14. A hostile R writes any status: `closed` counts only after a release, a grant only after a request, and if it
 //     is invalid the channel fails. S writes to no other words than its own.
 // 15. S, a transmit context, is closed before the answer, and another one of its scalable endpoint gets its number: the
 //     grant meets another serial number there. S asks anew: a sender that asks has no ring, so R frees the ring in its
@@ -60,7 +60,7 @@ namespace {
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
 /// Does the end of a probe show that the sender is dead?
-bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
+bool shows_death(const RxRing& ring, const vcq::Notice& notice) noexcept
 {
     // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
@@ -69,7 +69,7 @@ bool shows_death(const Ring& ring, const vcq::Notice& notice) noexcept
 }
 } // namespace
 
-void RxRings::close(Ring& ring) noexcept
+void RxRings::close(RxRing& ring) noexcept
 {
     if (ring.place != no_place) {
         polls_[ring.place] = polls_.back();
@@ -82,11 +82,11 @@ void RxRings::close(Ring& ring) noexcept
         dead_--;
     }
     if (ring.life.under_way) { // on_life() calls us again
-        ring.closing = true;
+        ring.state = RingState::closing;
         return;
     }
     if (ring.users != 0) {
-        ring.parted = true;
+        ring.state = RingState::closed;
         (void)rings_[ring.number].release();
         return;
     }
@@ -96,7 +96,7 @@ void RxRings::close(Ring& ring) noexcept
 void RxRings::close_dead() noexcept
 {
     for (std::size_t i = polls_.size(); dead_ != 0 && i-- > 0;)
-        if (Ring& ring = *rings_[polls_[i].ring]; ring.dead && !polls_[i].arrived(polls_[i].read()))
+        if (RxRing& ring = *rings_[polls_[i].ring]; ring.dead && !polls_[i].arrived(polls_[i].read()))
             close(ring);
 }
 
@@ -105,7 +105,7 @@ void RxRings::close_dead() noexcept
 bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
 {
     for (const RingPoll& poll : polls_) // case 15
-        if (Ring& old = *rings_[poll.ring];
+        if (RxRing& old = *rings_[poll.ring];
             old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
             set_dead(old);
     const utofu_stadd_t credits = area + credit_offset(who.credit_index);
@@ -113,10 +113,10 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
     while (number < own_.area.open_rings() && rings_[number] != nullptr)
         number++;
     const bool is_free = !closing_ && (number < own_.area.open_rings() || own_.area.grow());
-    std::unique_ptr<Ring> ring(is_free ? new (std::nothrow) Ring : nullptr);
+    std::unique_ptr<RxRing> ring(is_free ? new (std::nothrow) RxRing : nullptr);
     if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
         wanted_ = true;
-        return reply(who.home, area, credits, {0, static_cast<std::uint32_t>(LeaseStatus::denied), who.serial});
+        return reply(who.home, area, credits, {0, LeaseStatus::denied, who.serial});
     }
     ring->owner = this;
     ring->base = own_.area.ring(number);
@@ -148,7 +148,7 @@ void RxRings::revoke_some() noexcept
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
     for (std::size_t i = 0; i < n && asked < revoked_at_once; i++) {
-        Ring& ring = *rings_[polls_[revoke_hand_++ % n].ring];
+        RxRing& ring = *rings_[polls_[revoke_hand_++ % n].ring];
         if (ring.revoked) {
             if (probed++ < revoked_at_once)
                 start_probe(ring); // perhaps the sender does not answer because it is dead
@@ -164,10 +164,10 @@ void RxRings::revoke_some() noexcept
 }
 
 /// Asks the sender to release the ring.
-void RxRings::revoke(Ring& ring) noexcept
+void RxRings::revoke(RxRing& ring) noexcept
 {
     ring.revoked = true;
-    ring.status = LeaseStatus::give_back;
+    ring.status = LeaseStatus::revoked;
     report(ring);
 }
 
@@ -175,7 +175,7 @@ void RxRings::revoke_all() noexcept
 {
     closing_ = true;
     for (const RingPoll& poll : polls_) {
-        Ring& ring = *rings_[poll.ring];
+        RxRing& ring = *rings_[poll.ring];
         start_probe(ring); // its sender may have closed or died
         if (!ring.revoked)
             revoke(ring);
@@ -193,10 +193,10 @@ bool RxRings::reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credi
 
 // --- reports
 
-void RxRings::report(Ring& ring) noexcept
+void RxRings::report(RxRing& ring) noexcept
 {
     const Grant grant = grant_of(geometry_, own_.index, ring.number);
-    const CreditBlock block{ring.begun ? ring.next_seq - 1 : grant.word(), static_cast<std::uint32_t>(ring.status),
+    const CreditBlock block{ring.state == RingState::begun ? ring.next_seq - 1 : grant.word(), ring.status,
                             ring.serial};
     // In strong order: an earlier report that arrived later would overwrite this one.
     const vcq::Post post =
@@ -216,7 +216,7 @@ void RxRings::report_late() noexcept
 {
     reports_due_ = false;
     for (const RingPoll& poll : polls_) {
-        Ring& ring = *rings_[poll.ring];
+        RxRing& ring = *rings_[poll.ring];
         if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
             report(ring);
     }
@@ -235,31 +235,31 @@ void RxRings::watch() noexcept
 void RxRings::peer_failed(utofu_vcq_id_t home) noexcept
 {
     for (std::size_t i = polls_.size(); i-- > 0;)
-        if (Ring& ring = *rings_[polls_[i].ring]; ring.known.home == home)
+        if (RxRing& ring = *rings_[polls_[i].ring]; ring.known.home == home)
             start_probe(ring);
 }
 
-void RxRings::start_probe(Ring& ring) noexcept
+void RxRings::start_probe(RxRing& ring) noexcept
 {
     if (!ring.life.under_way && own_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
         set_dead(ring);
 }
 
 /// Marks the ring's sender as dead. The packets that it has sent are still taken.
-void RxRings::set_dead(Ring& ring) noexcept
+void RxRings::set_dead(RxRing& ring) noexcept
 {
     dead_ += !std::exchange(ring.dead, true);
 }
 
 void RxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Ring& ring = *static_cast<Inquiry<Ring>*>(handler)->of;
+    RxRing& ring = *static_cast<Inquiry<RxRing>*>(handler)->of;
     RxRings& self = *ring.owner;
-    const bool dead = self.own_.open && !ring.closing && shows_death(ring, notice);
+    const bool dead = self.own_.open && ring.state != RingState::closing && shows_death(ring, notice);
     self.own_.end(ring.life);
     if (!self.own_.open)
         return;
-    if (ring.closing)
+    if (ring.state == RingState::closing)
         self.close(ring);
     else if (dead)
         self.set_dead(ring);
@@ -267,13 +267,13 @@ void RxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice
 
 // --- AnonSlots
 
-bool AnonSlots::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept
+bool AnonSlots::open(std::byte* slots, std::uint32_t count, std::uint64_t* slot_counter, std::uint64_t nonce) noexcept
 {
     slots_ = slots;
-    gate_ = gate;
+    slot_counter_ = slot_counter;
     nonce_ = nonce;
     count_ = end_ = count;
-    seq_ = anon_seq(gate_word(nonce, 0, 0));
+    seq_ = anon_seq(slot_counter_word(nonce, 0, 0));
     is_out_.reset(new (std::nothrow) bool[count]());
     return is_out_ != nullptr && out_.reserve(count);
 }
@@ -281,8 +281,8 @@ bool AnonSlots::open(std::byte* slots, std::uint32_t count, std::uint64_t* gate,
 void AnonSlots::note_handed_out() noexcept
 {
     // acquire: a packet that is looked for after this load is in a slot that was handed out before it
-    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*gate_).load(std::memory_order_acquire);
-    for (const std::uint32_t now = std::min(gate_next(word), end_); next_ < now; next_++) {
+    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*slot_counter_).load(std::memory_order_acquire);
+    for (const std::uint32_t now = std::min(slot_counter_next(word), end_); next_ < now; next_++) {
         is_out_[next_] = true;
         out_.push_reserved({static_cast<std::uint16_t>(next_), false});
     }
@@ -301,14 +301,15 @@ void AnonSlots::offer() noexcept
     end_ = static_cast<std::uint32_t>(std::find(all + first, all + count_, true) - all);
     // An atomic instruction, because peers' ARMWs may hit the word (guide 2.2.5). release: after the slots were
     // cleared
-    (void)std::atomic_ref<std::uint64_t>(*gate_).exchange(gate_word(nonce_, next_, end_), std::memory_order_acq_rel);
+    (void)std::atomic_ref<std::uint64_t>(*slot_counter_)
+        .exchange(slot_counter_word(nonce_, next_, end_), std::memory_order_acq_rel);
 }
 
 // --- Arrivals
 
 bool Arrivals::open(const Geometry& geometry) noexcept
 {
-    return anon_slots_.open(own_.area.anon_slots(), geometry.anon_slot_count, own_.area.gate(), own_.nonce);
+    return anon_slots_.open(own_.area.anon_slots(), geometry.anon_slot_count, own_.area.slot_counter(), own_.nonce);
 }
 
 void Arrivals::take() noexcept
@@ -332,7 +333,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
         (void)in_.seen()(end - sizeof(Control), sizeof(Control));
     Control control;
     std::memcpy(&control, end - sizeof control, sizeof control);
-    if (control.type == static_cast<std::uint8_t>(Type::none))
+    if (control.type == Type::none)
         return true; // an empty packet: the sender had no use for the slot
     Envelope envelope;
     alignas(8) std::byte packet[slot_size]; // a copy, which the sender cannot change any more
@@ -341,14 +342,14 @@ bool Arrivals::take_one(std::byte* end) noexcept
     if (good && refuses(key))
         return false;
     if (anonymous_ == nullptr)
-        anonymous_.reset(new (std::nothrow) Ring);
+        anonymous_.reset(new (std::nothrow) RxRing);
     if (anonymous_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
         own_.vcq.set_busy();
         return false;
     }
     if (anonymous_->users != 0) {
-        anonymous_->parted = true; // the last of its messages frees it
+        anonymous_->state = RingState::closed; // the last of its messages frees it
         (void)anonymous_.release();
     }
     return true;
@@ -358,11 +359,11 @@ bool Arrivals::take_one(std::byte* end) noexcept
 /// sense.
 bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
-    Ring& anonymous = *anonymous_;
+    RxRing& anonymous = *anonymous_;
     anonymous.base = const_cast<std::byte*>(packet);
-    anonymous.next_seq = anon_seq(gate_word(own_.nonce, 0, 0));
+    anonymous.next_seq = anon_seq(slot_counter_word(own_.nonce, 0, 0));
     anonymous.number = anonymous.place = no_place;
-    anonymous.begun = true;
+    anonymous.state = RingState::begun;
     anonymous.index = who.index;
     anonymous.known = known_address(who);
     anonymous.generation = ~0u; // the last packet may have had another sender
@@ -386,40 +387,39 @@ int RxRings::open(const Geometry& geometry) noexcept
     geometry_ = geometry;
     report_after_ = geometry.report_after();
     seen_ = own_.vcq.backend().functions().seen;
-    rings_.reset(new (std::nothrow) std::unique_ptr<Ring>[geometry.ring_count]);
+    rings_.reset(new (std::nothrow) std::unique_ptr<RxRing>[geometry.ring_count]);
     return rings_ != nullptr ? 0 : -FI_ENOMEM;
 }
 
 /// Takes all anonymous packets before the first packet of a ring, since its sender made them earlier. False: some could
 /// not be taken.
-[[gnu::noinline]] bool RxRings::begin(Ring& ring) noexcept
+[[gnu::noinline]] bool RxRings::begin(RxRing& ring) noexcept
 {
     arrivals.take();
     if (arrivals.refuses(peer_key(ring.known.home, ring.known.nonce, ring.index)))
         return false;
-    ring.begun = true;
+    ring.state = RingState::begun;
     if (!ring.revoked)
         ring.status = LeaseStatus::open;
     return true;
 }
 
 /// False: the packet stays in the ring, because the TNI has no room for the answer.
-[[gnu::noinline]] bool RxRings::take_bye(Ring& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] bool RxRings::take_release(RxRing& ring, std::uint64_t control) noexcept
 {
     const auto c = std::bit_cast<Control>(control);
-    if (c.flags != 0 || c.length > bye_for_now) {
+    if (c.flags != 0 || c.length > static_cast<std::uint16_t>(Release::of_ring)) {
         bad_packet(ring, "unreadable");
         return true;
     }
-    if (c.length == bye_for_now &&
-        !reply(ring.known.home, ring.area, ring.credits,
-               {ring.next_seq, static_cast<std::uint32_t>(LeaseStatus::closed), ring.serial}))
+    if (c.length == static_cast<std::uint16_t>(Release::of_ring) &&
+        !reply(ring.known.home, ring.area, ring.credits, {ring.next_seq, LeaseStatus::closed, ring.serial}))
         return false;
     close(ring);
     return true;
 }
 
-[[gnu::noinline]] void RxRings::bad_packet(const Ring& ring, const char* what) noexcept
+[[gnu::noinline]] void RxRings::bad_packet(const RxRing& ring, const char* what) noexcept
 {
     if (!std::exchange(bad_packets_, true))
         TOFU_WARN(FI_LOG_EP_DATA,
@@ -428,7 +428,7 @@ int RxRings::open(const Geometry& geometry) noexcept
                   own_.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
 }
 
-void RxRings::blank(const Ring& ring, std::uint32_t slots) noexcept
+void RxRings::blank(const RxRing& ring, std::uint32_t slots) noexcept
 {
     const std::uint32_t ring_slots = geometry_.ring_slots;
     for (std::uint32_t n = 1; n < slots; n++)
@@ -444,7 +444,7 @@ void RxRings::catch_up() noexcept
         report_late();
 }
 
-// --- Rings: opening and closing, and what rounds of progress do only now and then
+// --- RingSet: opening and closing, and what rounds of progress do only now and then
 
 namespace {
 
@@ -455,12 +455,12 @@ constexpr unsigned watched_at_once = 64;
 
 } // namespace
 
-Rings::~Rings()
+RingSet::~RingSet()
 {
     own.open = false;
 }
 
-int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
+int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {
     const LocalEndpoint& self = own;
     const utofu_onesided_caps& caps = self.home.backend().caps();
@@ -488,7 +488,7 @@ int Rings::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon
     return 0;
 }
 
-bool Rings::stop_writers() noexcept
+bool RingSet::stop_writers() noexcept
 {
     if (!own.open)
         return writers_gone_ = true;
@@ -503,26 +503,26 @@ bool Rings::stop_writers() noexcept
     return writers_gone_ = out.writers_gone() && in.writers_gone();
 }
 
-void Rings::release_all() noexcept
+void RingSet::release_all() noexcept
 {
     if (own.open)
         out.release_all();
     own.open = false;
 }
 
-bool Rings::close_area() noexcept
+bool RingSet::close_area() noexcept
 {
     if (!own.area.is_open())
         return true;
     own.area.hide();
-    // From here on the gate hands out no slot.
+    // From here on the slot counter hands out no slot.
     const std::size_t unfilled = in.arrivals.unfilled();
     own.vcq.statistics().count(Stat::anonymous_lost, unfilled);
     own.area.close();
     return writers_gone_ && unfilled == 0;
 }
 
-void Rings::catch_up() noexcept
+void RingSet::catch_up() noexcept
 {
     // seq_cst: pairs with the peer's Put of the doorbell; whatever a peer announces from now on rings it again
     const std::uint64_t doorbells = own.area.doorbells().exchange(0, std::memory_order_seq_cst);
@@ -534,7 +534,7 @@ void Rings::catch_up() noexcept
     in.catch_up();
 }
 
-void Rings::slow_round() noexcept
+void RingSet::slow_round() noexcept
 {
     own.now = milliseconds();
     if (own.now - last_tick_ < tick_ms)
@@ -552,7 +552,7 @@ void Rings::slow_round() noexcept
     in.watch();
 }
 
-void Rings::peer_failed(utofu_vcq_id_t home) noexcept
+void RingSet::peer_failed(utofu_vcq_id_t home) noexcept
 {
     if (!own.open || home == 0)
         return;

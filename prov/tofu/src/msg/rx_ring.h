@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The receiving side of an endpoint's rings. A ring of our area (Ring); packets of senders that have no ring here
+// The receiving side of an endpoint's rings. A ring of our area (RxRing); packets of senders that have no ring here
 // (AnonSlots, Arrivals). Which senders have a ring, and the packets in rings, which go to the protocol in order, and
 // whose slots go back to the senders when the protocol has taken them (RxRings). Nothing read from the area is trusted.
-// And the rings of an endpoint in both directions, from open to close (Rings). Under the endpoint's lock.
+// And the rings of an endpoint in both directions, from open to close (RingSet). Under the endpoint's lock.
 #pragma once
 
 #include <algorithm>
@@ -20,31 +20,36 @@
 
 namespace tofu::proto {
 
-// --- Ring
+// --- RxRing
 
 class RxRings;
 
 inline constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
-/// A ring of our area, from its grant to its BYE. It also describes the sender, for as long as the protocol has
+enum class RingState : std::uint8_t {
+    granted, ///< -> begun: its first packet was taken, and before that all anonymous packets of its sender
+    begun,   ///< -> closed, closing: the sender has released it, or is dead and its packets have been taken
+    closing, ///< -> closed: its probe has ended
+    closed   ///< the last of its users frees the object
+};
+
+/// A ring of our area, from its grant to its release. It also describes the sender, for as long as the protocol has
 /// messages of that sender.
-struct Ring {
+struct RxRing {
     RxRings* owner = nullptr;
     std::byte* base = nullptr;
     std::uint32_t next_seq = 1;
     std::uint32_t reported = 0; ///< consumed slots that were reported to the sender
     std::uint32_t seen_seq = 0; ///< next_seq when rings were last revoked; if unchanged, this one is idle
     std::uint32_t number = 0;
-    std::uint32_t place = 0;  ///< index in the list of rings that are polled
-    std::uint32_t users = 0;  ///< messages from this ring that the protocol still has
-    bool begun = false;       ///< its first packet was taken, and before that all anonymous packets of its sender
-    bool dead = false;        ///< the sender is: close the ring when its packets have been taken
-    bool closing = false;     ///< close the ring when its probe has ended
-    bool parted = false;      ///< closed; the last of its users frees the object
-    bool revoked = false;     ///< the sender was asked to release the ring
-    bool report_due = false;  ///< a report found no room in the queue of the TNI
-    std::uint8_t index = 0;   ///< of the sending endpoint
-    std::uint16_t serial = 0; ///< of the sender's request for this ring
+    std::uint32_t place = 0; ///< index in the list of rings that are polled
+    std::uint32_t users = 0; ///< messages from this ring that the protocol still has
+    RingState state = RingState::granted;
+    bool dead = false;                         ///< the sender is: close the ring when its packets have been taken
+    bool revoked = false;                      ///< the sender was asked to release the ring
+    bool report_due = false;                   ///< a report found no room in the queue of the TNI
+    std::uint8_t index = 0;                    ///< of the sending endpoint
+    std::uint16_t serial = 0;                  ///< of the sender's request for this ring
     LeaseStatus status = LeaseStatus::granted; ///< goes out with each report
     EndpointAddress known{};                   ///< the sender's address, as peers know it
     std::uint64_t key = 0;                     ///< peer_key of the sender
@@ -52,17 +57,17 @@ struct Ring {
     std::uint32_t generation = ~0u;            ///< as of this generation of it
     utofu_stadd_t area = 0;                    ///< the sender's
     utofu_stadd_t credits = 0;                 ///< the sender's credit block
-    Inquiry<Ring> life{};
+    Inquiry<RxRing> life{};
 
     /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
-    [[nodiscard]] bool same_sender(const Ring& other) const noexcept
+    [[nodiscard]] bool same_sender(const RxRing& other) const noexcept
     {
         return known.home == other.known.home && known.nonce == other.known.nonce && index == other.index;
     }
     /// The protocol has dropped one message of this ring. Frees a closed ring with its last message.
-    void let_go() noexcept
+    void unref() noexcept
     {
-        if (--users == 0 && parted)
+        if (--users == 0 && state == RingState::closed)
             delete this;
     }
     /// Control word of slot number `seq`.
@@ -97,8 +102,8 @@ struct Ring {
 // 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
 //     takes the first of them (RxRings::begin). S sends anonymously again only after `closed`, when R has taken all
 //     from the ring.
-// 11. S means an earlier process: check and version in the gate's word say so; S fills the slot that it has taken there
-//     with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
+// 11. S means an earlier process: check and version in the slot counter say so; S fills the slot that it has taken
+//     there with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
 // 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, but its rings continue. It fills
 //     slots that it has not taken: a peer with write access can always do that.
 // 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
@@ -106,8 +111,9 @@ struct Ring {
 
 class AnonSlots {
   public:
-    /// `count` slots at `slots`, all on offer in the word at `gate`. False: no memory.
-    [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* gate, std::uint64_t nonce) noexcept;
+    /// `count` slots at `slots`, all on offer in the word at `slot_counter`. False: no memory.
+    [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* slot_counter,
+                            std::uint64_t nonce) noexcept;
     /// Looks at all slots that are out. Calls take(end of the slot) for each that holds a packet; true: it was taken.
     template <class Take>
     void take_arrived(Take&& take) noexcept
@@ -153,7 +159,7 @@ class AnonSlots {
     void offer() noexcept;
 
     std::byte* slots_ = nullptr;
-    std::uint64_t* gate_ = nullptr;
+    std::uint64_t* slot_counter_ = nullptr;
     std::uint64_t nonce_ = 0;
     std::uint32_t seq_ = 0;
     std::uint32_t count_ = 0;
@@ -190,9 +196,9 @@ class Arrivals {
     RxRings& in_;
     RingContext& own_;
     AnonSlots anon_slots_;
-    std::unique_ptr<Ring> anonymous_; ///< the ring as which a packet is handed on
-    Array<std::uint64_t> refused_;    ///< senders of packets that stay
-    bool refuse_all_ = false;         ///< there was no memory to note one of them
+    std::unique_ptr<RxRing> anonymous_; ///< the ring as which a packet is handed on
+    Array<std::uint64_t> refused_;      ///< senders of packets that stay
+    bool refuse_all_ = false;           ///< there was no memory to note one of them
     std::uint32_t offers_ = 0;
 };
 
@@ -226,10 +232,10 @@ class RxRings {
 
     // --- packets
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
-    ///   std::uint32_t take_short(Ring&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
+    ///   std::uint32_t take_fast(RxRing&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
     ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
     ///     happened.
-    ///   bool take(Ring&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
+    ///   bool take(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
     ///     stays, there is no room for it.
     ///   void take_packets(std::size_t from): calls take_arrived().
     template <class Up>
@@ -241,15 +247,15 @@ class RxRings {
     void take_arrived(std::size_t from) noexcept;
     [[nodiscard]] bool has_many_rings() const noexcept { return polls_.size() > all_rings; }
     /// The slot of the packet with this sequence number.
-    [[nodiscard]] const std::byte* slot(const Ring& ring, std::uint32_t seq) const noexcept
+    [[nodiscard]] const std::byte* slot(const RxRing& ring, std::uint32_t seq) const noexcept
     {
         return ring.base + std::size_t{(seq - 1) & (geometry().ring_slots - 1)} * slot_size;
     }
     /// Overwrites the ends of payload slots. They will be polled as control words later, so no sequence number may
     /// stand there.
-    void blank(const Ring& ring, std::uint32_t slots) noexcept;
+    void blank(const RxRing& ring, std::uint32_t slots) noexcept;
     /// Logs the first packet that makes no sense, and no later ones.
-    void bad_packet(const Ring& ring, const char* what) noexcept;
+    void bad_packet(const RxRing& ring, const char* what) noexcept;
     [[nodiscard]] const Geometry& geometry() const noexcept { return geometry_; }
     /// Notifies the simulator's clock that a poll has seen a packet; null without a simulator.
     [[nodiscard]] auto seen() const noexcept { return seen_; }
@@ -257,17 +263,17 @@ class RxRings {
     // --- leases
     /// The rings that senders have.
     [[nodiscard]] const Array<RingPoll>& polls() const noexcept { return polls_; }
-    [[nodiscard]] Ring& operator[](const RingPoll& poll) noexcept { return *rings_[poll.ring]; }
+    [[nodiscard]] RxRing& operator[](const RingPoll& poll) noexcept { return *rings_[poll.ring]; }
     /// Answers an anonymous sender that asks for a ring. False: no room in the queue of the TNI.
     [[nodiscard]] bool grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept;
     /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
-    void report(Ring& ring) noexcept;
+    void report(RxRing& ring) noexcept;
     [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
     void report_late() noexcept;
     /// Frees a ring whose sender has left or died.
-    void close(Ring& ring) noexcept;
+    void close(RxRing& ring) noexcept;
 
-    // --- from Rings
+    // --- from RingSet
     [[nodiscard]] bool behind() const noexcept { return reports_due_ || arrivals.any_refused(); }
     /// Repeats reports that found no room in the queue of the TNI, and anonymous packets for which the protocol had no
     /// room.
@@ -299,22 +305,22 @@ class RxRings {
     template <class Up>
     [[nodiscard]] unsigned empty(RingPoll& first, std::uint64_t control) noexcept;
     template <class Up>
-    [[nodiscard]] std::uint32_t take_otherwise(Ring& ring, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take_bye(Ring& ring, std::uint64_t control) noexcept;
-    [[nodiscard]] bool begin(Ring& ring) noexcept;
+    [[nodiscard]] std::uint32_t take_otherwise(RxRing& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] bool take_release(RxRing& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] bool begin(RxRing& ring) noexcept;
 
     [[nodiscard]] bool reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
                              const CreditBlock& block) noexcept;
-    void revoke(Ring& ring) noexcept;
-    void start_probe(Ring& ring) noexcept;
-    void set_dead(Ring& ring) noexcept;
+    void revoke(RxRing& ring) noexcept;
+    void start_probe(RxRing& ring) noexcept;
+    void set_dead(RxRing& ring) noexcept;
     static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     RingContext& own_;
     int (*seen_)(const void* address, std::size_t size) = nullptr; ///< see seen()
     Geometry geometry_{};
-    std::uint32_t report_after_ = 0;                 ///< Geometry::report_after()
-    std::unique_ptr<std::unique_ptr<Ring>[]> rings_; ///< by number
+    std::uint32_t report_after_ = 0;                   ///< Geometry::report_after()
+    std::unique_ptr<std::unique_ptr<RxRing>[]> rings_; ///< by number
     Array<RingPoll> polls_;
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
@@ -322,10 +328,10 @@ class RxRings {
     std::size_t next_watched_ = 0;
     unsigned dead_ = 0; ///< rings whose senders are dead
     bool reports_due_ = false;
-    bool wanted_ = false;           ///< a ring had to be denied
-    bool closing_ = false;          ///< revoke_all() was called
-    bool bad_packets_ = false;      ///< one has been logged
-    std::unique_ptr<Ring> retired_; ///< the ring closed last, which callers use until its last packet is handled
+    bool wanted_ = false;             ///< a ring had to be denied
+    bool closing_ = false;            ///< revoke_all() was called
+    bool bad_packets_ = false;        ///< one has been logged
+    std::unique_ptr<RxRing> retired_; ///< the ring closed last, which callers use until its last packet is handled
 };
 
 // --- RxRings: inline part
@@ -342,7 +348,7 @@ inline bool RxRings::first_arrived(std::size_t& ring) const noexcept
         __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
     for (const RingPoll& poll : polls)
         if (poll.arrived(poll.read())) [[unlikely]] {
-            ring = static_cast<std::size_t>(&poll - polls.begin());
+            ring = static_cast<std::size_t>(&poll - &polls[0]);
             return true;
         }
     return false;
@@ -402,16 +408,16 @@ template <class Up>
 {
     Up& up = static_cast<Up&>(*this);
     RingPoll* poll = &first;
-    Ring& ring = *rings_[first.ring];
+    RxRing& ring = *rings_[first.ring];
     for (unsigned taken = 0; taken < batch; taken++) {
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
-        std::uint32_t slots = up.take_short(ring, poll->word, control);
+        std::uint32_t slots = up.take_fast(ring, poll->word, control);
         if (slots == 0) [[unlikely]] {
             slots = take_otherwise<Up>(ring, control);
             if (slots == 0)
                 return taken;
-            if (ring.place == no_place) // the packet was a BYE
+            if (ring.place == no_place) // the packet was a release
                 return taken + 1;
             poll = &polls_[ring.place];
         }
@@ -427,30 +433,30 @@ template <class Up>
     return batch;
 }
 
-/// Takes a packet that take_short() has left. 0: it stays; else the number of its slots.
+/// Takes a packet that take_fast() has left. 0: it stays; else the number of its slots.
 template <class Up>
-[[gnu::noinline]] std::uint32_t RxRings::take_otherwise(Ring& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] std::uint32_t RxRings::take_otherwise(RxRing& ring, std::uint64_t control) noexcept
 {
-    if (!ring.begun && !begin(ring))
+    if (ring.state == RingState::granted && !begin(ring))
         return 0;
     std::uint32_t slots = 1;
-    const bool bye = std::bit_cast<Control>(control).type == static_cast<std::uint8_t>(Type::bye);
-    return (bye ? take_bye(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
+    const bool release = std::bit_cast<Control>(control).type == Type::release;
+    return (release ? take_release(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
 }
 
-// --- Rings: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
+// --- RingSet: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
 // and receives: the protocol above (Protocol, RxRings::poll) gives packets their meaning. Under the endpoint's lock,
 // but for open() and close_area().
 
-class Rings {
+class RingSet {
   public:
     /// `in` is made later, over `port`.
-    Rings(const LocalEndpoint& self, Protocol& protocol, RxRings& in) noexcept : own(self, protocol), out(own), in(in)
+    RingSet(const LocalEndpoint& self, Protocol& protocol, RxRings& in) noexcept : own(self, protocol), out(own), in(in)
     {
     }
-    Rings(const Rings&) = delete;
-    Rings& operator=(const Rings&) = delete;
-    ~Rings();
+    RingSet(const RingSet&) = delete;
+    RingSet& operator=(const RingSet&) = delete;
+    ~RingSet();
 
     /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
@@ -459,8 +465,8 @@ class Rings {
     [[nodiscard]] bool stop_writers() noexcept;
     /// Releases all rings; nothing is posted afterwards.
     void release_all() noexcept;
-    /// Closes the area, which peers then cannot reach any more. Called after release_all() and the last notice. Takes the
-    /// home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
+    /// Closes the area, which peers then cannot reach any more. Called after release_all() and the last notice. Takes
+    /// the home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
     [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with RxRings::behind().

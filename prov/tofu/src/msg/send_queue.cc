@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sends that wait, for their peer (SendRequests) or for room (Backlog). See sender.h.
+// Sends that wait, for their peer (SendRequests) or for room (SendQueue). See sender.h.
 #include "msg/sender.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::uint32_t serial(std::uint64_t nonce) noexcept
 }
 } // namespace
 
-SendRequests::SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept
+SendRequests::SendRequests(TxContext& tx, RingSet& rings, PacketBuffers& buffers) noexcept
     : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.config().attr.size, completion_count)),
       first_seq_(serial(rings.own.nonce))
 {
@@ -38,7 +38,7 @@ SendRequests::~SendRequests()
             tx_.rails().memory(r->rail).release(r->refs[i]);
 }
 
-SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
+SendRequest* SendRequests::make(TxChannel& ch, const SendCall& call) noexcept
 {
     SendRequest* r = pool_.alloc();
     if (r == nullptr)
@@ -49,7 +49,7 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
             return nullptr;
         }
         r->numbered = true;
-        r->fin = made_++;
+        r->word = made_++;
         r->seq = first_seq_;
     }
     r->seq++;
@@ -57,7 +57,7 @@ SendRequest* SendRequests::make(Channel& ch, const SendCall& call) noexcept
     return r;
 }
 
-void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noexcept
+void SendRequests::begin(SendRequest& r, TxChannel& ch, const SendCall& call) noexcept
 {
     r.notify = on_delivered;
     r.owner = this;
@@ -73,7 +73,7 @@ void SendRequests::begin(SendRequest& r, Channel& ch, const SendCall& call) noex
     r.prov_errno = 0;
 }
 
-SendRequest* SendRequests::make_late(Channel& ch, const SendCall& call) noexcept
+SendRequest* SendRequests::make_late(TxChannel& ch, const SendCall& call) noexcept
 {
     SendRequest* const r = late_.alloc();
     if (r == nullptr)
@@ -99,7 +99,7 @@ std::unique_ptr<Copies> SendRequests::hand_over_copies() noexcept
         return nullptr;
     for (const SendRequest* r : awaited_)
         if (r->copy == nullptr)
-            (void)rings_.own.area.fin(r->fin).exchange(0, std::memory_order_relaxed);
+            (void)rings_.own.area.completion(r->word).exchange(0, std::memory_order_relaxed);
     // The stores come before anything that the application writes into those buffers next (end()).
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return std::move(copies_);
@@ -141,7 +141,8 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         awaited_.pop_back();
     }
     if (err != 0 && !r.late) { // the receiver must not use what it fetches from now on
-        (void)rings_.own.area.fin(r.fin).exchange(0, std::memory_order_relaxed); // a CSWAP of the receiver may come
+        (void)rings_.own.area.completion(r.word).exchange(
+            0, std::memory_order_relaxed); // a CSWAP of the receiver may come
         // The exchange comes before anything that is written into the block or the user's buffer next: a receiver that
         // Gets such bytes then finds the word changed.
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -159,7 +160,7 @@ void SendRequests::end(SendRequest& r, int err, int prov_errno) noexcept
         (r.late ? late_ : pool_).release(&r);
 }
 
-void SendRequests::channel_failed(Channel& ch, vcq::CompletionHandler* handler) noexcept
+void SendRequests::channel_failed(TxChannel& ch, vcq::CompletionHandler* handler) noexcept
 {
     if (handler != nullptr)
         end(*static_cast<SendRequest*>(static_cast<Request*>(handler)), ch.err, ch.prov_errno);
@@ -178,7 +179,7 @@ void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Noti
     r.block = nullptr;
     if (!m.rings_.own.open)
         return;
-    Channel& ch = *r.to;
+    TxChannel& ch = *r.to;
     if (notice.code != UTOFU_SUCCESS)
         m.rings_.out.fail(ch, fi_error_of(notice.code), notice.code);
     m.end(r, notice.code == UTOFU_SUCCESS ? 0 : fi_error_of(notice.code), notice.code);
@@ -188,13 +189,13 @@ void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Noti
 bool SendRequests::take_completion(SendRequest& r) noexcept
 {
     // acquire: pairs with the peer's Put of the word; its Gets ended before
-    const CompletionWord word = rings_.own.area.fin(r.fin).load(std::memory_order_acquire);
+    const CompletionWord word = rings_.own.area.completion(r.word).load(std::memory_order_acquire);
     const auto status = static_cast<std::uint32_t>(word);
     if (static_cast<std::uint32_t>(word >> 32) != r.seq || status == completion_pending)
         return false;
     r.completion_has_come = true;
     if (const auto seen = rings_.own.vcq.backend().functions().seen; seen != nullptr)
-        (void)seen(rings_.own.area.completion_address(r.fin), sizeof word);
+        (void)seen(rings_.own.area.completion_address(r.word), sizeof word);
     end(r, status == 0 ? 0 : FI_EREMOTEIO, static_cast<int>(status));
     return true;
 }
@@ -218,8 +219,8 @@ void SendRequests::poll() noexcept
     }
 }
 
-Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
-    : tx_(tx), sender_(sender), waiting_(tx.pending(), this, steps),
+SendQueue::SendQueue(TxContext& tx, Sender& sender) noexcept
+    : tx_(tx), sender_(sender), waiting_(tx.pending(), this, Pending::Stream::steps_of<SendQueue, PendingSend>),
       pool_(at_most(tx.config().attr.size, limits::tx_size))
 {
 }
@@ -227,7 +228,7 @@ Backlog::Backlog(TxContext& tx, Sender& sender) noexcept
 /// A send may wait only if its caller gets an entry, and so makes progress until then. After an inject nothing
 /// shows the caller when the message has left, and it may never call again. Deferred work (FI_TRIGGER) waits in its own
 /// list.
-bool Backlog::takes(const SendCall& call) const noexcept
+bool SendQueue::takes(const SendCall& call) const noexcept
 {
     if (call.is_inject || (call.flags & (FI_INJECT | FI_TRIGGER)) != 0)
         return false;
@@ -235,7 +236,7 @@ bool Backlog::takes(const SendCall& call) const noexcept
     return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.reports().counters.send != nullptr;
 }
 
-[[gnu::noinline]] ssize_t Backlog::put_aside(Channel& ch, const SendCall& call) noexcept
+[[gnu::noinline]] ssize_t SendQueue::put_aside(TxChannel& ch, const SendCall& call) noexcept
 {
     if (ch.state == ChannelState::failed && ch.waiting == 0)
         return -ch.err;
@@ -257,21 +258,13 @@ bool Backlog::takes(const SendCall& call) const noexcept
     return 0;
 }
 
-constexpr Pending::Stream::Steps Backlog::steps{
-    [](void* self, PendingOp& op) noexcept {
-        return static_cast<Backlog*>(self)->go_on(static_cast<PendingSend&>(op));
-    },
-    [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->through(static_cast<PendingSend&>(op)); },
-    [](void* self, PendingOp& op) noexcept { static_cast<Backlog*>(self)->give_back(static_cast<PendingSend&>(op)); },
-};
-
-BlockReason Backlog::go_on(PendingSend& send) noexcept
+BlockReason SendQueue::go_on(PendingSend& send) noexcept
 {
     send.ret = sender_.try_send(send.call, true);
     return send.ret == -FI_EAGAIN ? BlockReason::peer : BlockReason::nothing;
 }
 
-void Backlog::through(PendingSend& send) noexcept
+void SendQueue::through(PendingSend& send) noexcept
 {
     if (send.ret != 0) { // the call was accepted, so an error entry reports the failure
         Request failed;
@@ -282,10 +275,10 @@ void Backlog::through(PendingSend& send) noexcept
         failed.prov_errno = send.to->prov_errno;
         complete(failed);
     }
-    give_back(send);
+    cancel(send);
 }
 
-void Backlog::give_back(PendingSend& send) noexcept
+void SendQueue::cancel(PendingSend& send) noexcept
 {
     send.to->waiting--;
     send.to->outstanding--;

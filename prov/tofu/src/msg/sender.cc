@@ -28,9 +28,9 @@ static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 +
 
 } // namespace
 
-Sender::Sender(TxContext& tx, Rings& rings) noexcept
+Sender::Sender(TxContext& tx, RingSet& rings) noexcept
     : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.own.bounces),
-      requests_(tx, rings, buffers_), backlog_(tx, *this)
+      requests_(tx, rings, buffers_), queue_(tx, *this)
 {
 }
 
@@ -51,23 +51,23 @@ ssize_t Sender::send(const SendCall& call) noexcept
 {
     constexpr unsigned contact_rounds = 512;
     ssize_t ret = -FI_EAGAIN;
-    Channel* ch = nullptr;
+    TxChannel* ch = nullptr;
     for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         tx_.progress();
         ret = try_send(call);
         if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !ch->soon())
             break;
     }
-    if (ret != -FI_EAGAIN || !backlog_.takes(call))
+    if (ret != -FI_EAGAIN || !queue_.takes(call))
         return ret;
     if (int error = channel_to(call.dest, ch); error != 0)
         return error;
-    return backlog_.put_aside(*ch, call);
+    return queue_.put_aside(*ch, call);
 }
 
-int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
+int Sender::channel_to(fi_addr_t dest, TxChannel*& to) noexcept
 {
-    Channel* ch = out_.channels.recent(dest);
+    TxChannel* ch = out_.channels.recent(dest);
     if (ch == nullptr) [[unlikely]] {
         const Peers& peers = tx_.peers();
         const Peer* peer = peers.find(dest);
@@ -82,7 +82,7 @@ int Sender::channel_to(fi_addr_t dest, Channel*& to) noexcept
 
 ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
 {
-    Channel* found = open_channel(call);
+    TxChannel* found = open_channel(call);
     if (found == nullptr) [[unlikely]] {
         if (int ret = channel_to(call.dest, found); ret != 0)
             return ret;
@@ -91,14 +91,14 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
         if (int ret = out_.approach(*found); ret != 0)
             return ret;
     }
-    Channel& ch = *found;
+    TxChannel& ch = *found;
     if (ch.deferred.size != 0 && !out_.flush(ch)) [[unlikely]]
         return ch.refusal();
     if (ch.state == ChannelState::open ? call.length > eager_limit_of(ch.slots) : !fits_an_anonymous_slot(call))
         return send_rendezvous(ch, call);
     if ((call.flags & levels) != 0 && !call.is_inject)
-        return send_tracked(ch, call, call.flags & levels);
-    if (ssize_t ret = put_packet(ch, call, nullptr, call.packet_flags, nullptr); ret != 0) [[unlikely]]
+        return send_signaled(ch, call, call.flags & levels);
+    if (ssize_t ret = put_eager(ch, call, nullptr, call.packet_flags, nullptr); ret != 0) [[unlikely]]
         return ret != reported_later ? ret : 0;
     report_sent(tx_, call);
     return 0;
@@ -107,7 +107,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
 /// Puts a packet of `size` bytes, its envelope not counted, into one slot. `fill` writes the bytes before the head.
 /// `delivered`, if not null, is notified when the packet has arrived.
 template <class Fill>
-int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
+int Sender::put_slot(TxChannel& ch, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
                      SendRequest* delivered, Fill&& fill) noexcept
 {
     if (!out_.room(ch, 1)) [[unlikely]]
@@ -135,12 +135,12 @@ int Sender::put_slot(Channel& ch, Type type, std::uint8_t flags, std::size_t len
 }
 
 /// Puts an eager message into the ring, in one slot or in several. 0; reported_later; or a refusal.
-ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                           SendRequest* delivered) noexcept
+ssize_t Sender::put_eager(TxChannel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
+                          SendRequest* delivered) noexcept
 {
     const std::size_t padded = (call.length + 7) & ~std::size_t{7};
     if (padded + overhead(flags) + ch.envelope_size() > slot_size)
-        return put_long(ch, call, ack, flags, delivered);
+        return put_eager_multi(ch, call, ack, flags, delivered);
     return put_slot(ch, Type::eager, flags, call.length, padded + overhead(flags), delivered,
                     [&](PacketWriter& packet) {
                         write_fields(packet, call, ack, flags);
@@ -153,7 +153,7 @@ ssize_t Sender::put_packet(Channel& ch, const SendCall& call, const Ack* ack, st
 }
 
 /// Posts a packet that was built in a block. Releases the block if nothing was posted.
-vcq::Post Sender::put_block(Channel& ch, const PacketWriter& packet, PacketBuffer& block,
+vcq::Post Sender::put_block(TxChannel& ch, const PacketWriter& packet, PacketBuffer& block,
                             SendRequest* delivered) noexcept
 {
     const std::size_t size = packet.size();
@@ -177,8 +177,8 @@ static_assert(max_eager <= BouncePool::large_size);
 
 /// Puts the payload into the slots behind the packet, then the packet in strong order, so that the receiver sees it
 /// last.
-ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                         SendRequest* delivered) noexcept
+ssize_t Sender::put_eager_multi(TxChannel& ch, const SendCall& call, const Ack* ack, std::uint8_t flags,
+                                SendRequest* delivered) noexcept
 {
     ssize_t ret = 0;
     const auto length = static_cast<std::uint32_t>(call.length);
@@ -216,7 +216,7 @@ ssize_t Sender::put_long(Channel& ch, const SendCall& call, const Ack* ack, std:
 
 ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept
 {
-    Channel* ch;
+    TxChannel* ch;
     if (int ret = channel_to(to, ch); ret != 0)
         return ret;
     if (ch->waiting != 0)
@@ -228,7 +228,7 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
 }
 
 /// Puts a packet of one or two words.
-int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t first,
+int Sender::put_words(TxChannel& ch, Type type, std::uint8_t flags, std::uint64_t first,
                       std::optional<std::uint64_t> second) noexcept
 {
     if (ch.deferred.size != 0 && !out_.flush(ch))
@@ -245,14 +245,14 @@ int Sender::put_words(Channel& ch, Type type, std::uint8_t flags, std::uint64_t 
 
 namespace {
 /// Does the channel lead to the peer, or to one of its receive contexts?
-bool leads_to(const Channel& ch, const Peer& peer) noexcept
+bool leads_to(const TxChannel& ch, const Peer& peer) noexcept
 {
     return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
            static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
 }
 
 /// Is the message of eager size, but without a ring to go into? Then the receiver fetches it before it matches it.
-bool is_by_get(const Channel& ch, const SendCall& call) noexcept
+bool is_by_get(const TxChannel& ch, const SendCall& call) noexcept
 {
     return ch.state != ChannelState::open && call.length <= max_eager;
 }
@@ -262,7 +262,7 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
 {
     if (!requests_.awaits_any() && all_has_left())
         return true;
-    return std::none_of(out_.channels.begin(), out_.channels.end(), [&](const Channel* ch) {
+    return std::none_of(out_.channels.begin(), out_.channels.end(), [&](const TxChannel* ch) {
         return (ch->outstanding != 0 || ch->deferred.size != 0) && leads_to(*ch, peer);
     });
 }
@@ -273,7 +273,7 @@ bool Sender::idle_towards(const Peer& peer) const noexcept
 bool Sender::confirmed(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
-    for (Channel* ch : out_.channels) {
+    for (TxChannel* ch : out_.channels) {
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
         const int ready = out_.approach(*ch);
@@ -287,7 +287,7 @@ bool Sender::confirmed(const Peer& peer, bool matched) noexcept
 }
 
 /// Asks the peer by a packet behind all others. Where there is no room now, confirmed() is called again.
-void Sender::ask_confirmation(Channel& ch, bool matched) noexcept
+void Sender::ask_confirmation(TxChannel& ch, bool matched) noexcept
 {
     SendRequest* const request = requests_.make(ch, {.is_inject = true});
     if (request == nullptr)
@@ -295,7 +295,7 @@ void Sender::ask_confirmation(Channel& ch, bool matched) noexcept
     request->cq = nullptr; // this is no operation of the application
     request->counter = nullptr;
     if (put_words(ch, Type::fence, static_cast<std::uint8_t>(flag_ack | (matched ? flag_match : 0)),
-                  std::bit_cast<std::uint64_t>(Ack{request->fin, request->seq})) != 0) {
+                  std::bit_cast<std::uint64_t>(Ack{request->word, request->seq})) != 0) {
         requests_.drop(*request);
         return;
     }
@@ -305,22 +305,22 @@ void Sender::ask_confirmation(Channel& ch, bool matched) noexcept
     requests_.await_completion(*request);
 }
 
-ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t level) noexcept
+ssize_t Sender::send_signaled(TxChannel& ch, const SendCall& call, std::uint64_t level) noexcept
 {
     SendRequest* request = requests_.make(ch, call);
     if (request == nullptr)
         return tx_.again(Stat::again_operations);
     ssize_t ret;
     if (level & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) {
-        const Ack ack{request->fin, request->seq};
+        const Ack ack{request->word, request->seq};
         auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack);
         if (level & FI_MATCH_COMPLETE)
             flags |= flag_match;
-        ret = put_packet(ch, call, &ack, flags, nullptr);
+        ret = put_eager(ch, call, &ack, flags, nullptr);
         if (ret == 0)
             requests_.await_completion(*request);
     } else {
-        ret = put_packet(ch, call, nullptr, call.packet_flags, request);
+        ret = put_eager(ch, call, nullptr, call.packet_flags, request);
         if (ret == 0)
             ch.outstanding++;
     }
@@ -329,7 +329,7 @@ ssize_t Sender::send_tracked(Channel& ch, const SendCall& call, std::uint64_t le
     return ret;
 }
 
-ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
+ssize_t Sender::send_rendezvous(TxChannel& ch, const SendCall& call) noexcept
 {
     if (!out_.room(ch, 1))
         return ch.refusal();
@@ -340,15 +340,14 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     if (is_by_get(ch, call) && (call.is_inject || (call.flags & levels) == 0))
         request->copy = requests_.make_copy(call.length);
     const bool kept = request->copy != nullptr;
-    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of the sender.
+    // A message of eager size completes at once even without a ring: the receiver fetches it from a block of the
+    // sender.
     if (kept) {
         Copy& copy = *request->copy;
         gather(copy.block.data, call.iov, call.count, call.length);
-        copy.fin = request->fin;
+        copy.word = request->word;
         copy.seq = request->seq;
-        copy.home = ch.peer.home;
-        copy.area = ch.area;
-        copy.nonce = ch.peer.nonce;
+        copy.receiver = {ch.peer.home, ch.area, ch.peer.nonce};
         segments[0] = {copy.block.stadd, call.length};
         request->cq = nullptr;
         request->counter = nullptr;
@@ -382,7 +381,7 @@ ssize_t Sender::send_rendezvous(Channel& ch, const SendCall& call) noexcept
     return 0;
 }
 
-ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request, const Segment* segments) noexcept
+ssize_t Sender::put_rts(TxChannel& ch, const SendCall& call, SendRequest& request, const Segment* segments) noexcept
 {
     PacketBuffer* block = buffers_.alloc(slot_size);
     if (block == nullptr)
@@ -391,7 +390,7 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
     const bool by_get = is_by_get(ch, call);
     const auto flags = static_cast<std::uint8_t>(call.packet_flags | flag_ack |
                                                  (by_get && (call.flags & FI_MATCH_COMPLETE) ? flag_match : 0));
-    const Ack ack{request.fin, request.seq};
+    const Ack ack{request.word, request.seq};
     const bool copied = request.copy != nullptr;
     const unsigned count = copied ? 1 : request.ref_count;
     write_head(packet, out_, ch, by_get ? Type::eager_by_get : Type::rts, flags, count);
@@ -400,7 +399,8 @@ ssize_t Sender::put_rts(Channel& ch, const SendCall& call, SendRequest& request,
         packet.put(segments[i]);
     packet.put(Rts{copied ? rings_.own.home.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
-    rings_.own.area.fin(request.fin).store(completion_word(request.seq, completion_pending), std::memory_order_release);
+    rings_.own.area.completion(request.word)
+        .store(completion_word(request.seq, completion_pending), std::memory_order_release);
     if (vcq::Post post = put_block(ch, packet, *block, nullptr); post != vcq::Post::done)
         return out_.post_failed(ch, post);
     out_.sent(ch);

@@ -2,7 +2,7 @@
 // The sending half of the message protocol (Sender): eager messages, rendezvous, fences, and the CQ data of RMA writes.
 // Fills slots of channels (msg/tx_ring.h) and reports to the context's queue and counter. A send as a call asks for it
 // (SendCall), the blocks of its packets (PacketBuffers), sends that wait for their peer (SendRequests) or for room
-// (Backlog). The two short ways are inline, at the end. Under the context's lock.
+// (SendQueue). The two fast paths are inline, at the end. Under the context's lock.
 #pragma once
 
 #include <algorithm>
@@ -118,8 +118,8 @@ struct SendCall {
 /// A send that is not over: it waits for the notice of its Put, or for its completion word.
 struct SendRequest : Request {
     SendRequests* owner = nullptr;
-    Channel* to = nullptr;
-    std::uint32_t fin = 0;   ///< index of its completion word; fixed for the life of the object
+    TxChannel* to = nullptr;
+    std::uint32_t word = 0;  ///< index of its completion word; fixed for the life of the object
     std::uint32_t seq = 0;   ///< counts the uses of that word
     std::uint32_t place = 0; ///< in the list of requests that wait for the completion word
     std::uint8_t ref_count = 0;
@@ -135,16 +135,16 @@ struct SendRequest : Request {
 
 class SendRequests {
   public:
-    SendRequests(TxContext& tx, Rings& rings, PacketBuffers& buffers) noexcept;
+    SendRequests(TxContext& tx, RingSet& rings, PacketBuffers& buffers) noexcept;
     SendRequests(const SendRequests&) = delete;
     SendRequests& operator=(const SendRequests&) = delete;
     ~SendRequests();
 
     /// Null: too many are under way.
-    [[nodiscard]] SendRequest* make(Channel& to, const SendCall& call) noexcept;
+    [[nodiscard]] SendRequest* make(TxChannel& to, const SendCall& call) noexcept;
     /// For a send whose packet waits in its channel (TxRings::defer): it is reported when the packet has arrived.
     /// Null: no memory.
-    [[nodiscard]] SendRequest* make_late(Channel& to, const SendCall& call) noexcept;
+    [[nodiscard]] SendRequest* make_late(TxChannel& to, const SendCall& call) noexcept;
     /// A block for a copy of `size` bytes, at most BouncePool::large_size. Null: none is free now.
     [[nodiscard]] Copy* make_copy(std::size_t size) noexcept;
     /// Frees a request of which nothing was posted.
@@ -165,17 +165,17 @@ class SendRequests {
     /// True if no completion word of a request that has ended can still come.
     [[nodiscard]] bool writers_gone() const noexcept { return retired_ == 0; }
     /// Ends all requests of the channel with its error. `handler`: that of a packet that has not gone out, or null.
-    void channel_failed(Channel& channel, vcq::CompletionHandler* handler) noexcept;
+    void channel_failed(TxChannel& channel, vcq::CompletionHandler* handler) noexcept;
 
   private:
     [[nodiscard]] bool take_completion(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
-    void begin(SendRequest& request, Channel& to, const SendCall& call) noexcept;
+    void begin(SendRequest& request, TxChannel& to, const SendCall& call) noexcept;
     static void on_delivered(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
     TxContext& tx_;
-    Rings& rings_;
+    RingSet& rings_;
     PacketBuffers& buffers_;
     Pool<SendRequest> pool_;
     Pool<SendRequest> late_{credit_block_count}; ///< one for each channel at most
@@ -188,33 +188,34 @@ class SendRequests {
         first_seq_; ///< of completion words: unlike an earlier endpoint's, so its late words do not match
 };
 
-// --- Backlog: sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3): at
-// most tx_attr.size of them). So a program that posts and then waits for its completions is not refused.
+// --- SendQueue: sends that found no room at their peer wait here, in order, until the peer has read (fi_endpoint(3):
+// at most tx_attr.size of them). So a program that posts and then waits for its completions is not refused.
 
 class Sender;
 
 struct PendingSend : PendingOp {
     SendCall call{};
-    Channel* to = nullptr;
+    TxChannel* to = nullptr;
     ssize_t ret = 0; ///< of the last try
     iovec iov[max_segments] = {};
     void* desc[max_segments] = {};
 };
 
-class Backlog {
+class SendQueue {
   public:
-    Backlog(TxContext& tx, Sender& sender) noexcept;
+    SendQueue(TxContext& tx, Sender& sender) noexcept;
     /// May this call, which has found no room, wait here?
     [[nodiscard]] bool takes(const SendCall& call) const noexcept;
     /// Accepts a send that waits. 0; -FI_EAGAIN: too many wait; or the error of a failed channel.
-    [[nodiscard]] ssize_t put_aside(Channel& to, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t put_aside(TxChannel& to, const SendCall& call) noexcept;
     void cancel() noexcept { waiting_.cancel(); }
 
   private:
-    static const Pending::Stream::Steps steps;
+    friend class Pending::Stream;
     [[nodiscard]] BlockReason go_on(PendingSend& send) noexcept;
     void through(PendingSend& send) noexcept;
-    void give_back(PendingSend& send) noexcept;
+    /// Drops a send, which was not sent or is not reported here.
+    void cancel(PendingSend& send) noexcept;
 
     TxContext& tx_;
     Sender& sender_;
@@ -224,12 +225,12 @@ class Backlog {
 
 // --- Sender
 
-/// The two marks of a channel (Channel::mark) are what fences have found: up to this packet all have been [0] taken by
-/// the peer, [1] matched with receives.
+/// The two marks of a channel (TxChannel::mark) are what fences have found: up to this packet all have been [0] taken
+/// by the peer, [1] matched with receives.
 class Sender final : public Engine {
   public:
     static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engines()[messages]); }
-    Sender(TxContext& tx, Rings& rings) noexcept;
+    Sender(TxContext& tx, RingSet& rings) noexcept;
     Sender(const Sender&) = delete;
     Sender& operator=(const Sender&) = delete;
 
@@ -238,14 +239,14 @@ class Sender final : public Engine {
     /// progress and retry).
     [[nodiscard]] ssize_t send(const SendCall& call) noexcept;
     /// Sends one buffer in one piggyback Put, if that can be done at once. False: nothing has happened.
-    [[nodiscard]] bool send_short(const SendCall& call, const void* data, std::size_t length) noexcept;
+    [[nodiscard]] bool send_inline(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// Sends one buffer in one Put of a slot, if that can be done at once. False: nothing has happened.
-    [[nodiscard]] bool send_slot(const SendCall& call, const void* data, std::size_t length) noexcept;
+    [[nodiscard]] bool send_eager(const SendCall& call, const void* data, std::size_t length) noexcept;
     /// Sends the CQ data of an RMA write of `length` bytes to `to`: the peer gets an entry in its receive queue after
     /// everything that was posted to it before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
 
-    /// As send(), without fences and without progress. `is_first`: the send waits in the backlog, at the head of its
+    /// As send(), without fences and without progress. `is_first`: the send waits in the send queue, at the head of its
     /// line.
     [[nodiscard]] ssize_t try_send(const SendCall& call, bool is_first = false) noexcept;
     [[nodiscard]] SendRequests& requests() noexcept { return requests_; }
@@ -253,7 +254,7 @@ class Sender final : public Engine {
     // --- of Engine
     void close() noexcept override
     {
-        backlog_.cancel();
+        queue_.cancel();
         rings_.release_all();
     }
     /// No packet waits for room at the TNI, no slot has been claimed that would stay empty, and receivers have fetched
@@ -272,39 +273,39 @@ class Sender final : public Engine {
     void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t peer) noexcept override { rings_.peer_failed(peer); }
 
   private:
-    static constexpr ssize_t reported_later = 1; ///< of put_packet(): a request reports the send
+    static constexpr ssize_t reported_later = 1; ///< of put_eager(): a request reports the send
     // --- packets into a ring
-    [[nodiscard]] int channel_to(fi_addr_t dest, Channel*& to) noexcept;
-    [[nodiscard]] Channel* open_channel(const SendCall& call) const noexcept;
+    [[nodiscard]] int channel_to(fi_addr_t dest, TxChannel*& to) noexcept;
+    [[nodiscard]] TxChannel* open_channel(const SendCall& call) const noexcept;
     [[nodiscard]] ssize_t send_again(const SendCall& call) noexcept;
     template <class Fill>
-    [[nodiscard]] int put_slot(Channel& to, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
+    [[nodiscard]] int put_slot(TxChannel& to, Type type, std::uint8_t flags, std::size_t length, std::size_t size,
                                SendRequest* delivered, Fill&& fill) noexcept;
-    [[nodiscard]] ssize_t put_packet(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                                     SendRequest* delivered) noexcept;
-    [[nodiscard]] vcq::Post put_block(Channel& to, const PacketWriter& packet, PacketBuffer& block,
+    [[nodiscard]] ssize_t put_eager(TxChannel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
+                                    SendRequest* delivered) noexcept;
+    [[nodiscard]] vcq::Post put_block(TxChannel& to, const PacketWriter& packet, PacketBuffer& block,
                                       SendRequest* delivered) noexcept;
-    [[nodiscard]] ssize_t put_long(Channel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
-                                   SendRequest* delivered) noexcept;
-    [[nodiscard]] int put_words(Channel& to, Type type, std::uint8_t flags, std::uint64_t first,
+    [[nodiscard]] ssize_t put_eager_multi(TxChannel& to, const SendCall& call, const Ack* ack, std::uint8_t flags,
+                                          SendRequest* delivered) noexcept;
+    [[nodiscard]] int put_words(TxChannel& to, Type type, std::uint8_t flags, std::uint64_t first,
                                 std::optional<std::uint64_t> second = {}) noexcept;
     // --- sends that are not over when the call returns
-    [[nodiscard]] ssize_t send_tracked(Channel& to, const SendCall& call, std::uint64_t level) noexcept;
-    [[nodiscard]] ssize_t send_rendezvous(Channel& to, const SendCall& call) noexcept;
-    [[nodiscard]] ssize_t put_rts(Channel& to, const SendCall& call, SendRequest& request,
+    [[nodiscard]] ssize_t send_signaled(TxChannel& to, const SendCall& call, std::uint64_t level) noexcept;
+    [[nodiscard]] ssize_t send_rendezvous(TxChannel& to, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t put_rts(TxChannel& to, const SendCall& call, SendRequest& request,
                                   const Segment* segments) noexcept;
-    void ask_confirmation(Channel& to, bool matched) noexcept;
+    void ask_confirmation(TxChannel& to, bool matched) noexcept;
 
     TxContext& tx_;
-    Rings& rings_;
+    RingSet& rings_;
     TxRings& out_;
     vcq::Vcq& vcq_;
     PacketBuffers buffers_;
     SendRequests requests_;
-    Backlog backlog_;
+    SendQueue queue_;
 };
 
-// --- Sender: what all sends share, and the two short ways: a packet that goes out in one Put, to a peer that was sent
+// --- Sender: what all sends share, and the two fast paths: a packet that goes out in one Put, to a peer that was sent
 // to lately, and is complete when the call returns
 
 /// Completion levels at which a send is not over when its packet is posted.
@@ -322,7 +323,7 @@ inline void write_fields(PacketWriter& packet, const SendCall& call, const Ack* 
 }
 
 /// Writes the head, with which a packet ends; without a ring the sender's envelope stands behind it.
-inline void write_head(PacketWriter& packet, TxRings& out, Channel& to, Type type, std::uint8_t flags,
+inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type type, std::uint8_t flags,
                        std::size_t length) noexcept
 {
     packet.control(type, flags, length, to.seq());
@@ -357,7 +358,7 @@ inline void write_head(PacketWriter& packet, TxRings& out, Channel& to, Type typ
 }
 
 /// The channel to the peer, if it was used lately and one packet may go out now and complete the send. Else null.
-[[gnu::always_inline]] inline Channel* Sender::open_channel(const SendCall& call) const noexcept
+[[gnu::always_inline]] inline TxChannel* Sender::open_channel(const SendCall& call) const noexcept
 {
     if ((call.flags & (levels | FI_FENCE | FI_TRIGGER)) != 0) [[unlikely]]
         return nullptr;
@@ -368,12 +369,12 @@ inline void write_head(PacketWriter& packet, TxRings& out, Channel& to, Type typ
     return to;
 }
 
-[[gnu::always_inline]] inline bool Sender::send_short(const SendCall& call, const void* data,
-                                                      std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_inline(const SendCall& call, const void* data,
+                                                       std::size_t length) noexcept
 {
     if (length > inline_limit - overhead(call.packet_flags) || is_nowhere(data, length))
         return false;
-    Channel* const ch = open_channel(call);
+    TxChannel* const ch = open_channel(call);
     if (ch == nullptr) [[unlikely]]
         return false;
     alignas(8) std::byte image[inline_limit]; // the end of a slot
@@ -401,14 +402,14 @@ inline void write_head(PacketWriter& packet, TxRings& out, Channel& to, Type typ
 }
 
 /// Builds the packet in a registered block and puts it by one Put.
-[[gnu::always_inline]] inline bool Sender::send_slot(const SendCall& call, const void* data,
-                                                     std::size_t length) noexcept
+[[gnu::always_inline]] inline bool Sender::send_eager(const SendCall& call, const void* data,
+                                                      std::size_t length) noexcept
 {
     constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
     const bool injected = call.is_inject || (call.flags & FI_INJECT) != 0;
     if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_nowhere(data, length))
         return false;
-    Channel* const ch = open_channel(call);
+    TxChannel* const ch = open_channel(call);
     PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;
     if (block == nullptr) [[unlikely]]
         return false;

@@ -15,7 +15,7 @@ namespace tofu::proto {
 
 // --- channels by address
 
-int TxRings::channel_to(const Destination& destination, Channel*& channel) noexcept
+int TxRings::channel_to(const Destination& destination, TxChannel*& channel) noexcept
 {
     if (destination.context > destination.peer.further)
         return -FI_EINVAL;                // the peer has no such context; the number may belong to another endpoint
@@ -23,11 +23,11 @@ int TxRings::channel_to(const Destination& destination, Channel*& channel) noexc
     return channel != nullptr ? 0 : make_channel(destination, channel);
 }
 
-[[gnu::noinline]] int TxRings::make_channel(const Destination& destination, Channel*& channel) noexcept
+[[gnu::noinline]] int TxRings::make_channel(const Destination& destination, TxChannel*& channel) noexcept
 {
     if (!channels.reserve())
         return -FI_ENOMEM;
-    Channel* made = own_.protocol.make_channel();
+    TxChannel* made = own_.protocol.make_channel();
     if (made != nullptr) {
         static std::atomic<std::uint16_t> serials{0}; // unlike those of an earlier endpoint with our number
         begin(*made, channels.size(), (own_.nonce >> 16) + serials.fetch_add(0x9e37, std::memory_order_relaxed), 1);
@@ -43,9 +43,9 @@ int TxRings::channel_to(const Destination& destination, Channel*& channel) noexc
 }
 
 /// Makes a channel as new, for one more peer or for another one.
-void TxRings::begin(Channel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept
+void TxRings::begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept
 {
-    ch = Channel{};
+    ch = TxChannel{};
     ch.owner = this;
     ch.number = static_cast<std::uint16_t>(number);
     ch.serial = static_cast<std::uint16_t>(serial);
@@ -58,7 +58,7 @@ void TxRings::begin(Channel& ch, std::size_t number, std::uint64_t serial, std::
 
 // --- room for packets
 
-int TxRings::approach(Channel& ch) noexcept
+int TxRings::approach(TxChannel& ch) noexcept
 {
     if (ch.anonymous.asked || ch.state == ChannelState::leaving)
         read_credit_block(ch);
@@ -69,7 +69,7 @@ int TxRings::approach(Channel& ch) noexcept
 }
 
 /// Reads the credit block when there seems to be no room. True if there is room after all.
-[[gnu::noinline]] bool TxRings::look_for_room(Channel& ch, std::uint32_t slots) noexcept
+[[gnu::noinline]] bool TxRings::look_for_room(TxChannel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.anonymous.slot != 0)
         return slots == 1;
@@ -85,7 +85,7 @@ int TxRings::approach(Channel& ch) noexcept
 
 // --- packets
 
-void TxRings::defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
+void TxRings::defer(TxChannel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
 {
     std::memcpy(ch.deferred.image, packet.data(), packet.size());
     ch.deferred.size = static_cast<std::uint8_t>(packet.size());
@@ -95,9 +95,9 @@ void TxRings::defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHand
     own_.vcq.set_busy();
 }
 
-bool TxRings::flush(Channel& ch) noexcept
+bool TxRings::flush(TxChannel& ch) noexcept
 {
-    Channel::Deferred& packet = ch.deferred;
+    TxChannel::Deferred& packet = ch.deferred;
     if (packet.size == 0)
         return ch.state == ChannelState::open;
     if (const vcq::Post post = put(ch, packet.seq, packet.image, packet.size, packet.handler);
@@ -114,12 +114,12 @@ bool TxRings::flush(Channel& ch) noexcept
 void TxRings::flush_all() noexcept
 {
     if (deferred_ != 0)
-        for (Channel* ch : channels)
+        for (TxChannel* ch : channels)
             if (ch->deferred.size != 0 && ch->state == ChannelState::open)
                 (void)flush(*ch);
 }
 
-[[gnu::noinline]] int TxRings::post_failed(Channel& ch, vcq::Post post) noexcept
+[[gnu::noinline]] int TxRings::post_failed(TxChannel& ch, vcq::Post post) noexcept
 {
     if (post == vcq::Post::busy)
         return -FI_EAGAIN;
@@ -133,7 +133,7 @@ void TxRings::flush_all() noexcept
 void TxRings::watch(unsigned at_once) noexcept
 {
     for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
-        Channel& ch = channels[next_asked_++ % channels.size()];
+        TxChannel& ch = channels[next_asked_++ % channels.size()];
         if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.anonymous.asked)
             continue;
         ch.starved = 0;
@@ -144,7 +144,7 @@ void TxRings::watch(unsigned at_once) noexcept
 
 /// Probes whether the peer is alive, once it has been met. Before that the anonymous packets find out whether there is
 /// a peer. Where the probe has to wait, or an earlier one is under way, watch() asks later.
-void TxRings::start_probe(Channel& ch) noexcept
+void TxRings::start_probe(TxChannel& ch) noexcept
 {
     if (ch.state == ChannelState::failed || !ch.met)
         return;
@@ -158,7 +158,7 @@ void TxRings::start_probe(Channel& ch) noexcept
 
 void TxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
+    TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
     TxRings& out = *ch.owner;
     const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
     out.own_.end(ch.life);
@@ -168,7 +168,7 @@ void TxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice
 
 // --- the end
 
-[[gnu::noinline]] void TxRings::fail(Channel& ch, int err, int prov_errno) noexcept
+[[gnu::noinline]] void TxRings::fail(TxChannel& ch, int err, int prov_errno) noexcept
 {
     if (ch.state == ChannelState::failed)
         return;
@@ -193,18 +193,18 @@ void TxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice
 /// a bad key.
 void TxRings::peer_failed(utofu_vcq_id_t home) noexcept
 {
-    for (Channel* ch : channels)
+    for (TxChannel* ch : channels)
         if (ch->peer.home == home)
             start_probe(*ch);
 }
 
 void TxRings::release_all() noexcept
 {
-    for (Channel* ch : channels) {
+    for (TxChannel* ch : channels) {
         dismiss_anon_slot(*ch);
         if (ch->state != ChannelState::open || !flush(*ch) || !room(*ch, 1))
             continue; // the peer finds out by its probes
-        (void)put_release(*ch, bye_for_good);
+        (void)put_release(*ch, Release::for_good);
         ch->state = ChannelState::failed;
         ch->err = FI_ESHUTDOWN;
     }
@@ -218,7 +218,7 @@ constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
 
 /// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
-bool no_write_comes(const Channel& ch) noexcept
+bool no_write_comes(const TxChannel& ch) noexcept
 {
     if (ch.outstanding != 0)
         return false;
@@ -234,14 +234,14 @@ bool no_write_comes(const Channel& ch) noexcept
 }
 
 /// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
-bool reusable(const Channel& ch) noexcept
+bool reusable(const TxChannel& ch) noexcept
 {
     return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
            !ch.anonymous.under_way && ch.anonymous.slot == 0;
 }
 } // namespace
 
-Envelope TxRings::envelope(Channel& ch) noexcept
+Envelope TxRings::envelope(TxChannel& ch) noexcept
 {
     const bool asks = wants_ring(ch);
     if (asks) // before the packet leaves, since the answer overwrites it
@@ -258,9 +258,9 @@ Envelope TxRings::envelope(Channel& ch) noexcept
             static_cast<std::uint16_t>(ch.serial + 1)};
 }
 
-bool TxRings::wants_ring(Channel& ch) noexcept
+bool TxRings::wants_ring(TxChannel& ch) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     if (v.asked || v.count < std::max(v.enough, v.least))
         return false;
     if (held_ < most_held)
@@ -270,9 +270,9 @@ bool TxRings::wants_ring(Channel& ch) noexcept
     return false;
 }
 
-[[gnu::noinline]] void TxRings::sent_anonymously(Channel& ch) noexcept
+[[gnu::noinline]] void TxRings::sent_anonymously(TxChannel& ch) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     v.slot = 0;
     v.count++;
     if (v.asks) {
@@ -288,7 +288,7 @@ bool TxRings::wants_ring(Channel& ch) noexcept
 
 /// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
 /// packet (case 16).
-void TxRings::on_grant(Channel& ch, const Grant& grant) noexcept
+void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {
         TOFU_WARN(
@@ -319,7 +319,7 @@ void TxRings::on_grant(Channel& ch, const Grant& grant) noexcept
     dismiss_anon_slot(ch);
 }
 
-void TxRings::read_credit_block(Channel& ch) noexcept
+void TxRings::read_credit_block(TxChannel& ch) noexcept
 {
     // acquire: pairs with the peer's Put of the block; `consumed` was written with it
     const std::uint64_t word = own_.area.status(ch.number).load(std::memory_order_acquire);
@@ -336,13 +336,13 @@ void TxRings::read_credit_block(Channel& ch) noexcept
             ch.anonymous.asked = false;
             held_--;
             ch.anonymous.ask_later();
-        } else if (status == LeaseStatus::granted || status == LeaseStatus::give_back) {
+        } else if (status == LeaseStatus::granted || status == LeaseStatus::revoked) {
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
     } else if (consumed >> 32 == 0) { // no grant
         ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
     }
-    if (status == LeaseStatus::give_back) {
+    if (status == LeaseStatus::revoked) {
         ch.leave |= ch.state == ChannelState::open;
     } else if (status == LeaseStatus::closed && ch.state == ChannelState::leaving) {
         ch.state = ChannelState::idle;
@@ -351,19 +351,19 @@ void TxRings::read_credit_block(Channel& ch) noexcept
     }
 }
 
-vcq::Post TxRings::put_release(Channel& ch, std::uint16_t kind) noexcept
+vcq::Post TxRings::put_release(TxChannel& ch, Release kind) noexcept
 {
     std::byte image[inline_limit];
     PacketWriter packet(image + sizeof image);
-    packet.control(Type::bye, 0, kind, ch.next_seq);
+    packet.control(Type::release, 0, static_cast<std::uint16_t>(kind), ch.next_seq);
     return put(ch, packet, nullptr);
 }
 
-bool TxRings::release_ring(Channel& ch) noexcept
+bool TxRings::release_ring(TxChannel& ch) noexcept
 {
     if (ch.state != ChannelState::open || !flush(ch) || ch.free_slots() == 0)
         return false;
-    if (const vcq::Post post = put_release(ch, bye_for_now); post != vcq::Post::done) {
+    if (const vcq::Post post = put_release(ch, Release::of_ring); post != vcq::Post::done) {
         (void)post_failed(ch, post);
         return false;
     }
@@ -379,7 +379,7 @@ bool TxRings::release_ring(Channel& ch) noexcept
 void TxRings::poll_credit_blocks(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels.size(); i++) {
-        Channel& ch = channels[next_block_++ % channels.size()];
+        TxChannel& ch = channels[next_block_++ % channels.size()];
         if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
             dismiss_anon_slot(ch);
         if (!ch.has_ring() && !ch.anonymous.asked)
@@ -392,20 +392,20 @@ void TxRings::poll_credit_blocks(std::size_t most) noexcept
 
 void TxRings::leave_all() noexcept
 {
-    for (Channel* ch : channels)
+    for (TxChannel* ch : channels)
         ch->leave |= ch->state == ChannelState::open;
 }
 
 bool TxRings::writers_gone() const noexcept
 {
-    return std::all_of(channels.begin(), channels.end(), [](const Channel* ch) { return no_write_comes(*ch); });
+    return std::all_of(channels.begin(), channels.end(), [](const TxChannel* ch) { return no_write_comes(*ch); });
 }
 
-[[gnu::noinline]] Channel* TxRings::reuse() noexcept
+[[gnu::noinline]] TxChannel* TxRings::reuse() noexcept
 {
     const std::size_t n = channels.size();
     for (std::size_t i = 0; i < n; i++) {
-        Channel& ch = channels[(hand_ + i) % n];
+        TxChannel& ch = channels[(hand_ + i) % n];
         if (ch.anonymous.asked || ch.state == ChannelState::leaving)
             read_credit_block(ch);
         if (!reusable(ch))
@@ -424,11 +424,11 @@ bool TxRings::writers_gone() const noexcept
 void TxRings::release_some() noexcept
 {
     const std::size_t n = channels.size();
-    auto leaving = static_cast<unsigned>(std::count_if(channels.begin(), channels.end(), [](const Channel* ch) {
+    auto leaving = static_cast<unsigned>(std::count_if(channels.begin(), channels.end(), [](const TxChannel* ch) {
         return ch->state == ChannelState::leaving || ch->leave;
     }));
     for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
-        Channel& ch = channels[hand_++ % n];
+        TxChannel& ch = channels[hand_++ % n];
         if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
             continue;
         if (i < n && ch.seen_seq != ch.next_seq) {
@@ -436,7 +436,7 @@ void TxRings::release_some() noexcept
             continue;
         }
         ch.leave = true;
-        read_credit_block(ch); // BYE needs a credit
+        read_credit_block(ch); // a release needs a credit
         (void)release_ring(ch);
         found++;
         leaving++;
@@ -447,13 +447,13 @@ void TxRings::release_some() noexcept
 
 namespace {
 constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one that asks for a ring
-constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a gate that is full
+constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a slot counter without slots
 constexpr unsigned absent_pause_ms = 1;
 } // namespace
 
-int TxRings::take_anon_slot(Channel& ch) noexcept
+int TxRings::take_anon_slot(TxChannel& ch) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     if (ch.state == ChannelState::pausing && own_.now >= v.pause_until)
         ch.state = ChannelState::idle;
     if (ch.state == ChannelState::reading && !v.under_way)
@@ -477,18 +477,18 @@ int TxRings::take_anon_slot(Channel& ch) noexcept
     return ask_for_slot(ch);
 }
 
-/// Asks the gate for a slot by an ADD, or reads it by a Get if it was full.
-int TxRings::ask_for_slot(Channel& ch) noexcept
+/// Asks the slot counter for a slot by an ADD, or reads it by a Get if it had none.
+int TxRings::ask_for_slot(TxChannel& ch) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     v.reads = v.full;
     vcq::Post post;
     if (v.reads) {
-        post = own_.ask(v, ch.peer.home, ch.area + gate_offset, sizeof(std::uint64_t));
+        post = own_.ask(v, ch.peer.home, ch.area + slot_counter_offset, sizeof(std::uint64_t));
     } else {
         v.under_way = true; // the notice may come within the post
         asking_++;
-        post = own_.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, gate_step, ch.area + gate_offset,
+        post = own_.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, slot_counter_step, ch.area + slot_counter_offset,
                              {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
         if (post != vcq::Post::done) {
             v.under_way = false;
@@ -502,9 +502,9 @@ int TxRings::ask_for_slot(Channel& ch) noexcept
 
 void TxRings::on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
 {
-    Channel& ch = *static_cast<Inquiry<Channel>*>(handler)->of;
+    TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
     TxRings& self = *ch.owner;
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     std::uint64_t word = notice.value;
     AreaHeader header{};
     if (v.reads) {
@@ -522,13 +522,13 @@ void TxRings::on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice&
     else if (ch.state == ChannelState::reading)
         self.on_header(ch, header);
     else
-        self.on_gate(ch, word);
+        self.on_slot_counter(ch, word);
 }
 
 /// The peer has no such area: its endpoint is not enabled yet, or is closed.
-void TxRings::on_absence(Channel& ch, int code) noexcept
+void TxRings::on_absence(TxChannel& ch, int code) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& v = ch.anonymous;
     if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
         fail(ch, FI_EHOSTDOWN, code);
         return;
@@ -543,14 +543,14 @@ void TxRings::on_absence(Channel& ch, int code) noexcept
     }
 }
 
-void TxRings::on_gate(Channel& ch, std::uint64_t word) noexcept
+void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
 {
-    Channel::Anonymous& v = ch.anonymous;
-    const std::uint32_t next = gate_next(word);
-    const bool some = next < gate_end(word);
+    TxChannel::Anonymous& v = ch.anonymous;
+    const std::uint32_t next = slot_counter_next(word);
+    const bool some = next < slot_counter_end(word);
     const utofu_stadd_t slot = ch.area + anon_slots_offset + std::uint64_t{next} * slot_size;
-    if (!gate_is_of(word, ch.peer.nonce)) {
-        if (!v.reads && some && gate_speaks(word))
+    if (!slot_counter_is_of(word, ch.peer.nonce)) {
+        if (!v.reads && some && slot_counter_speaks(word))
             (void)put_empty(ch, slot, anon_seq(word)); // another process has the VCQ ID: gives its slot back
         if (ch.state == ChannelState::idle)
             get_header(ch);
@@ -571,8 +571,9 @@ void TxRings::on_gate(Channel& ch, std::uint64_t word) noexcept
         dismiss_anon_slot(ch);
 }
 
-/// Reads the area's header, to learn why the gate is not the expected one. step() repeats it if the TNI had no room.
-void TxRings::get_header(Channel& ch) noexcept
+/// Reads the area's header, to learn why the slot counter is not the expected one. take_anon_slot() repeats it if the
+/// TNI had no room.
+void TxRings::get_header(TxChannel& ch) noexcept
 {
     ch.state = ChannelState::reading;
     ch.anonymous.reads = true;
@@ -580,7 +581,7 @@ void TxRings::get_header(Channel& ch) noexcept
         (void)post_failed(ch, vcq::Post::error);
 }
 
-void TxRings::on_header(Channel& ch, const AreaHeader& header) noexcept
+void TxRings::on_header(TxChannel& ch, const AreaHeader& header) noexcept
 {
     switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
     case Heading::other_version:
@@ -601,15 +602,15 @@ void TxRings::on_header(Channel& ch, const AreaHeader& header) noexcept
     }
 }
 
-void TxRings::dismiss_anon_slot(Channel& ch) noexcept
+void TxRings::dismiss_anon_slot(TxChannel& ch) noexcept
 {
     if (ch.anonymous.slot != 0 && put_empty(ch, ch.anonymous.slot, ch.anonymous.seq) != vcq::Post::busy)
         ch.anonymous.slot = 0;
 }
 
-vcq::Post TxRings::put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
+vcq::Post TxRings::put_empty(TxChannel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
 {
-    const Control none{static_cast<std::uint8_t>(Type::none), 0, 0, seq};
+    const Control none{Type::none, 0, 0, seq};
     return own_.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
                                {.strong_order = true, .cache = vcq::whole_line});
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The sending side of an endpoint's rings. A peer and our ring in its area (Channel); the channels of an endpoint by
-// address (Destination, Channels). Room for packets, packets to a peer at which we have no ring, how a ring is requested
-// and released, and what happens when a peer is lost (TxRings). The protocol decides what goes into a slot; it fills the
-// slots in order and counts them (sent). The receiving side has the numbered cases (msg/rx_ring.h). Under the endpoint's
-// lock.
+// The sending side of an endpoint's rings. A peer and our ring in its area (TxChannel); the channels of an endpoint by
+// address (Destination, TxChannels). Room for packets, packets to a peer at which we have no ring, how a ring is
+// requested and released, and what happens when a peer is lost (TxRings). The protocol decides what goes into a slot;
+// it fills the slots in order and counts them (sent). The receiving side has the numbered cases (msg/rx_ring.h). Under
+// the endpoint's lock.
 #pragma once
 
 #include <algorithm>
@@ -20,24 +20,24 @@
 
 namespace tofu::proto {
 
-inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by Rings::open()
+inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, checked by RingSet::open()
 
-// --- Channel
+// --- TxChannel
 
 class TxRings;
 
 enum class ChannelState : std::uint8_t {
-    idle,    ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: the gate is not the peer's
+    idle,    ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: no slot counter of the peer
     reading, ///< we read the header of the area to learn why. -> failed
     pausing, ///< the peer has no area yet. -> idle, a little later; -> failed, much later
-    open,    ///< we have a ring. -> leaving: we have said BYE; -> failed: a post failed
-    leaving, ///< we wait for the answer to BYE, the last word of the peer about this ring. -> idle; -> failed
+    open,    ///< we have a ring. -> leaving: we have released it; -> failed: a post failed
+    leaving, ///< we wait for the answer to the release, the last word of the peer about this ring. -> idle; -> failed
     failed   ///< for good: this process of the peer is gone
 };
 
 /// A peer that we send to, and our ring in its area while we have one. A channel and its credit block have the same
 /// number. A pair of endpoints has at most one ring in each direction at any time, which keeps its messages in order.
-struct Channel {
+struct TxChannel {
     TxRings* owner = nullptr;
     Peer peer{};
     utofu_stadd_t ring = 0;
@@ -59,19 +59,19 @@ struct Channel {
     /// after a change of rings, too.
     std::uint32_t mark[2] = {1, 1};
     utofu_stadd_t area = 0;
-    Channel* next = nullptr; ///< another one in the same bucket (Channels)
+    TxChannel* next = nullptr; ///< another one in the same bucket (TxChannels)
 
-    /// A packet without a ring. `under_way`: we ask the gate for a slot, or read the gate or the
+    /// A packet without a ring. `under_way`: we ask the slot counter for a slot, or read it or the
     /// header.
-    struct Anonymous : Inquiry<Channel> {
+    struct Anonymous : Inquiry<TxChannel> {
         utofu_stadd_t slot = 0;        ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;         ///< sequence number of the packet in it
         bool reads = false;            ///< what is under way is a Get, not an ADD
-        bool full = false;             ///< the gate had no slot: read it before asking again
+        bool full = false;             ///< the slot counter had none: read it before asking again
         bool lingers = false;          ///< the slot was unused at the last pass over the channels
         bool asks = false;             ///< the packet that is being built asks for a ring
         bool asked = false;            ///< a packet has asked for a ring, and no answer has come
-        std::uint32_t pause = 0;       ///< rounds to wait before a full gate is read again,
+        std::uint32_t pause = 0;       ///< rounds to wait before the slot counter is read again,
         std::uint32_t rounds = 0;      ///< and how many of them are left
         std::uint32_t count = 0;       ///< packets since a ring was last asked for,
         std::uint32_t enough = 0;      ///< and how many it takes until the next request; 0: `least`
@@ -86,7 +86,7 @@ struct Channel {
             count = 0;
         }
     } anonymous{};
-    Inquiry<Channel> life{}; ///< is the peer alive?
+    Inquiry<TxChannel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and must go out before any other.
     struct Deferred {
         std::uint8_t size = 0; ///< 0: there is none
@@ -125,7 +125,7 @@ struct Channel {
     }
 };
 
-// --- Channels: the channels of an endpoint, and the lookup of a channel by address
+// --- TxChannels: the channels of an endpoint, and the lookup of a channel by address
 
 /// What the address vector says of an address: where a channel has to lead.
 struct Destination {
@@ -134,11 +134,11 @@ struct Destination {
     unsigned context = 0; ///< receive context (fi_rx_addr)
 };
 
-class Channels {
+class TxChannels {
   public:
     /// The channel that an earlier find() or enter() of this address gave, if the address still leads there. Null: call
     /// find().
-    [[nodiscard, gnu::always_inline]] Channel* recent(std::uint64_t address) const noexcept
+    [[nodiscard, gnu::always_inline]] TxChannel* recent(std::uint64_t address) const noexcept
     {
         const Found& found = recent_.at(address);
         if (found.address != address || found.generation != found.peer->generation) [[unlikely]]
@@ -146,10 +146,10 @@ class Channels {
         return found.channel;
     }
     /// The channel to this endpoint, whatever address it was entered for, or null.
-    [[nodiscard]] Channel* find(const Destination& destination) noexcept
+    [[nodiscard]] TxChannel* find(const Destination& destination) noexcept
     {
         const unsigned index = destination.peer.index + destination.context;
-        Channel* found = *bucket_of(destination.peer, index);
+        TxChannel* found = *bucket_of(destination.peer, index);
         while (found != nullptr && !found->is_to(destination.peer, index))
             found = found->next;
         if (found != nullptr)
@@ -158,28 +158,28 @@ class Channels {
     }
     /// Makes room for one more channel. False: no memory.
     [[nodiscard]] bool reserve() noexcept { return all_.reserve(all_.size() + 1); }
-    void add(Channel& channel) noexcept { all_.push_reserved(&channel); }
+    void add(TxChannel& channel) noexcept { all_.push_reserved(&channel); }
     /// From now on find() gives the channel to this endpoint.
-    void enter(const Destination& destination, Channel& channel) noexcept
+    void enter(const Destination& destination, TxChannel& channel) noexcept
     {
-        Channel** const bucket = bucket_of(channel.peer, channel.peer.index);
+        TxChannel** const bucket = bucket_of(channel.peer, channel.peer.index);
         channel.next = *bucket;
         *bucket = &channel;
         note(destination, channel);
     }
     /// Removes the channel from all lookups.
-    void unlink(Channel& channel) noexcept
+    void unlink(TxChannel& channel) noexcept
     {
         recent_.forget_if([&](const Found& found) { return found.channel == &channel; });
-        Channel** at = bucket_of(channel.peer, channel.peer.index);
+        TxChannel** at = bucket_of(channel.peer, channel.peer.index);
         while (*at != &channel)
             at = &(*at)->next;
         *at = channel.next;
     }
     [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
-    [[nodiscard]] Channel& operator[](std::size_t number) const noexcept { return *all_[number]; }
-    [[nodiscard]] Channel* const* begin() const noexcept { return all_.begin(); }
-    [[nodiscard]] Channel* const* end() const noexcept { return all_.end(); }
+    [[nodiscard]] TxChannel& operator[](std::size_t number) const noexcept { return *all_[number]; }
+    [[nodiscard]] auto begin() const noexcept { return all_.begin(); }
+    [[nodiscard]] auto end() const noexcept { return all_.end(); }
 
   private:
     static constexpr Peer nobody{};
@@ -188,20 +188,20 @@ class Channels {
         std::uint64_t address = FI_ADDR_NOTAVAIL;
         std::uint32_t generation = ~0u; // not the generation of an unset peer
         const Peer* peer = &nobody;
-        Channel* channel = nullptr;
+        TxChannel* channel = nullptr;
     };
-    [[nodiscard]] Channel** bucket_of(const Peer& peer, unsigned index) noexcept
+    [[nodiscard]] TxChannel** bucket_of(const Peer& peer, unsigned index) noexcept
     {
         return &buckets_[peer_key(peer.home, peer.nonce, index) % credit_block_count];
     }
-    void note(const Destination& destination, Channel& channel) noexcept
+    void note(const Destination& destination, TxChannel& channel) noexcept
     {
         recent_.note({destination.address, destination.peer.generation, &destination.peer, &channel});
     }
 
     Recent<Found> recent_;
-    Channel* buckets_[credit_block_count] = {}; ///< by endpoint, linked by Channel::next
-    Array<Channel*> all_;                       ///< by number
+    TxChannel* buckets_[credit_block_count] = {}; ///< by endpoint, linked by TxChannel::next
+    Array<TxChannel*> all_;                       ///< by number
 };
 
 // --- TxRings
@@ -213,10 +213,10 @@ class TxRings {
 
     explicit TxRings(RingContext& own) noexcept : own_(own) {}
 
-    Channels channels;
+    TxChannels channels;
 
     /// Whether there is room for `slots` slots. If not, the channel may have failed.
-    [[nodiscard]] bool room(Channel& ch, std::uint32_t slots) noexcept
+    [[nodiscard]] bool room(TxChannel& ch, std::uint32_t slots) noexcept
     {
         return ch.free_slots() >= slots || look_for_room(ch, slots);
     }
@@ -224,19 +224,19 @@ class TxRings {
     // --- channels
     /// Finds or makes the channel of an address. 0, -FI_EINVAL (no such context), -FI_ENOMEM, -FI_EAGAIN (all channels
     /// are in use).
-    [[nodiscard]] int channel_to(const Destination& destination, Channel*& channel) noexcept;
+    [[nodiscard]] int channel_to(const Destination& destination, TxChannel*& channel) noexcept;
     /// Takes the next step towards sending a packet. 0: there is a ring or an anonymous slot; -FI_EAGAIN; or the error
     /// of a failed channel.
-    [[nodiscard]] int approach(Channel& ch) noexcept;
+    [[nodiscard]] int approach(TxChannel& ch) noexcept;
     /// Marks the channel as failed and notifies the protocol.
-    void fail(Channel& ch, int err, int prov_errno) noexcept;
+    void fail(TxChannel& ch, int err, int prov_errno) noexcept;
 
     // --- packets. The channel is open, with nothing deferred and with room. sent() and post_failed() also serve a
     // channel with an anonymous slot.
     /// The envelope of the next packet without a ring: its sender, and whether it asks for a ring.
-    [[nodiscard]] Envelope envelope(Channel& ch) noexcept;
+    [[nodiscard]] Envelope envelope(TxChannel& ch) noexcept;
     /// Counts a packet that has been posted.
-    void sent(Channel& ch) noexcept
+    void sent(TxChannel& ch) noexcept
     {
         if (ch.state != ChannelState::open) [[unlikely]]
             sent_anonymously(ch);
@@ -244,36 +244,36 @@ class TxRings {
     }
     /// Puts a packet of at most inline_limit bytes into the next slot. `delivered`, if not null, is notified when it
     /// has arrived.
-    [[nodiscard]] vcq::Post put(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
+    [[nodiscard]] vcq::Post put(TxChannel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept
     {
         return put(ch, ch.next_seq, packet.data(), packet.size(), delivered);
     }
     /// Keeps a packet for the next slot that the TNI has no room for and that cannot be withdrawn.
-    void defer(Channel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept;
+    void defer(TxChannel& ch, const PacketWriter& packet, vcq::CompletionHandler* delivered) noexcept;
     /// Posts the deferred packet. True if none is left.
-    [[nodiscard]] bool flush(Channel& ch) noexcept;
+    [[nodiscard]] bool flush(TxChannel& ch) noexcept;
     [[nodiscard]] bool deferred() const noexcept { return deferred_ != 0; }
     /// Handles a failed post. -FI_EAGAIN (the TNI was busy), or the error with which the channel has failed now.
-    [[nodiscard]] int post_failed(Channel& ch, vcq::Post post) noexcept;
+    [[nodiscard]] int post_failed(TxChannel& ch, vcq::Post post) noexcept;
 
     // --- packets without a ring
     /// Takes the next step towards a slot for one packet. 0: the channel has one; -FI_EAGAIN; or the error of a failed
     /// channel.
-    [[nodiscard]] int take_anon_slot(Channel& ch) noexcept;
+    [[nodiscard]] int take_anon_slot(TxChannel& ch) noexcept;
     /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
-    void dismiss_anon_slot(Channel& ch) noexcept;
+    void dismiss_anon_slot(TxChannel& ch) noexcept;
     /// True if some peer has been asked for a slot and has not answered.
     [[nodiscard]] bool awaits_anon_slot() const noexcept { return asking_ != 0; }
 
     // --- leases
     /// Reads the channel's credit block and acts on it.
-    void read_credit_block(Channel& ch) noexcept;
+    void read_credit_block(TxChannel& ch) noexcept;
     /// Does so for `most` channels, in turn, and releases the rings that are revoked.
     void poll_credit_blocks(std::size_t most) noexcept;
     /// Takes a channel from its peer, for another peer. Null: none is free now, but some are being given up.
-    [[nodiscard]] Channel* reuse() noexcept;
+    [[nodiscard]] TxChannel* reuse() noexcept;
 
-    // --- from Rings
+    // --- from RingSet
     void flush_all() noexcept;
     /// Probes peers that something waits for, at most `at_once` of them.
     void watch(unsigned at_once) noexcept;
@@ -288,9 +288,9 @@ class TxRings {
     void release_all() noexcept;
 
   private:
-    [[nodiscard]] int make_channel(const Destination& destination, Channel*& channel) noexcept;
-    void begin(Channel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept;
-    [[nodiscard]] vcq::Post put(Channel& ch, std::uint32_t seq, const void* packet, std::size_t size,
+    [[nodiscard]] int make_channel(const Destination& destination, TxChannel*& channel) noexcept;
+    void begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std::uint32_t next_seq) noexcept;
+    [[nodiscard]] vcq::Post put(TxChannel& ch, std::uint32_t seq, const void* packet, std::size_t size,
                                 vcq::CompletionHandler* delivered) noexcept
     {
         return own_.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
@@ -299,23 +299,23 @@ class TxRings {
                                     .handler = delivered,
                                     .cache = vcq::whole_line});
     }
-    [[nodiscard]] bool look_for_room(Channel& ch, std::uint32_t slots) noexcept;
-    void start_probe(Channel& ch) noexcept;
+    [[nodiscard]] bool look_for_room(TxChannel& ch, std::uint32_t slots) noexcept;
+    void start_probe(TxChannel& ch) noexcept;
     static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
 
-    [[nodiscard]] int ask_for_slot(Channel& ch) noexcept;
+    [[nodiscard]] int ask_for_slot(TxChannel& ch) noexcept;
     static void on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-    void on_gate(Channel& ch, std::uint64_t word) noexcept;
-    void on_absence(Channel& ch, int code) noexcept;
-    void get_header(Channel& ch) noexcept;
-    void on_header(Channel& ch, const AreaHeader& header) noexcept;
-    [[nodiscard]] vcq::Post put_empty(Channel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
-    void sent_anonymously(Channel& ch) noexcept;
+    void on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept;
+    void on_absence(TxChannel& ch, int code) noexcept;
+    void get_header(TxChannel& ch) noexcept;
+    void on_header(TxChannel& ch, const AreaHeader& header) noexcept;
+    [[nodiscard]] vcq::Post put_empty(TxChannel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept;
+    void sent_anonymously(TxChannel& ch) noexcept;
 
-    [[nodiscard]] bool wants_ring(Channel& ch) noexcept;
-    void on_grant(Channel& ch, const Grant& grant) noexcept;
-    [[nodiscard]] bool release_ring(Channel& ch) noexcept;
-    [[nodiscard]] vcq::Post put_release(Channel& ch, std::uint16_t kind) noexcept;
+    [[nodiscard]] bool wants_ring(TxChannel& ch) noexcept;
+    void on_grant(TxChannel& ch, const Grant& grant) noexcept;
+    [[nodiscard]] bool release_ring(TxChannel& ch) noexcept;
+    [[nodiscard]] vcq::Post put_release(TxChannel& ch, Release kind) noexcept;
     void release_some() noexcept;
 
     RingContext& own_;

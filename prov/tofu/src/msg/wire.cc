@@ -22,7 +22,7 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
     std::memset(packet, 0, sizeof envelope);
     std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope - sizeof control);
     std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
-    const auto type = static_cast<Type>(control.type);
+    const Type type = control.type;
     return (envelope.speaks & 127) == wire_version && known_address(envelope).sound() &&
            envelope.target_nonce == nonce && envelope.index < max_endpoints &&
            (envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block) &&
@@ -66,7 +66,7 @@ class Reader {
 bool decode(const std::byte* slot, Packet& p) noexcept
 {
     std::memcpy(&p.control, slot + slot_size - sizeof(Control), sizeof(Control));
-    p.type = static_cast<Type>(p.control.type);
+    p.type = p.control.type;
     const std::uint8_t flags = p.control.flags;
     if (flags & ~(flag_tag | flag_data | flag_ack | flag_match))
         return false;
@@ -79,7 +79,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     if ((flags & flag_tag) && !r.take(p.tag))
         return false;
     if (flags & flag_ack) {
-        if (!r.take(p.ack) || p.ack.fin >= completion_count)
+        if (!r.take(p.ack) || p.ack.word >= completion_count)
             return false;
     }
     switch (p.type) {
@@ -94,7 +94,7 @@ bool decode(const std::byte* slot, Packet& p) noexcept
         return p.body != nullptr;
     case Type::write_data: p.body = r.take_bytes(8); return p.body != nullptr && (flags & flag_data);
     case Type::fence: return (flags & ~flag_match) == flag_ack && p.control.length == 0;
-    case Type::bye: // the rings' own
+    case Type::release: // the rings' own
     case Type::none: return false;
     }
     return false; // a number that is no Type

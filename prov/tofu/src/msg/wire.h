@@ -23,8 +23,8 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 inline constexpr std::size_t slot_size = 256;
 inline constexpr std::uint64_t area_magic = 0x6165726155664f54; // "TOfUarea"
 
-/// The first bytes of an area. A peer Gets them if the gate is not what it expects, and to probe whether the owner
-/// lives.
+/// The first bytes of an area. A peer Gets them if the slot counter is not what it expects, and to probe whether the
+/// owner lives.
 struct AreaHeader {
     std::uint64_t magic;
     std::uint16_t version;
@@ -52,26 +52,26 @@ constexpr bool rung(std::uint64_t doorbells, Doorbell bell)
     return (doorbells >> (8 * doorbell_size * static_cast<unsigned>(bell)) & 0xffff) != 0;
 }
 
+enum class LeaseStatus : std::uint32_t {
+    open = 0,
+    granted = 1, ///< this ring is yours
+    denied = 2,  ///< no ring is free: request again later
+    revoked = 3, ///< other senders starve: release the ring. It may also be the first status of a ring
+    closed = 4   ///< the answer to a release, and the last status of this ring
+};
+
 /// The words by which a receiver reports on the sender's ring. One per outgoing channel, in the sender's
 /// area.
 struct CreditBlock {
     std::uint64_t consumed; ///< slots taken out of the ring; a Grant until the first packet has been taken
-    std::uint32_t status;   ///< a LeaseStatus
-    std::uint32_t check;    ///< the serial number under which the ring was asked for
+    LeaseStatus status;
+    std::uint32_t check; ///< the serial number under which the ring was asked for
 };
 static_assert(sizeof(CreditBlock) == 16);
 /// One peer writes a block, and the thread that has the endpoint's lock reads it. Four blocks share a line of the
 /// A64FX, which costs a round of the caches when two peers report at the same time; a stride of 256 bytes would cost
 /// 192 KiB more.
 inline constexpr std::size_t credit_stride = 64;
-
-enum class LeaseStatus : std::uint32_t {
-    open = 0,
-    granted = 1,   ///< this ring is yours
-    denied = 2,    ///< no ring is free: request again later
-    give_back = 3, ///< other senders starve: say BYE. It may also be the first status of a ring
-    closed = 4     ///< the answer to BYE, and the last status of this ring
-};
 
 /// The end of a rendezvous or of an acknowledged message, in the sender's area: (seq << 32) | status. The
 /// status is a positive FI_E* or 0, or completion_pending: the sender waits, and its memory may be read.
@@ -202,37 +202,37 @@ constexpr std::uint32_t seq_base(std::uint64_t nonce)
     return static_cast<std::uint32_t>((nonce * 0x9e3779b97f4a7c15) >> 33) & ~(max_ring_slots - 1);
 }
 
-/// The gate, at which a sender without a ring takes an anonymous slot: {the next slot: 24 bits, the end of the slots on
-/// offer: 16, check: 24}. A sender that adds gate_step has the slot that was next, if it is before the end; else there
-/// is none.
-inline constexpr std::uint64_t gate_offset = 128;
-inline constexpr std::uint64_t gate_step = std::uint64_t{1} << 40;
-constexpr std::uint32_t gate_next(std::uint64_t word)
+/// The slot counter, at which a sender without a ring takes an anonymous slot: {the next slot: 24 bits, the end of the
+/// slots on offer: 16, check: 24}. A sender that adds slot_counter_step has the slot that was next, if it is before the
+/// end; else there is none.
+inline constexpr std::uint64_t slot_counter_offset = 128;
+inline constexpr std::uint64_t slot_counter_step = std::uint64_t{1} << 40;
+constexpr std::uint32_t slot_counter_next(std::uint64_t word)
 {
     return static_cast<std::uint32_t>(word >> 40);
 }
-constexpr std::uint32_t gate_end(std::uint64_t word)
+constexpr std::uint32_t slot_counter_end(std::uint64_t word)
 {
     return word >> 24 & 0xffff;
 }
 /// The check: the wire version (5 bits), and 19 bits that follow from the endpoint's nonce.
-constexpr std::uint32_t gate_check(std::uint64_t nonce)
+constexpr std::uint32_t slot_counter_check(std::uint64_t nonce)
 {
     return (wire_version & 31u) << 19 | seq_base(nonce) >> 12;
 }
-constexpr bool gate_speaks(std::uint64_t word)
+constexpr bool slot_counter_speaks(std::uint64_t word)
 {
     return (word >> 19 & 31) == (wire_version & 31);
 }
-constexpr bool gate_is_of(std::uint64_t word, std::uint64_t nonce)
+constexpr bool slot_counter_is_of(std::uint64_t word, std::uint64_t nonce)
 {
-    return (word & 0xffffff) == gate_check(nonce);
+    return (word & 0xffffff) == slot_counter_check(nonce);
 }
-constexpr std::uint64_t gate_word(std::uint64_t nonce, std::uint32_t next, std::uint32_t end)
+constexpr std::uint64_t slot_counter_word(std::uint64_t nonce, std::uint32_t next, std::uint32_t end)
 {
-    return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | gate_check(nonce);
+    return std::uint64_t{next} << 40 | std::uint64_t{end} << 24 | slot_counter_check(nonce);
 }
-/// The sequence number of all packets behind that gate: that of the first packet of a ring, so that an anonymous slot
+/// The sequence number of all anonymous packets: that of the first packet of a ring, so that an anonymous slot
 /// can be read as a ring.
 constexpr std::uint32_t anon_seq(std::uint64_t word)
 {
@@ -240,27 +240,29 @@ constexpr std::uint32_t anon_seq(std::uint64_t word)
 }
 static_assert(max_ring_slots == 4096);
 
-/// The types of packets. The rings use none and bye, the protocol above uses the others.
+/// The types of packets. The rings use none and release, the protocol above uses the others.
 enum class Type : std::uint8_t {
     none = 0,         ///< in an anonymous slot: the sender had no use for it
     eager = 2,        ///< the payload stands in the slot
     long_eager = 3,   ///< the payload stands in the slots behind
     rts = 4,          ///< rendezvous: the receiver fetches the payload
     write_data = 5,   ///< remote CQ data of an RMA write: no receive is consumed
-    bye = 6,          ///< the last packet of a sender: the ring is free again
+    release = 6,      ///< the last packet of a sender: the ring is free again
     fence = 7,        ///< write the completion word when everything before has been taken; with flag_match, matched
     eager_by_get = 8, ///< anonymous, longer than its slot: as eager, but the payload stands in the sender's memory
 };
 
-/// Control::length of a BYE: is LeaseStatus::closed waited for?
-inline constexpr std::uint16_t bye_for_good = 0; ///< no: the area it would be written to is about to go
-inline constexpr std::uint16_t bye_for_now = 1;  ///< yes: only the ring is released
+/// Control::length of a release: is LeaseStatus::closed waited for?
+enum class Release : std::uint16_t {
+    for_good = 0, ///< no: the area it would be written to is about to go
+    of_ring = 1   ///< yes: only the ring is released
+};
 
 /// The last 8 bytes of a packet and of its slot, written last; the receiver polls `seq`.
 struct Control {
-    std::uint8_t type; ///< a Type
+    Type type;
     std::uint8_t flags;
-    std::uint16_t length; ///< eager, long_eager: bytes of payload; rts, eager_by_get: segments; bye: bye_for_*
+    std::uint16_t length; ///< eager, long_eager: bytes of payload; rts, eager_by_get: segments; release: a Release
     std::uint32_t seq;    ///< number of this slot's use: counts slots, from seq_base + 1
 };
 static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
@@ -319,7 +321,7 @@ class PacketWriter {
     /// Writes the control word; called first.
     void control(Type type, std::uint8_t flags, std::size_t length, std::uint32_t seq) noexcept
     {
-        put(Control{static_cast<std::uint8_t>(type), flags, static_cast<std::uint16_t>(length), seq});
+        put(Control{type, flags, static_cast<std::uint16_t>(length), seq});
     }
     [[nodiscard]] const std::byte* data() const noexcept { return end_ - size_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -357,8 +359,9 @@ inline constexpr std::uint8_t flag_ack = 4;   ///< an Ack is in the packet: writ
 inline constexpr std::uint8_t flag_match = 8; ///< with flag_ack: only when matched (FI_MATCH_COMPLETE)
 
 struct Ack {
-    std::uint32_t fin;
+    std::uint32_t word; ///< index of the completion word
     std::uint32_t seq;
+    bool operator==(const Ack&) const noexcept = default;
 };
 static_assert(sizeof(Ack) == 8);
 
