@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -189,6 +190,17 @@ void expect_found(const Shape& shape)
             EXPECT_EQ(good, std::vector<bool>(4, mask == 0 || mask == 15))
                 << "type " << shape.type << " op " << shape.op << " other " << other << " mask " << mask;
         }
+}
+
+TEST(Native, NoTwoRoundsHaveOneSeal)
+{
+    std::set<std::uint32_t> seals;
+    for (const std::uint64_t group : {0ull, 1ull, 0x8000000000000001ull, ~0ull})
+        for (const std::uint32_t operation : {0u, 1u, 3u, 0x80000000u})
+            for (const unsigned round : {0u, 1u, 4u})
+                for (const std::uint32_t signature : {1u, 3u, 0x80000001u})
+                    seals.insert(seal_of(group, operation, round, signature));
+    EXPECT_EQ(seals.size(), 4u * 4 * 3 * 3);
 }
 
 TEST(Native, MembersThatDisagreeAllFindItWhereThereIsRoom)

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "coll/group.h"
 #include "prov/coll/circle.h"
@@ -128,6 +129,74 @@ TEST(HostileMember, ALibraryWithoutGatesDoesWithout)
         if (rank.number == 2)
             library_functions().alloc_vbg = nullptr;
         EXPECT_EQ(over_gates(rank), 0u);
+    });
+}
+
+/// From the moment on that a gate has taken a packet of another round, each round ends with the result of the one
+/// before.
+bool behind_by_one = false;
+std::uint64_t last_result[vcq::GateData::words];
+
+void remember_results()
+{
+    constexpr auto poll = [](auto go_on, utofu_vbg_id_t gate, unsigned long flags, std::uint64_t* data) {
+        const int code = go_on(gate, flags, data);
+        for (unsigned i = 0; code == UTOFU_SUCCESS && i < vcq::GateData::words; i++) {
+            std::swap(data[i], last_result[i]);
+            if (!behind_by_one)
+                data[i] = last_result[i];
+        }
+        return code;
+    };
+    surround<poll, &vcq::Functions::poll_reduce_uint64>(library_functions());
+}
+
+/// The sum of `value` over three members, or 0 after an error.
+std::uint64_t sum_of(Circle& circle, fid_mc* mc, std::uint64_t value)
+{
+    std::uint64_t sum = 0;
+    EXPECT_EQ(fi_allreduce(circle.session.ep, &value, 1, nullptr, &sum, nullptr, fi_mc_addr(mc), FI_UINT64, FI_SUM, 0,
+                           &circle),
+              0);
+    fi_cq_data_entry entry{};
+    ssize_t got = -FI_EAGAIN;
+    EXPECT_TRUE(wait_until([&] { return (got = fi_cq_read(circle.session.cq, &entry, 1)) != -FI_EAGAIN; }));
+    fi_cq_err_entry error{};
+    EXPECT_EQ(got == 1 ? 1 : fi_cq_readerr(circle.session.cq, &error, 0), 1);
+    return got == 1 ? sum : 0;
+}
+
+TEST(StrayPacket, OneOfAnEarlierGroupOfTheSameMembersLeavesTheGroupWithoutGates)
+{
+    expect_processes(3, [](const Rank& rank) {
+        remember_results();
+        Circle circle(rank);
+        fid_mc* const earlier = circle.join(circle.all());
+        EXPECT_EQ(sum_of(circle, earlier, 10), 30u);
+        EXPECT_EQ(counted(circle.session.domain, "collective_gates"), 1u);
+        behind_by_one = rank.number == 1;
+        fid_mc* const group = circle.join(circle.all());
+        EXPECT_EQ(sum_of(circle, group, 1), 3u);
+        EXPECT_EQ(sum_of(circle, group, 2), 6u);
+        EXPECT_EQ(counted(circle.session.domain, "collective_gates"), 1u);
+        circle.leave(group);
+        circle.leave(earlier);
+    });
+}
+
+TEST(StrayPacket, OneThatComesLateIsAnErrorAndNoWrongResult)
+{
+    expect_processes(3, [](const Rank& rank) {
+        remember_results();
+        Circle circle(rank);
+        fid_mc* const group = circle.join(circle.all());
+        EXPECT_EQ(sum_of(circle, group, 10), 30u);
+        behind_by_one = rank.number == 1;
+        const std::uint64_t struck = sum_of(circle, group, 1);
+        EXPECT_EQ(struck, rank.number == 1 ? 0u : 3u);
+        EXPECT_EQ(sum_of(circle, group, 2), 0u); // the gates are given up
+        EXPECT_EQ(sum_of(circle, group, 3), 9u);
+        EXPECT_EQ(sum_of(circle, group, 4), 12u);
     });
 }
 

@@ -4,7 +4,9 @@
 // Called by: make check (tests/prov_collective_linked). Calls: circle, silent.
 #include <chrono>
 #include <cstdlib>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
@@ -70,6 +72,78 @@ TEST_P(Leaving, AMemberThatDiesEndsWhatIsUnderWayByAnError)
         circle.groups.clear();
         rank.set(results + rank.number, 1);
         EXPECT_TRUE(wait_until([&] { return rank.get(results) + rank.get(results + 1) + rank.get(results + 3) == 3; }));
+        std::_Exit(testing::Test::HasFailure());
+    });
+    for (const auto& end : ends)
+        EXPECT_TRUE(end.success()) << end.errors;
+}
+
+/// Registered under reserved STags, and not deregistered yet.
+std::set<utofu_stadd_t> reserved;
+
+void count_reserved()
+{
+    constexpr auto more = [](auto go_on, utofu_vcq_hdl_t vcq, void* at, std::size_t size, unsigned stag,
+                             unsigned long flags, utofu_stadd_t* stadd) {
+        const int code = go_on(vcq, at, size, stag, flags, stadd);
+        if (code == UTOFU_SUCCESS)
+            reserved.insert(*stadd);
+        return code;
+    };
+    constexpr auto less = [](auto go_on, utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags) {
+        reserved.erase(stadd);
+        return go_on(vcq, stadd, flags);
+    };
+    surround<more, &vcq::Functions::reg_mem_with_stag>(library_functions());
+    surround<less, &vcq::Functions::dereg_mem>(library_functions());
+}
+
+/// The survivors close all their groups with the dead member, one of them before it dies. It never says that it has
+/// left.
+TEST_P(Leaving, GroupsOfDeadMembersGiveTheirMemoryBack)
+{
+    const auto ends = run_processes(3, [](const Rank& rank) {
+        constexpr unsigned many = 12;
+        begin(GetParam());
+        setenv("TOFU_SIM_PPN", "1", 1);
+        count_reserved();
+        Circle circle(rank);
+        const std::size_t without = reserved.size();
+        std::vector<fid_mc*> groups;
+        for (unsigned i = 0; i < many; i++)
+            groups.push_back(circle.join(circle.all()));
+        const auto all_survivors_have = [&](std::uint64_t done) {
+            rank.set(results + rank.number, done);
+            return wait_until([&] {
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+                return rank.get(results) >= done && rank.get(results + 1) >= done;
+            });
+        };
+        circle.session.barrier();
+        if (rank.number == 2) {
+            EXPECT_TRUE(wait_until([&] { return rank.get(results) >= 1 && rank.get(results + 1) >= 1; }));
+            std::_Exit(testing::Test::HasFailure());
+        }
+        circle.leave(groups.back());
+        groups.pop_back();
+        EXPECT_TRUE(all_survivors_have(1));
+        for (fid_mc* group : groups) {
+            EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(group), &circle), 0);
+            EXPECT_NE(circle.error_of(&circle), 0);
+        }
+        for (fid_mc* group : groups)
+            circle.leave(group);
+        EXPECT_TRUE(all_survivors_have(2));
+        EXPECT_GT(reserved.size(), without + 1);
+        // Joins look for memory that is free. One arena is kept.
+        for (unsigned i = 0; i < 40; i++) {
+            fid_mc* const rest = circle.join({0, 1});
+            circle.barrier(rest);
+            circle.leave(rest);
+            EXPECT_TRUE(all_survivors_have(3 + i));
+        }
+        EXPECT_EQ(reserved.size(), without + 1);
+        EXPECT_TRUE(all_survivors_have(100));
         std::_Exit(testing::Test::HasFailure());
     });
     for (const auto& end : ends)

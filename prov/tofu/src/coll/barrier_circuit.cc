@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "atomic/op_table.h"
+#include "mem/mr_directory.h"
 
 namespace tofu::coll {
 
@@ -298,12 +299,12 @@ void store_truth(fi_datatype type, std::byte* at, bool value) noexcept
         store_real(is_float(type), at, value);
 }
 
-/// Appends to `used` words the words that the signature yields when `members` equal ones are combined, if there is
-/// room. If the signature of one member differs, all members find other words. Returns the new number of words. An
-/// exclusive or has no such words: two signatures that occur an even number of times each cancel out.
-unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned members, vcq::GateData& data) noexcept
+/// Appends to `used` words the words that the seal yields when `members` equal ones are combined, if there is
+/// room. If the seal of one member differs, all members find other words. Returns the new number of words. An
+/// exclusive or has no such words: two seals that occur an even number of times each cancel out.
+unsigned append_seal(const Native& n, unsigned used, std::uint32_t seal, unsigned members, vcq::GateData& data) noexcept
 {
-    const std::uint64_t own = signature;
+    const std::uint64_t own = seal;
     constexpr std::uint64_t part = 0xfffff; // its sum over any number of members is exact as a double
     if (n.op == UTOFU_REDUCE_OP_SUM && used < words) {
         data.word[used++] = own * members;
@@ -311,7 +312,7 @@ unsigned seal(const Native& n, unsigned used, std::uint32_t signature, unsigned 
         data.word[used++] = own | ~own << 32; // a bit that differs becomes equal to its complement
     } else if (n.op == UTOFU_REDUCE_OP_MAX && used + 1 < words) {
         data.word[used++] = own;
-        data.word[used++] = ~own; // greatest and least signature
+        data.word[used++] = ~own; // greatest and least seal
     } else if (n.op == UTOFU_REDUCE_OP_BFPSUM && used < vcq::GateData::reals) {
         data.real[used++] = static_cast<double>((own & part) * members);
     }
@@ -423,7 +424,13 @@ Native native_of(const Shape& shape, unsigned members) noexcept
     return native;
 }
 
-unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t signature,
+std::uint32_t seal_of(std::uint64_t group, std::uint32_t operation, unsigned round, std::uint32_t signature) noexcept
+{
+    const std::uint64_t call = std::uint64_t{operation} << 32 | signature;
+    return static_cast<std::uint32_t>(directory::mix(directory::mix(directory::mix(group) + round) ^ call));
+}
+
+unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t seal,
               vcq::GateData& data) noexcept
 {
     std::memset(&data, 0, sizeof(data));
@@ -437,18 +444,18 @@ unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::by
     else if (in != nullptr)
         for (std::size_t i = 0; i < size; i++)
             put(n, shape, i, in + at + i * unit, data);
-    return seal(n, words_of(n, size), signature, 1, data);
+    return append_seal(n, words_of(n, size), seal, 1, data);
 }
 
-bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t signature,
-            unsigned members, const vcq::GateData& data) noexcept
+bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t seal, unsigned members,
+            const vcq::GateData& data) noexcept
 {
     if (n.form == Form::none || n.form == Form::barrier)
         return true;
     const std::size_t size = n.size(round);
     const unsigned used = words_of(n, size);
     vcq::GateData agreed{};
-    const unsigned end = seal(n, used, signature, members, agreed);
+    const unsigned end = append_seal(n, used, seal, members, agreed);
     if (!std::equal(data.word + used, data.word + end, agreed.word + used))
         return false;
     if (out == nullptr)

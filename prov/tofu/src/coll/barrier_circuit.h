@@ -118,13 +118,17 @@ struct Native {
 /// The form of a collective. Form::none: gates cannot execute it, or software is faster for this number of members.
 [[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
 
+/// What a member adds to the data of a round, and finds in the result if all members have added the same. It is a hash
+/// of the group, the number of the operation, the round and the call, since a packet on gates names none of these.
+[[nodiscard]] std::uint32_t seal_of(std::uint64_t group, std::uint32_t operation, unsigned round,
+                                    std::uint32_t signature) noexcept;
 /// Fills in the operand of a round from `in` (null: this member contributes nothing). Returns the number of words or
-/// doubles. Includes the signature if the operation can compare it and the data leave room.
+/// doubles. Includes the seal if the operation can compare it and the data leave room.
 [[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
-                            std::uint32_t signature, vcq::GateData& data) noexcept;
-/// Writes the result of a round to `out`, unless that is null. False: the signatures of members differ. All members
-/// get the same answer.
-[[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out,
-                          std::uint32_t signature, unsigned members, const vcq::GateData& data) noexcept;
+                            std::uint32_t seal, vcq::GateData& data) noexcept;
+/// Writes the result of a round to `out`, unless that is null. False: the seals of members differ. If each packet is of
+/// a member, all members get the same answer.
+[[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out, std::uint32_t seal,
+                          unsigned members, const vcq::GateData& data) noexcept;
 
 } // namespace tofu::coll

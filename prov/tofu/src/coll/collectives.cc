@@ -237,13 +237,15 @@ void Collectives::bury_gone() noexcept
         Group* found = nullptr;
         {
             std::lock_guard guard(tx_.lock());
-            for (Group** at = &first_; *at != nullptr; at = &(*at)->next)
+            for (Group** at = &first_; *at != nullptr; at = &(*at)->next) {
+                (*at)->seek_dead();
                 if (!(*at)->listed_busy && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
                     found->memory().deregister_local();
                     break;
                 }
+            }
         }
         if (found == nullptr)
             return;

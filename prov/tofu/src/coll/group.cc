@@ -26,6 +26,7 @@ using enum Outcome::Kind;
 constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
 constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
 constexpr std::uint64_t probe_after_ms = 10;
+constexpr std::uint64_t question_after_ms = 20;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
 } // namespace
 
@@ -54,6 +55,30 @@ void Census::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notic
         census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
     else
         census.next_ += census.next_ == census.asked_;
+}
+
+void Vigil::step(unsigned all) noexcept
+{
+    const std::uint64_t time = clock_ms();
+    if (!lanes_.idle() || time < asked_ + question_after_ms) // the answer of a census has the same place
+        return;
+    for (unsigned i = 0; i < lanes_.all().size() && lanes_.idle(); i++) {
+        next_ = (next_ + 1) % lanes_.all().size();
+        Lane& lane = lanes_.all()[next_];
+        if (lane.step != Lane::Step::unknown && !lanes_.is_quiet(lane, all))
+            if (lanes_.ask(lane.peer, *this) == vcq::Post::error)
+                lanes_.lose(lane, FI_EHOSTDOWN, 0);
+    }
+    asked_ = time;
+}
+
+void Vigil::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+{
+    Vigil& vigil = *static_cast<Vigil*>(handler);
+    const directory::DoorsLine line = vigil.lanes_.answer();
+    Lane& lane = vigil.lanes_.all()[vigil.next_];
+    if (notice.code != UTOFU_SUCCESS || line.nonce != nonce_of_domain(lane.peer.nonce))
+        vigil.lanes_.lose(lane, FI_EHOSTDOWN, notice.code);
 }
 
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
@@ -233,7 +258,7 @@ using enum Outcome::Kind;
 constexpr unsigned polls_per_look = 64; // of gates between two checks of all neighbours' words
 } // namespace
 
-Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept
+Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
     const bool ours = op.shape.root == roster.rank;
     const bool source = op.shape.coll != FI_BROADCAST || ours;
@@ -241,12 +266,14 @@ Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) 
     int code = UTOFU_SUCCESS;
     if (failed_ != UTOFU_SUCCESS) {
         const Outcome out = rounds.seek_death(op, polls_per_look);
-        return out.kind == over ? Outcome{breaks, fi_error_of(failed_), failed_} : out;
+        if (out.kind != over)
+            return out;
+        return used_ ? Outcome{breaks, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
     }
     if (!begun_) {
         const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
         const unsigned used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
-                                   op.signature, data);
+                                   seal_of(group_, number, op.round, op.signature), data);
         code = gates_.start(op.native.op, data, used);
         if (code == UTOFU_ERR_BUSY)
             return {waits};
@@ -260,8 +287,8 @@ Outcome OverGates::step(CollectiveOp& op, const Roster& roster, Rounds& rounds) 
     rounds.moved();
     const bool wanted = op.shape.coll == FI_BROADCAST ? !source : op.shape.coll != FI_REDUCE || ours;
     if (code == UTOFU_SUCCESS &&
-        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr, op.signature,
-                roster.size(), data))
+        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
+                seal_of(group_, number, op.round, op.signature), roster.size(), data))
         code = UTOFU_ERR_BARRIER_MISMATCH;
     if (code == UTOFU_ERR_BARRIER_MISMATCH)
         return mismatch;
@@ -293,9 +320,15 @@ void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
 {
     const unsigned all = bits_of(n);
     const unsigned before = heard_;
-    for (; heard_ < all; heard_++) {
-        const std::uint64_t word = lanes.area(lanes.all()[down(heard_)]).said();
-        if (kind_of(word) != Word::left || heard_of(word) < heard_)
+    while (heard_ < all) {
+        const Lane& lane = lanes.all()[down(heard_)];
+        const std::uint64_t word = lanes.area(lane).said();
+        const bool left = kind_of(word) == Word::left;
+        if (left && heard_of(word) != given_up && heard_of(word) >= heard_)
+            heard_++;
+        else if ((left && heard_of(word) == given_up) || !lane.may_be_written)
+            give_up();
+        else
             break;
     }
     if (heard_ == all)
@@ -378,7 +411,9 @@ void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
     const bool rows = stage_ == Stage::tells;
     question_.shape =
         rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
-    // Neither of these plans allocates memory.
+    question_.native = proves() ? native_of(question_.shape, roster.size()) : Native{};
+    question_.in = question_.out = &agreed_; // of a round over the circuit
+    // None of these plans allocates memory.
     (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
                               rows ? rows_.get() : &agreed_);
     ops.append(question_);
@@ -389,10 +424,16 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
     switch (err != 0 ? Stage::over : stage_) {
     case Stage::asks: stage_ = agreed_ != 0 ? Stage::tells : Stage::over; break;
     case Stage::tells:
+        wired_ = true;
         agreed_ = wire(roster);
         stage_ = Stage::confirms;
         break;
     case Stage::confirms:
+        proved_ = agreed_ != 0;
+        stage_ = proved_ ? Stage::proves : Stage::over;
+        break;
+    case Stage::proves: stage_ = Stage::accepts; break;
+    case Stage::accepts:
         gates_.use(agreed_ != 0);
         stage_ = Stage::over;
         break;
@@ -400,7 +441,7 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
     }
     if (stage_ != Stage::over)
         return false;
-    if (err == 0 && !gates_.used())
+    if (!wired_ || (err == 0 && !proved_))
         gates_.gates().free(); // no member sends to them
     circuit_.reset();
     row_.reset();
@@ -436,7 +477,8 @@ fi_ops group_fid_ops = object_ops({.close = close_group});
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
     : engine_(engine), roster_(std::move(roster)), memory_(tx, key_of(join.key, roster_.rank)),
-      lanes_(tx, memory_, *this), rounds_(lanes_, roster_), joining_(tx, join, lanes_, gates_)
+      lanes_(tx, memory_, *this), rounds_(lanes_, roster_), vigil_(lanes_), gates_(join.key),
+      joining_(tx, join, lanes_, gates_)
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
@@ -456,14 +498,25 @@ int Group::open() noexcept
 
 bool Group::gone() const noexcept
 {
-    return state_ == State::left && idle() && !lanes_.owe() && !gates_.held() &&
-           std::ranges::all_of(lanes_.all(), [&](const Lane& lane) { return lanes_.is_quiet(lane, gates_.heard()); });
+    const unsigned all = bits_of(roster_.size());
+    return state_ == State::left && idle() && !lanes_.owe() && !waits_for_leaves() &&
+           std::ranges::all_of(lanes_.all(), [&](const Lane& lane) { return lanes_.is_quiet(lane, all); });
+}
+
+void Group::seek_dead() noexcept
+{
+    if (state_ == State::left && !gone())
+        vigil_.step(bits_of(roster_.size()));
 }
 
 void Group::leave() noexcept
 {
+    if (state_ == State::joining)
+        joining_.abandon();
     state_ = State::left;
-    tell(Word::left, 0);
+    if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
+        gates_.give_up();
+    tell(Word::left, static_cast<int>(gates_.heard()));
     if (!ops_.empty() && joining_.asks_by(ops_.first()))
         ops_.pop();
     while (!ops_.empty())
@@ -522,7 +575,7 @@ void Group::run() noexcept
 {
     for (unsigned i = 0; !ops_.empty() && i < rounds_at_once; i++) {
         CollectiveOp& op = ops_.first();
-        const Outcome out = op.native.rounds != 0 ? gates_.step(op, roster_, rounds_) : rounds_.step(op);
+        const Outcome out = op.native.rounds != 0 ? gates_.step(op, lanes_.now(), roster_, rounds_) : rounds_.step(op);
         switch (out.kind) {
         case Outcome::Kind::waits: return;
         case Outcome::Kind::goes_on: break;
@@ -535,9 +588,18 @@ void Group::run() noexcept
 
 void Group::fail(int err, int prov_errno) noexcept
 {
+    if (joining_.proves() && joining_.asks_by(ops_.first())) {
+        TOFU_WARN(FI_LOG_EP_CTRL,
+                  "collective group: a barrier gate has a packet that no member has sent: the group goes "
+                  "on without gates\n");
+        joining_.disprove();
+        end_first(0, 0);
+        return;
+    }
     if (prov_errno == UTOFU_ERR_BARRIER_MISMATCH)
         TOFU_WARN(FI_LOG_EP_DATA, "collective group: members called different collectives, or used different counts, "
-                                  "types, operations or roots: make the same calls in the same order\n");
+                                  "types, operations or roots: make the same calls in the same order; or a barrier "
+                                  "gate took a packet of another group\n");
     if (joining_.asks_by(ops_.first())) {
         lost(err, prov_errno);
         return;

@@ -52,6 +52,22 @@ class Census : vcq::CompletionHandler {
     Outcome found_{Outcome::Kind::waits};
 };
 
+/// Asks the neighbours that have not left whether they live, one at a time. The memory of a closed group is released
+/// when all have left or are dead; one that dies before says nothing.
+class Vigil : vcq::CompletionHandler {
+  public:
+    explicit Vigil(Lanes& lanes) noexcept : lanes_(lanes) { notify = on_answer; }
+    /// Asks the next one, if the last question is old enough. `all`: see Lanes::is_quiet.
+    void step(unsigned all) noexcept;
+
+  private:
+    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+
+    Lanes& lanes_;
+    unsigned next_ = 0;       ///< lane that was asked last
+    std::uint64_t asked_ = 0; ///< time of the last question
+};
+
 class Rounds {
   public:
     Rounds(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), census_(lanes, roster) {}
@@ -90,9 +106,13 @@ class Rounds {
 
 class OverGates {
   public:
+    /// In place of the number of members in the last word of a member: it frees no gates that packets may come to.
+    static constexpr unsigned given_up = 0xff;
+
+    explicit OverGates(std::uint64_t group) noexcept : group_(group) {}
     /// True if gates execute the operations that they support.
     [[nodiscard]] bool used() const noexcept { return used_; }
-    void use(bool all_have_wired) noexcept { used_ = all_have_wired; }
+    void use(bool all_have_proven) noexcept { used_ = all_have_proven; }
     [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
     [[nodiscard]] bool held() const noexcept { return gates_.count() != 0; }
     /// Called before the next operation begins.
@@ -101,29 +121,33 @@ class OverGates {
         begun_ = false;
         failed_ = UTOFU_SUCCESS;
     }
-    /// Starts a round of the operation, or polls it.
-    [[nodiscard]] Outcome step(CollectiveOp& op, const Roster& roster, Rounds& rounds) noexcept;
+    /// Starts a round of the operation with this number, or polls it.
+    [[nodiscard]] Outcome step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept;
     /// Called when the first operation has failed for all members: a member may have begun a round that never ends.
     /// Later operations use Puts. False: no memory for their plans.
     [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
     /// Called when this member has left the group. Frees the gates when all members have left. Reports to the
     /// neighbours how many members are known to have left.
     void hear_leaves(Lanes& lanes, unsigned n) noexcept;
-    /// What heard_of() the last word of each neighbour is at least; 0 if gates were not held to the end.
+    /// Some members will not be known to have left: the gates stay until the domain is closed.
+    void give_up() noexcept { heard_ = given_up; }
+    [[nodiscard]] bool gave_up() const noexcept { return heard_ == given_up; }
+    /// What the word of a member that has left says of others.
     [[nodiscard]] unsigned heard() const noexcept { return heard_; }
 
   private:
+    std::uint64_t group_; ///< distinguishes its rounds from those of all other groups
     vcq::Gates gates_;
     bool used_ = false;
     bool begun_ = false;         ///< a round of the operation under way has begun
     int failed_ = UTOFU_SUCCESS; ///< the error of such a round, while a dead member is looked for
-    unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left
+    unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left; or given_up
 };
 
 } // namespace tofu::coll
 
 // --- Joining: finds the neighbours, waits until all members have called, and lets them agree whether operations use
-// gates. Lays out and wires the group's barrier circuit.
+// gates. Lays out and wires the group's barrier circuit, and lets it prove itself.
 
 namespace tofu {
 class EventQueue;
@@ -149,6 +173,16 @@ class Joining {
     void ask(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
+    /// This member has closed the group before the end.
+    void abandon() noexcept
+    {
+        if (!wired_)
+            gates_.gates().free();
+    }
+    /// True while the vote under way is a round of the circuit.
+    [[nodiscard]] bool proves() const noexcept { return stage_ == Stage::proves; }
+    /// The round has shown that the circuit is not the group's alone.
+    void disprove() noexcept { agreed_ = 0; }
     /// Called when the operation of the vote has ended. The next step is ask(), or the join ends with an event.
     /// True: joined.
     bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
@@ -158,7 +192,9 @@ class Joining {
     enum class Stage : std::uint8_t {
         asks,     ///< has each member gates? yes -> tells; no -> over
         tells,    ///< the gates of all members are exchanged. -> confirms
-        confirms, ///< are all gates wired? -> over: the circuit can be used, or not
+        confirms, ///< are all gates wired? yes -> proves; no -> over
+        proves,   ///< a round over the circuit. -> accepts
+        accepts,  ///< has the round brought to all what members have sent? -> over: the circuit can be used, or not
         over
     };
     [[nodiscard]] bool wire(const Roster& roster) noexcept;
@@ -168,6 +204,8 @@ class Joining {
     Join join_;
     OverGates& gates_;
     Stage stage_ = Stage::asks;
+    bool wired_ = false;  ///< this member may have said that its gates are wired
+    bool proved_ = false; ///< members may have sent packets over the circuit
     CollectiveOp question_;
     std::uint64_t agreed_ = 0;               ///< the result of a vote
     unsigned width_ = 0;                     ///< the largest number of gates of any member
@@ -214,7 +252,9 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
-    void bury(bool quiet) noexcept { memory_.bury(gates_.gates(), quiet); }
+    void bury(bool quiet) noexcept { memory_.bury(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
+    /// Looks for neighbours of a closed group that have died before they have left. Under the context's lock.
+    void seek_dead() noexcept;
     [[nodiscard]] LaneMemory& memory() noexcept { return memory_; }
 
     // --- Called under the context's lock.
@@ -242,7 +282,7 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     void lost(int err, int prov_errno) noexcept override;
     [[nodiscard]] bool waits_for_leaves() const noexcept
     {
-        return state_ == State::left && gates_.held() && (broken_.err == 0 || broken_.err == FI_ESHUTDOWN);
+        return state_ == State::left && gates_.held() && !gates_.gave_up();
     }
     void run() noexcept;
     void end_first(int err, int prov_errno) noexcept;
@@ -257,6 +297,7 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     Lanes lanes_;
     OpQueue ops_;
     Rounds rounds_;
+    Vigil vigil_;
     OverGates gates_;
     Joining joining_;
 };

@@ -80,10 +80,10 @@ void Doors::shut(std::uint64_t key, bool given_up) noexcept
         write(*line, key, DoorLine::gone, given_up ? check_of({key, DoorLine::gone, 0, 0}, domain_.nonce()) : 0);
 }
 
-void Doors::release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept
+void Doors::release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
-    if (quiet)
+    if (!keep)
         gates.free();
     else if (gates.count() != 0)
         (void)left_.push(gates); // no memory to remember them: they are never freed
@@ -141,10 +141,10 @@ void LaneMemory::shut_door(bool given_up) noexcept
         tx_.domain().doors().shut(key_, given_up);
 }
 
-void LaneMemory::bury(vcq::Gates& gates, bool quiet) noexcept
+void LaneMemory::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
     if (slab_)
-        tx_.domain().doors().release(std::exchange(slab_, {}), gates, quiet);
+        tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
 }
 
 // --- posts

@@ -65,9 +65,9 @@ class Doors {
     [[nodiscard]] int open(std::uint64_t key, unsigned cells, Slab& slab) noexcept;
     /// Removes the line of a member. With `given_up` it marks the line instead, since peers may still search for it.
     void shut(std::uint64_t key, bool given_up) noexcept;
-    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again,
-    /// and the gates stay until the domain is closed: a late packet would reach the next group's gates.
-    void release(const Slab& slab, vcq::Gates& gates, bool quiet) noexcept;
+    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again.
+    /// `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's gates.
+    void release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept;
     /// Deregisters all memory and frees the gates. Called before the home VCQ is closed. The destructor, which runs
     /// after that, frees the memory.
     void close() noexcept;
@@ -140,7 +140,7 @@ constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
 }
-/// In a Word::left: 2^this members from the peer down have left.
+/// In a Word::left: 2^this members from the peer down have left; or OverGates::given_up.
 constexpr unsigned heard_of(std::uint64_t word) noexcept
 {
     return static_cast<unsigned>(word & 0xff);
@@ -180,7 +180,7 @@ class LaneMemory {
     /// 0 or -FI_E*.
     [[nodiscard]] int open(unsigned lanes) noexcept;
     /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
-    void bury(vcq::Gates& gates, bool quiet) noexcept;
+    void bury(vcq::Gates& gates, bool keep, bool quiet) noexcept;
     void shut_door(bool given_up) noexcept;
 
     // --- Called under the context's lock.
@@ -275,11 +275,11 @@ class Lanes {
     /// `lives`: the peer may still write to our area.
     void lose(Lane& lane, int err, int prov_errno, bool lives = false) noexcept;
     /// True if the peer does not write to our area any more: it is dead, or its word says that it has left. It repeats
-    /// that word while it hears of others; the last one has `heard` (heard_of).
-    [[nodiscard]] bool is_quiet(const Lane& lane, unsigned heard) const noexcept
+    /// that word while it hears of others; the last one has `all` (heard_of) or more.
+    [[nodiscard]] bool is_quiet(const Lane& lane, unsigned all) const noexcept
     {
         const std::uint64_t word = area(lane).said();
-        return !lane.may_be_written || (kind_of(word) == Word::left && heard_of(word) >= heard);
+        return !lane.may_be_written || (kind_of(word) == Word::left && heard_of(word) >= all);
     }
 
     // --- Words.
