@@ -18,6 +18,7 @@
 #include <new>
 #include <string_view>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -197,9 +198,13 @@ bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) n
     return false;
 }
 
-// Real blocks, for a store into a file without room on its disk ends the process.
+// Real blocks, for a store into a file without room on its disk ends the process. So does a file beyond the limit.
 int back(int fd, uint64_t from, uint64_t bytes) noexcept
 {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < from + bytes) {
+        return EFBIG;
+    }
     return ::posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(bytes));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// With few descriptors: each call of a program's life meets each small number of free ones. A call that needs more
-// fails with a code that says so and leaves no descriptor open. It succeeds once there are more.
+// With few descriptors, or small files: each call of a program's life meets each small number of free descriptors, and
+// each of some limits on the size of a file. A call that needs more fails with a code that says so and leaves no
+// descriptor open. It succeeds once there are more.
 // Run by make check. Calls libfabric, limits.
 #include <gtest/gtest.h>
 
@@ -37,25 +38,23 @@ std::size_t open_descriptors()
     return count;
 }
 
-/// Calls with at most `spare` free descriptors, which have the lowest numbers, and after a failure with all.
+/// Calls within a limit of the process, and after a failure without.
 class Narrow {
   public:
-    explicit Narrow(unsigned spare) : spare_(spare) { EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &all_), 0); }
+    /// RLIMIT_NOFILE: at most `least` free descriptors, which have the lowest numbers. RLIMIT_FSIZE: `least` bytes in a
+    /// file.
+    Narrow(__rlimit_resource resource, unsigned least) : resource_(resource), least_(least)
+    {
+        EXPECT_EQ(getrlimit(resource_, &all_), 0);
+    }
 
     template <class Call>
     int run(Call&& call)
     {
-        std::vector<int> gaps; // the limit is on the number: below it lie exactly `spare` free ones
-        for (unsigned i = 0; i < spare_; i++)
-            gaps.push_back(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-        const int next = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-        close(next);
-        for (const int fd : gaps)
-            close(fd);
-        const rlimit few{static_cast<rlim_t>(next), all_.rlim_max};
-        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+        const rlimit few{resource_ == RLIMIT_NOFILE ? number_behind(least_) : least_, all_.rlim_max};
+        EXPECT_EQ(setrlimit(resource_, &few), 0);
         const int ret = call();
-        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &all_), 0);
+        EXPECT_EQ(setrlimit(resource_, &all_), 0);
         return ret;
     }
     template <class Call>
@@ -67,17 +66,31 @@ class Narrow {
             return;
         failures_++;
         EXPECT_TRUE(ret == -FI_EMFILE || ret == -FI_ENOMEM) << what << ": " << fi_strerror(-ret);
-        EXPECT_EQ(open_descriptors(), before) << what << " failed with " << spare_ << " descriptors and left some";
+        EXPECT_EQ(open_descriptors(), before)
+            << what << " failed with a limit of " << least_ << " and left descriptors";
         ret = call();
-        EXPECT_EQ(ret, 0) << what << ": " << fi_strerror(-ret) << ", with all descriptors after a failure with "
-                          << spare_;
+        EXPECT_EQ(ret, 0) << what << ": " << fi_strerror(-ret) << ", without a limit after a failure with " << least_;
         if (ret != 0)
             std::_Exit(1);
     }
     [[nodiscard]] unsigned failures() const { return failures_; }
 
   private:
-    unsigned spare_;
+    /// The limit is on the number: below it lie exactly `spare` free ones.
+    static rlim_t number_behind(unsigned spare)
+    {
+        std::vector<int> gaps;
+        for (unsigned i = 0; i < spare; i++)
+            gaps.push_back(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+        const int next = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+        close(next);
+        for (const int fd : gaps)
+            close(fd);
+        return static_cast<rlim_t>(next);
+    }
+
+    const __rlimit_resource resource_;
+    const unsigned least_;
     unsigned failures_ = 0;
     rlimit all_{};
 };
@@ -194,39 +207,58 @@ void close_all(Narrow& narrow, Life& o)
         EXPECT_EQ(narrow.run([&] { return fi_close(object); }), 0);
 }
 
+/// A process that lives its life within the limit. `failures`: the calls that failed, and succeeded without it.
+void live(__rlimit_resource resource, unsigned least, unsigned& failures)
+{
+    const auto exits = run_processes(1, [&](const Rank&) {
+        load_providers();
+        const int errors = dup(STDERR_FILENO); // a file, which must not grow within the limit
+        if (resource == RLIMIT_FSIZE) {
+            EXPECT_GE(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO), 0);
+        }
+        Narrow narrow(resource, least);
+        Info hints = new_hints();
+        hints->caps = FI_TAGGED | FI_MSG | FI_RMA;
+        hints->domain_attr->mr_mode = 0;
+        fi_info* info = nullptr;
+        // libfabric answers -FI_ENODATA, whatever the provider has said
+        narrow.must("fi_getinfo", [&] {
+            const int ret = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &info);
+            return ret == -FI_ENODATA ? -FI_EMFILE : ret;
+        });
+        Life life;
+        open_all(narrow, info, life);
+        use(narrow, life);
+        close_all(narrow, life);
+        fi_freeinfo(info);
+        dprintf(errors, "\nfailures: %u\n", narrow.failures()); // behind what the library has said
+    });
+    ASSERT_TRUE(exits[0].success()) << "a limit of " << least << ": " << exits[0].errors;
+    const std::size_t at = exits[0].errors.rfind("failures: ");
+    ASSERT_NE(at, std::string::npos) << exits[0].errors;
+    ASSERT_EQ(std::sscanf(exits[0].errors.c_str() + at, "failures: %u", &failures), 1) << exits[0].errors;
+}
+
 TEST(Descriptors, EachCallWithEachSmallNumberOfThemSucceedsOrSaysWhatIsMissing)
 {
     unsigned refused = 0;
-    bool enough = false;
-    for (unsigned spare = 0; spare < 32 && !enough; spare++) {
-        const auto exits = run_processes(1, [&](const Rank& rank) {
-            load_providers();
-            Narrow narrow(spare);
-            Info hints = new_hints();
-            hints->caps = FI_TAGGED | FI_MSG | FI_RMA;
-            hints->domain_attr->mr_mode = 0;
-            fi_info* info = nullptr;
-            // libfabric answers -FI_ENODATA, whatever the provider has said
-            narrow.must("fi_getinfo", [&] {
-                const int ret = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &info);
-                return ret == -FI_ENODATA ? -FI_EMFILE : ret;
-            });
-            Life life;
-            open_all(narrow, info, life);
-            use(narrow, life);
-            close_all(narrow, life);
-            fi_freeinfo(info);
-            rank.set(0, narrow.failures());
-            std::fprintf(stderr, "%u failures\n", narrow.failures());
-        });
-        EXPECT_TRUE(exits[0].success()) << spare << " descriptors: " << exits[0].errors;
-        enough = exits[0].errors == "0 failures\n";
-        refused += !enough;
-        if (!exits[0].success())
-            return;
+    unsigned failures = 1;
+    for (unsigned spare = 0; spare < 32 && failures != 0; spare++) {
+        ASSERT_NO_FATAL_FAILURE(live(RLIMIT_NOFILE, spare, failures));
+        refused += failures != 0;
     }
-    EXPECT_TRUE(enough);
+    EXPECT_EQ(failures, 0u);
     EXPECT_GT(refused, 4u);
+}
+
+// What makes a file too large ends the process by a signal (SIGXFSZ), unless the limit is looked at before.
+TEST(FileSizes, EachCallWithALimitOnThemSucceedsOrSaysWhatIsMissing)
+{
+    unsigned failures = 0;
+    for (const unsigned bytes : {0u, 4096u, 1u << 20}) {
+        ASSERT_NO_FATAL_FAILURE(live(RLIMIT_FSIZE, bytes, failures));
+        EXPECT_GE(failures, 3u) << "the library, a shared vector, a receive area";
+    }
 }
 
 } // namespace

@@ -106,7 +106,9 @@ int AddressVector::share(fi_av_attr& attr) noexcept
         TOFU_WARN(FI_LOG_AV, "address vector \"%s\": no descriptor for %s: raise the limit (ulimit -n)\n", attr.name,
                   path);
     else if (ret != 0)
-        TOFU_WARN(FI_LOG_AV, "address vector \"%s\": %s belongs to another user, or no memory is left for it\n",
+        TOFU_WARN(FI_LOG_AV,
+                  "address vector \"%s\": %s belongs to another user, or no memory is left for it: remove it, free "
+                  "memory in /dev/shm, or raise the limits (ulimit -f, -v)\n",
                   attr.name, path);
     attr.map_addr = ret == 0 ? store().numbers() : attr.map_addr;
     return ret;

@@ -36,6 +36,7 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 
 constexpr unsigned record_count = 512;
+constexpr std::uint64_t file_bytes = record_count * sizeof(Record);
 constexpr unsigned probes = 16; ///< records in which a key may stand
 constexpr std::chrono::milliseconds patience{200};
 constexpr int open_tries = 8; ///< another process may remove the file at the same time
@@ -57,6 +58,10 @@ bool join() noexcept
         file.close();
         owner = getpid();
         domains = 0;
+    }
+    if (!may_have_size(file_bytes)) {
+        errno = EFBIG;
+        return false;
     }
     char path[64];
     std::snprintf(path, sizeof path, "/dev/shm/tofu-fi-endpoints-%u", geteuid());
@@ -112,7 +117,7 @@ bool with_record(std::uint64_t key, Use&& use) noexcept
         return false;
     Record record;
     const off_t at = find(key, record);
-    if (use(record))
+    if (use(record) && may_have_size(file_bytes))
         (void)pwrite(file.descriptor(), &record, sizeof record, at);
     (void)file.lock(F_UNLCK, 0, 1);
     return true;
@@ -146,7 +151,7 @@ int EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t ran
             TOFU_WARN(FI_LOG_DOMAIN,
                       "domain: cannot open /dev/shm/tofu-fi-endpoints-%u: the number of the first endpoint is random, "
                       "and with a probability of 1 in %u a stopped peer of an earlier process may write into it; make "
-                      "/dev/shm writable, or remove that file\n",
+                      "/dev/shm writable, remove that file, or raise the limit on file sizes (ulimit -f)\n",
                       geteuid(), unsigned{max_endpoints});
             start_ = static_cast<unsigned>(random % max_endpoints);
             return 0;

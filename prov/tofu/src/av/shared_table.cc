@@ -49,8 +49,8 @@ int PeerStore::share(const char* path, bool as_reader) noexcept
         // The only process creates the file anew, whatever killed processes have left in it.
         bool usable = false;
         if (file_.lock(F_WRLCK, users_byte, 1)) {
-            usable = !as_reader && ftruncate(file_.descriptor(), 0) == 0 && fill(0, numbers_at) &&
-                     ftruncate(file_.descriptor(), file_size) == 0 && !file_.is_removed();
+            usable = !as_reader && may_have_size(file_size) && ftruncate(file_.descriptor(), 0) == 0 &&
+                     fill(0, numbers_at) && ftruncate(file_.descriptor(), file_size) == 0 && !file_.is_removed();
             if (!usable && !file_.is_removed()) {
                 file_.remove();
                 file_.close();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,6 +81,12 @@ void OwnDescriptor::close() noexcept
 void OwnDescriptor::in_child() noexcept
 {
     ::close(std::exchange(descriptor_, -1));
+}
+
+bool may_have_size(std::uint64_t bytes) noexcept
+{
+    rlimit limit{};
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur;
 }
 
 bool NodeFile::open(const char* path) noexcept

@@ -110,6 +110,10 @@ class OwnDescriptor final : ForkAware {
 // --- NodeFile: a file in memory that the processes of a user share on their node, and locks on its bytes, which the
 // kernel releases when their holder ends (fcntl(2), open file description locks)
 
+/// Whether a file of this process may have this size (RLIMIT_FSIZE, ulimit -f). A call that would make it larger ends
+/// the process by SIGXFSZ, and a write behind the limit does so even inside the file: ask before.
+[[nodiscard]] bool may_have_size(std::uint64_t bytes) noexcept;
+
 /// The owner closes it; an owner that lives as long as the process leaves that to the kernel.
 class NodeFile {
   public:

@@ -88,6 +88,10 @@ class Spare {
     }
     static Pages make(std::size_t bytes) noexcept
     {
+        if (!may_have_size(bytes)) {
+            errno = EFBIG;
+            return {nullptr, bytes, -1};
+        }
         Pages pages{nullptr, bytes, memfd_create("tofu-area", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
         if (pages.fd < 0)
             return pages;
@@ -149,8 +153,11 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr) {
         const bool files = errno == EMFILE || errno == ENFILE;
-        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: no %s for its receive area: raise the limit (ulimit %s)\n", index,
-                  files ? "descriptor" : "memory", files ? "-n" : "-v");
+        TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: no %s for its receive area of %zu bytes: raise the limit (ulimit %s)\n",
+                  index, files ? "descriptor" : "memory", geometry.size(),
+                  files            ? "-n"
+                  : errno == EFBIG ? "-f"
+                                   : "-v");
         return files ? -FI_EMFILE : -FI_ENOMEM;
     }
     place_memory(pages.base, pages.bytes); // of this thread, for its polls
