@@ -536,7 +536,7 @@ void TxRings::on_absence(TxChannel& ch, int code) noexcept
     if (v.first_try == 0)
         v.first_try = own_.now;
     if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || own_.now - v.first_try >= absent_limit_ms) {
-        fail(ch, fi_error_of(code), code);
+        fail(ch, code == UTOFU_ERR_MRQ_RMT_STADD ? FI_EADDRNOTAVAIL : fi_error_of(code), code);
     } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
         ch.state = ChannelState::pausing;
         v.pause_until = own_.now + absent_pause_ms;
