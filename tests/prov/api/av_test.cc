@@ -318,6 +318,10 @@ TEST(Events, AreReadInOrderAndMayBePeekedAt)
     EXPECT_EQ(fi_eq_read(eq, &event, &got, sizeof(got), 0), -FI_EAGAIN);
     fi_eq_err_entry error{};
     EXPECT_EQ(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
+    char text[2] = {'x', 'x'}; // room for the end of a string
+    EXPECT_STREQ(fi_eq_strerror(eq, FI_EINVAL, nullptr, text, 1), fi_strerror(FI_EINVAL));
+    EXPECT_EQ(text[0], '\0');
+    EXPECT_EQ(text[1], 'x');
     for (std::uint64_t i = 0; i < 5; i++) {
         entry.data = i;
         ASSERT_EQ(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));

@@ -167,6 +167,40 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
     });
 }
 
+/// What its endpoint has no capability for is refused when it is queued.
+TEST(DeferredWork, OfMessagesNeedsTheirCapability)
+{
+    expect_processes(1, [](const Rank& rank) {
+        for (const std::uint64_t kind : {FI_MSG, FI_TAGGED}) {
+            Options options = with_triggers();
+            options.caps |= kind;
+            Session s(rank, options);
+            const Count trigger(s.domain), done(s.domain);
+            char bytes[8] = {};
+            const iovec iov{bytes, sizeof bytes};
+            fi_op_msg plain{s.ep, {&iov, nullptr, 1, 0, nullptr, 0}, 0};
+            fi_op_tagged tagged{s.ep, {&iov, nullptr, 1, 0, 1, 0, nullptr, 0}, 0};
+            fi_deferred_work work{};
+            work.threshold = 1;
+            work.triggering_cntr = trigger.fid;
+            work.completion_cntr = done.fid;
+            for (const fi_op_type type : {FI_OP_SEND, FI_OP_RECV, FI_OP_TSEND, FI_OP_TRECV}) {
+                const bool is_tagged = type == FI_OP_TSEND || type == FI_OP_TRECV;
+                work.op_type = type;
+                if (is_tagged)
+                    work.op.tagged = &tagged;
+                else
+                    work.op.msg = &plain;
+                const bool may = is_tagged == (kind == FI_TAGGED);
+                EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &work), may ? 0 : -FI_EOPNOTSUPP) << type;
+                if (may) {
+                    EXPECT_EQ(fi_control(&s.domain->fid, FI_CANCEL_WORK, &work), 0) << type;
+                }
+            }
+        }
+    });
+}
+
 /// What its time finds without its peer ends with an error; what is still to come goes with the endpoint.
 TEST(DeferredWork, TowardsAPeerThatHasDiedEndsWithAnError)
 {

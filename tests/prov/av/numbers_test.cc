@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "av/peer_table.h"
+#include "core/system.h"
 
 namespace tofu {
 namespace {
@@ -173,6 +175,23 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
     struct stat file {};
     ASSERT_EQ(stat(path().c_str(), &file), 0);
     EXPECT_LE(file.st_size, 512 * 64);
+}
+
+/// Also by a process without standard input, where descriptor 0 is one as any other.
+TEST(NodeFile, IsClosedWhateverItsDescriptor)
+{
+    const int input = dup(STDIN_FILENO);
+    ASSERT_GE(input, 0);
+    close(STDIN_FILENO);
+    NodeFile file;
+    EXPECT_TRUE(file.open(("/dev/shm/tofu-fi-test-" + std::to_string(getpid())).c_str()));
+    EXPECT_EQ(file.descriptor(), STDIN_FILENO);
+    file.remove();
+    file.close();
+    EXPECT_FALSE(file.is_open());
+    EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1);
+    EXPECT_EQ(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    close(input);
 }
 
 } // namespace

@@ -61,7 +61,15 @@ TEST(AvSet, RangesStridesAndCallsBetweenSets)
         (void)open(0, 0, 3, 0, 0, -FI_EINVAL);
         (void)open(2, 0, 3, 1, 0, -FI_EINVAL);
         (void)open(0, none, none, 0, 1, -FI_EBADFLAGS);
-        for (fid_av_set* set : {even, upper, all})
+        // A member of both sets is one member of their union: a group has no member twice.
+        fid_av_set* const own = open(0, 0, 0, 1, 0, 0);
+        fid_av_set* const same = open(0, 0, 0, 1, 0, 0);
+        EXPECT_EQ(fi_av_set_union(own, same), 0);
+        fid_mc* alone = nullptr;
+        EXPECT_EQ(fi_join_collective(circle.session.ep, FI_ADDR_NOTAVAIL, own, 0, &alone, &circle.groups), 0);
+        EXPECT_EQ(circle.end_join(alone), 0);
+        EXPECT_EQ(fi_close(&alone->fid), 0);
+        for (fid_av_set* set : {even, upper, all, own, same})
             EXPECT_EQ(fi_close(&set->fid), 0);
     });
 }

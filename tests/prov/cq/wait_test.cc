@@ -9,10 +9,13 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <rdma/fi_collective.h>
 
 #include "prov/lib/objects.h"
 
@@ -485,6 +488,66 @@ TEST(Wait, AQueueWithoutAWaitObjectHasNothingToSignal)
     EXPECT_EQ(fi_cq_signal(none.rx), -FI_ENOSYS);
     Waiting some(FI_WAIT_UNSPEC);
     EXPECT_EQ(fi_cq_signal(some.rx), 0);
+}
+
+TEST(Wait, NothingMaySleepForNothing)
+{
+    Waiting w(FI_WAIT_NONE);
+    EXPECT_EQ(fi_trywait(w.fabric, nullptr, 0), 0);
+    EXPECT_EQ(fi_trywait(w.fabric, nullptr, 1), -FI_EINVAL);
+    EXPECT_EQ(fi_trywait(w.fabric, nullptr, -1), -FI_EINVAL);
+}
+
+unsigned progress_threads()
+{
+    unsigned count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::string name;
+        std::getline(std::ifstream(task.path() / "comm"), name);
+        count += name == "tofu-progress";
+    }
+    return count;
+}
+
+/// A descriptor of an event queue needs a thread for the joins of its endpoints, and no longer than these live.
+TEST(Wait, TheThreadBehindJoinsEndsWithTheirEndpoint)
+{
+    Wishes wishes;
+    wishes.caps |= FI_COLLECTIVE;
+    Objects o(wishes);
+    fid_cq* const cq = o.open_queue();
+    fi_eq_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_eq* eq = nullptr;
+    ASSERT_EQ(fi_eq_open(o.fabric, &attr, &eq, nullptr), 0);
+    fid_ep* ep = nullptr;
+    Objects::must(fi_endpoint(o.domain, o.info, &ep, nullptr));
+    for (struct fid* const bound : {&o.av->fid, &eq->fid})
+        Objects::must(fi_ep_bind(ep, bound, 0));
+    Objects::must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+    Objects::must(fi_enable(ep));
+    char name[64];
+    std::size_t length = sizeof name;
+    Objects::must(fi_getname(&ep->fid, name, &length));
+    ASSERT_EQ(fi_av_insert(o.av, name, 1, nullptr, 0, nullptr), 1);
+    EXPECT_EQ(progress_threads(), 0u);
+    for (unsigned round = 0; round < 2; round++) {
+        fi_av_set_attr range{};
+        range.stride = 1;
+        fid_av_set* members = nullptr;
+        Objects::must(fi_av_set(o.av, &range, &members, nullptr));
+        fid_mc* group = nullptr;
+        Objects::must(fi_join_collective(ep, FI_ADDR_NOTAVAIL, members, 0, &group, nullptr));
+        std::uint32_t event = 0;
+        fi_eq_entry entry{};
+        EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof entry, 10000, 0), static_cast<ssize_t>(sizeof entry));
+        EXPECT_EQ(progress_threads(), 1u);
+        Objects::must(fi_close(&group->fid));
+        Objects::must(fi_close(&members->fid));
+    }
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+    EXPECT_EQ(progress_threads(), 0u);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
 }
 
 TEST(PollSet, TellsWhichHaveSomething)

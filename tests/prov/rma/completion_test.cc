@@ -249,6 +249,41 @@ TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
     });
 }
 
+/// The region lives, and the endpoint does not: the bytes arrive, and an error entry says that the data do not.
+TEST(Rma, DataThatNobodyCanReadAreAnErrorOfTheInject)
+{
+    expect_processes(2, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_RMA | FI_MSG;
+        Session s(rank, options);
+        std::uint64_t window[4] = {};
+        const Window there = s.share(window, sizeof(window))[1];
+        const auto inject = [&](std::uint64_t i) {
+            EXPECT_EQ(s.post([&] { return fi_inject_writedata(s.ep, &i, 8, i, 1, there.base + 8 * i, there.key); }), 0);
+        };
+        fi_cq_data_entry entry{};
+        if (rank.number == 0) {
+            inject(0); // the two are in contact
+            EXPECT_TRUE(wait_until([&] { return fi_cq_read(s.cq, nullptr, 0), rank.get(900) == 1; }));
+        } else {
+            EXPECT_TRUE(s.next(entry));
+            EXPECT_EQ(fi_close(&s.ep->fid), 0);
+            s.ep = nullptr;
+            rank.set(900, 1);
+        }
+        for (std::uint64_t i = 1; i < 4 && rank.number == 0; i++) { // the first learns of the end, the others know it
+            inject(i);
+            fi_cq_err_entry error{};
+            ASSERT_TRUE(s.next(entry, &error));
+            EXPECT_EQ(error.err, FI_EHOSTDOWN);
+            EXPECT_EQ(error.flags, FI_RMA | FI_WRITE);
+        }
+        s.barrier();
+        for (std::uint64_t i = 0; i < 4 && rank.number == 1; i++)
+            EXPECT_EQ(std::atomic_ref(window[i]), i);
+    });
+}
+
 /// A writer that receives nothing has no queue for it.
 void write_without_receive_queue(const Rank& rank, std::uint64_t caps)
 {

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,6 +18,7 @@
 
 #include <rdma/fi_collective.h>
 
+#include "prov/lib/descriptors.h"
 #include "prov/lib/session.h"
 
 namespace {
@@ -27,16 +27,6 @@ using namespace tofu::test;
 using tofu::sim::test::Exit;
 using tofu::sim::test::run_processes;
 using tofu::sim::test::wait_until;
-
-std::size_t open_descriptors()
-{
-    DIR* const all = opendir("/proc/self/fd");
-    std::size_t count = 0;
-    while (readdir(all) != nullptr)
-        count++;
-    closedir(all);
-    return count;
-}
 
 /// Calls within a limit of the process, and after a failure without.
 class Narrow {

@@ -20,6 +20,7 @@
 #include <rdma/fi_trigger.h>
 
 #include "lib/starving.h"
+#include "prov/lib/descriptors.h"
 #include "prov/lib/session.h"
 
 namespace {
@@ -458,9 +459,11 @@ void starve(void (*scenario)(fi_info*), fi_info* info)
     ASSERT_TRUE(run(starving::never, false)); // what is made once and for all is there
     ASSERT_TRUE(run(starving::never, false));
     ASSERT_GT(all, 20);
+    const std::size_t descriptors = open_descriptors();
     for (long n = 1, last = all + 3; n <= last; n++)
         for (const bool stays : {false, true})
             ASSERT_TRUE(run(n, stays));
+    EXPECT_EQ(open_descriptors(), descriptors);
     const auto [calls, first] = starving::throwing_calls();
     EXPECT_EQ(calls, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex
                         << first;
