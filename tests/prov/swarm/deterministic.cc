@@ -66,6 +66,7 @@ class Deterministic final : public Platform {
         tofu::Random::of_test = []() noexcept { return random_.next(); };
         random_ = Dice(42);
         tofu::EndpointNumbers::killed_of_test = false;
+        tofu::EndpointNumbers::most = std::clamp(s.numbers, 24u, tofu::max_endpoints);
         if (job_ != nullptr)
             std::snprintf(job_, job_size, "%s", library_.functions().job());
     }

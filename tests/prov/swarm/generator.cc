@@ -132,7 +132,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                                            gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
             case Do::map:
                 return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::region, below(3)),
+                    base, at, lucky, gen::set(&Command::region, below(3)), gen::set(&Command::second, once_in(3)),
                     gen::set(&Command::size, gen::element<std::uint32_t>(72, 79, 200, 1000, 4097, 20000)));
             case Do::unmap: return gen::build<Command>(base, at, lucky, gen::set(&Command::region, below(3)));
             case Do::write:
@@ -278,6 +278,7 @@ Gen<Setup> setup()
         gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
         gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
         gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)),
+        gen::set(&Setup::numbers, gen::weightedElement<std::uint32_t>({{7, 24}, {1, 240}})),
         gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
         gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
@@ -290,7 +291,7 @@ Gen<Setup> setup()
 Gen<std::vector<Command>> scene()
 {
     const auto parts =
-        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(12),
+        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(14),
                    gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
@@ -348,6 +349,21 @@ Gen<std::vector<Command>> scene()
                             {.what = Do::close, .at = from, .luck = luck},
                             {.what = Do::open, .at = from},
                             {.what = Do::go, .at = to}};
+        case 11: { // a multi-receive takes messages that wait for it, while more of them come
+            Command waits = send;
+            waits.tagged = send.tagged = 0;
+            waits.level = level == plain ? match : level;
+            return calls = {waits, spin,  {.what = Do::multi, .at = to, .size = 300000, .luck = luck},
+                            send,  waits, spin};
+        }
+        case 12: // a multi-receive is cancelled while messages are being fetched into it
+            send.tagged = 0;
+            send.size = std::max(size, 20000u);
+            return calls = {{.what = Do::multi, .at = to, .size = 300000},
+                            send,
+                            {.what = Do::read, .at = to, .count = count, .luck = luck},
+                            {.what = Do::cancel, .at = to, .luck = luck},
+                            spin};
         default: send.back = 1; return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
         }
     });
@@ -363,6 +379,7 @@ Gen<std::vector<Command>> access_scene()
         const Command opens{.what = Do::map, .at = to, .size = 4097, .region = region};
         Command opens_second = opens;
         opens_second.region = second != 0 ? second - 1 : region;
+        opens_second.second = second % 2;
         const Command spin{.what = Do::spin, .count = 60, .luck = luck};
         Command access{.what = kind == 0   ? Do::atomic
                                : kind == 1 ? Do::get
@@ -471,10 +488,11 @@ std::vector<Setup> simpler(const Setup& setup)
 {
     std::vector<Setup> forms;
     const Setup usual{};
-    for (const auto field : {&Setup::chaos,     &Setup::busy,     &Setup::blind,   &Setup::drop,      &Setup::silent,
-                             &Setup::sametag,   &Setup::reuse,    &Setup::oldtags, &Setup::toq,       &Setup::rings,
-                             &Setup::ringslots, &Setup::events,   &Setup::order,   &Setup::initiator, &Setup::form,
-                             &Setup::counters,  &Setup::triggers, &Setup::groups,  &Setup::waits,     &Setup::sharedav})
+    for (const auto field :
+         {&Setup::chaos,  &Setup::busy,    &Setup::blind,     &Setup::drop,  &Setup::silent,    &Setup::sametag,
+          &Setup::reuse,  &Setup::oldtags, &Setup::toq,       &Setup::rings, &Setup::ringslots, &Setup::numbers,
+          &Setup::events, &Setup::order,   &Setup::initiator, &Setup::form,  &Setup::counters,  &Setup::triggers,
+          &Setup::groups, &Setup::waits,   &Setup::sharedav})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

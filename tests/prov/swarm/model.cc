@@ -391,6 +391,7 @@ void Model::on_receive(Receive& r, const Entry& entry)
     if (entry.length != m.size)
         contradict("receive %u got %zu bytes of message %u, which has %zu", r.number, entry.length, m.number, m.size);
     take(r, m, entry, bytes);
+    m.place = bytes;
     if (r.done)
         r.seal();
     if (!of_multi && r.buffer->is_touched(entry.length))
@@ -516,9 +517,14 @@ void Model::check_order() const
         for (std::size_t i = 0; i < j; i++) {
             const Message& earlier = *messages[i];
             if (earlier.from != later.from || earlier.to != later.to || earlier.tagged != later.tagged ||
-                earlier.tx != later.tx || earlier.was_held || later.was_held || earlier.taken == r || earlier.broken ||
-                !r->takes(earlier))
+                earlier.tx != later.tx || earlier.was_held || later.was_held || earlier.broken || !r->takes(earlier))
                 continue;
+            if (earlier.taken == r) { // a multi-receive: entries come as transfers end, places are in order
+                if (earlier.place > later.place)
+                    contradict("multi-receive %u: message %u from %s to %s has a place before message %u", r->number,
+                               later.number, later.from->name().c_str(), later.to->name().c_str(), earlier.number);
+                continue;
+            }
             if (r->was_held || (earlier.taken != nullptr && earlier.taken->was_held))
                 continue;
             if (earlier.taken == nullptr ? must_arrive(earlier) : earlier.taken->posted > r->posted)

@@ -87,7 +87,8 @@ struct Message : Operation {
     bool tagged = false, data = false, silent = false; ///< silent: no entry comes
     std::uint32_t tag = 0, level = 0;
     Receive* taken = nullptr;
-    bool broken = false; ///< a receive has ended with an error because of it
+    const unsigned char* place = nullptr; ///< where it was put
+    bool broken = false;                  ///< a receive has ended with an error because of it
     std::unique_ptr<Buffer> buffer;
     std::size_t size = 0;
 };

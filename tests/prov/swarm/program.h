@@ -34,13 +34,14 @@ enum class Do : std::uint8_t {
     kill,    ///< at: its process is killed
     stop,    ///< at: its process makes no calls until ...
     go,      ///< ... this
-    map,     ///< at, region, size: its process opens a region in this slot, unless there is one
-    unmap,   ///< at, region: and closes it
-    write,   ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
-    get,     ///< likewise: a read
-    atomic,  ///< at, to, region, second, cell, fetch, level, fence, later; count times, if that is not 0
-    join,    ///< at: its process's first endpoint joins those of all processes
-    part,    ///< at, count: and closes the group that was joined so many before the last
+    map,    ///< at, region, size: its process opens a region in this slot, unless there is one; second: the same memory
+            ///< is a region under another key before
+    unmap,  ///< at, region: and closes it
+    write,  ///< at, to, region, second, offset, size, level, fence, data, beyond; count times, if that is not 0
+    get,    ///< likewise: a read
+    atomic, ///< at, to, region, second, cell, fetch, level, fence, later; count times, if that is not 0
+    join,   ///< at: its process's first endpoint joins those of all processes
+    part,   ///< at, count: and closes the group that was joined so many before the last
     collect, ///< at, count: calls the next operation of that group
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
     raise,   ///< at: the counter that operations of its process wait for grows by count
@@ -84,9 +85,10 @@ struct Setup {
     std::uint32_t processes = 3;
     std::uint32_t chaos = 0, busy = 0, blind = 0, drop = 0, silent = 0, sametag = 1, reuse = 1, oldtags = 1, toq = 2000;
     std::uint32_t rings = 256, ringslots = 128;
-    std::uint32_t rma = 0;      ///< 1: regions with keys of the provider's choice, 2: of the user's
-    std::uint32_t events = 0;   ///< FI_RMA_EVENT, and counters bound to regions
-    std::uint32_t order = 0;    ///< all orders of RMA and atomics
+    std::uint32_t numbers = 240; ///< of the endpoints of a domain
+    std::uint32_t rma = 0;       ///< 1: regions with keys of the provider's choice, 2: of the user's
+    std::uint32_t events = 0;    ///< FI_RMA_EVENT, and counters bound to regions
+    std::uint32_t order = 0;     ///< all orders of RMA and atomics
     std::uint32_t form = 0;     ///< 1: scalable endpoints, with two contexts of each kind; 2: processes share receives,
                                 ///< 3: transmit contexts, 4: both
     std::uint32_t counters = 0; ///< bound to endpoints

@@ -101,6 +101,9 @@ void Remote::open(unsigned process, fid_domain* domain, int mr_mode, const Comma
     Held held;
     held.region = &model_.new_region(process, slot, size);
     unsigned char* const bytes = held.region->buffer->at();
+    if (command.second != 0)
+        must(fi_mr_reg(domain, bytes, size, all_rights, 0, slot + 1 + region_slots, 0, &held.twin, nullptr),
+             "fi_mr_reg of the same memory");
     must(fi_mr_reg(domain, bytes, size, all_rights, 0, slot + 1, 0, &held.mr, nullptr), "fi_mr_reg");
     held.key = fi_mr_key(held.mr);
     held.base = (mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uintptr_t>(bytes) : 0;
@@ -121,8 +124,9 @@ void Remote::close(unsigned process, unsigned slot, bool killed)
     Held* const held = find(process, slot % region_slots);
     if (held == nullptr)
         return;
-    must(fi_close(&held->mr->fid), "fi_close of a region");
-    held->mr = nullptr;
+    for (fid_mr** const mr : {&held->mr, &held->twin})
+        if (*mr != nullptr)
+            must(fi_close(&std::exchange(*mr, nullptr)->fid), "fi_close of a region");
     model_.end(*held->region, killed);
     held->region->buffer->seal();
 }
@@ -145,6 +149,7 @@ void Remote::lose_all(unsigned process)
             continue;
         for (fid_cntr*& counter : held.counters)
             counter = nullptr;
+        held.twin = nullptr;
         if (std::exchange(held.mr, nullptr) == nullptr)
             continue;
         model_.end(*held.region, true);
@@ -212,8 +217,9 @@ const Access* Remote::access(const Caller& caller, const Command& command)
         model_.withdraw(access);
         return nullptr;
     }
-    access.silent = command.level == inject && what != Access::read && !access.fetches && !access.fence &&
-                    command.later == 0 && access.parts.size() == 1 && size <= caller.inject_size;
+    const bool injects = command.level == inject && command.later == 0 && size <= caller.inject_size;
+    access.silent = injects && what != Access::read && !access.fetches && !access.fence && access.parts.size() == 1;
+    access.injected = injects && what == Access::write && !access.silent;
     access.buffer = std::make_unique<Buffer>(size);
     if (what == Access::write) {
         fill(access.buffer->at(), size, 0x80000000 | access.number);
@@ -223,7 +229,7 @@ const Access* Remote::access(const Caller& caller, const Command& command)
         access.operand = swaps ? swaps_so_far(*access.parts[0].region) + 1 : 1 + access.number % 100;
     const ssize_t result = caller.try_to([&] { return post(caller, access, command); });
     if (result == 0) {
-        if (access.silent)
+        if (access.silent || access.injected)
             std::memset(access.buffer->at(), 0xdd, size);
         return &access;
     }
@@ -271,7 +277,8 @@ ssize_t Remote::post(const Caller& caller, Access& access, const Command& comman
     call.context = &access;
     call.data = data;
     const std::uint64_t flags = FI_COMPLETION | (access.fence ? FI_FENCE : 0) | (access.data ? FI_REMOTE_CQ_DATA : 0) |
-                                (command.level == transmit             ? FI_TRANSMIT_COMPLETE
+                                (access.injected                       ? FI_INJECT
+                                 : command.level == transmit           ? FI_TRANSMIT_COMPLETE
                                  : command.level >= delivery && !reads ? FI_DELIVERY_COMPLETE
                                                                        : 0);
     if (command.later != 0)

@@ -60,6 +60,7 @@ class Remote {
     struct Held {
         Region* region = nullptr;
         fid_mr* mr = nullptr;       ///< null: closed
+        fid_mr* twin = nullptr;     ///< another region of the same memory, with a key that no access uses
         fid_cntr* counters[2] = {}; ///< of reads and writes
         std::uint64_t key = 0, base = 0;
     };

@@ -48,6 +48,7 @@ struct Access : Operation {
     Endpoint *from = nullptr, *to = nullptr;
     std::vector<Part> parts;
     bool moved = false; ///< its effect is open: its key was given to another region meanwhile, or it may have timed out
+    bool injected = false; ///< its buffer is the application's when the call returns
     bool silent = false, fence = false, data = false, data_came = false, beyond = false, fetches = false;
     unsigned cell = 0;
     std::uint64_t operand = 0;

@@ -202,9 +202,9 @@ int EndpointNumbers::take(unsigned count, unsigned& first, std::uint16_t& incarn
         return taken_[n] ? never : given_back_[n] + (std::uint64_t{unsettled_[n]} << 32);
     };
     std::uint64_t best = never;
-    for (unsigned i = 0; i < max_endpoints && best != 0; i++) {
-        const unsigned from = (start_ + i) % max_endpoints;
-        if (from + count > max_endpoints)
+    for (unsigned i = 0; i < most && best != 0; i++) {
+        const unsigned from = (start_ + i) % most;
+        if (from + count > most)
             continue;
         std::uint64_t latest = 0;
         for (unsigned n = from; n < from + count; n++)
@@ -218,7 +218,7 @@ int EndpointNumbers::take(unsigned count, unsigned& first, std::uint16_t& incarn
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "domain: all its %u numbers for endpoints, receive contexts and memory of groups are in use: "
                   "close some, or open another domain\n",
-                  unsigned{max_endpoints});
+                  most);
         return -FI_ENOSPC;
     }
     for (unsigned n = first; n < first + count; n++) {

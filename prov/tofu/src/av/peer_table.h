@@ -31,6 +31,8 @@ class EndpointNumbers {
   public:
     using Set = std::bitset<max_endpoints>;
 
+    /// The numbers of a domain. Fewer in tests in which numbers are used again.
+    static inline unsigned most = max_endpoints;
     /// In a test: the domains that give numbers back now are remains of a process that was killed, which writes
     /// nothing.
     static inline bool killed_of_test = false;
