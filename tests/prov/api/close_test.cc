@@ -468,17 +468,19 @@ TEST_F(CloseOfDomain, WaitsForReceiversOfThisProcess)
 TEST_F(CloseOfDomain, DoesNotWaitForEver)
 {
     late = {};
-    setenv("FI_TOFU_LINGER", "0", 1);
+    setenv("FI_TOFU_LINGER", "1", 1);
     Wishes wishes;
     wishes.threading = FI_THREAD_DOMAIN; // perhaps of another thread: no other thread makes its progress
     Objects o(wishes);
     fid_cq* const cq = o.open_queue();
     fid_ep* const ep = o.add(cq, cq);
+    std::vector<char> in(1000);
+    Objects::post(cq, [&] { return fi_trecv(ep, in.data(), 1000, nullptr, FI_ADDR_UNSPEC, 5, 0, &in); });
     send_from_another(o, ep, 1000);
     unsetenv("FI_TOFU_LINGER");
     fi_cq_tagged_entry entry{};
     for (int i = 0; i < 1000; i++)
-        EXPECT_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+        EXPECT_LT(fi_cq_read(cq, &entry, 1), 0);
 }
 
 struct CloseWithEvents : Close {

@@ -130,7 +130,8 @@ int dereg_mem(utofu_vcq_hdl_t vcq, utofu_stadd_t stadd, unsigned long flags)
 }
 int free_vcq(utofu_vcq_hdl_t vcq)
 {
-    std::erase_if(internals, [&](const Registration& r) { return r.vcq == vcq; });
+    const auto left = std::erase_if(internals, [&](const Registration& r) { return r.vcq == vcq; });
+    EXPECT_EQ(left, 0u) << "registrations outlive their VCQ: the guide does not say that they end with it";
     return library.free_vcq(vcq);
 }
 
