@@ -284,7 +284,7 @@ Gen<Setup> setup()
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
         gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)),
         gen::set(&Setup::groups, once_in(3)), gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)),
-        gen::set(&Setup::sharedav, once_in(4)));
+        gen::set(&Setup::sharedav, once_in(4)), gen::set(&Setup::apart, once_in(3)));
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -352,7 +352,8 @@ Gen<std::vector<Command>> scene()
         case 11: { // a multi-receive takes messages that wait for it, while more of them come
             Command waits = send;
             waits.tagged = send.tagged = 0;
-            waits.level = level == plain ? match : level;
+            if (level == plain)
+                waits.level = match;
             return calls = {waits, spin,  {.what = Do::multi, .at = to, .size = 300000, .luck = luck},
                             send,  waits, spin};
         }
@@ -373,9 +374,10 @@ Gen<std::vector<Command>> scene()
 Gen<std::vector<Command>> access_scene()
 {
     const auto parts = gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
-                                  gen::element<std::uint32_t>(8, 200, 3000), below(5), luck());
+                                  gen::element<std::uint32_t>(8, 200, 3000), below(5),
+                                  gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck());
     return gen::map(parts, [](const auto& drawn) {
-        const auto& [from, to, region, second, count, cell, size, kind, luck] = drawn;
+        const auto& [from, to, region, second, count, cell, size, kind, level, luck] = drawn;
         const Command opens{.what = Do::map, .at = to, .size = 4097, .region = region};
         Command opens_second = opens;
         opens_second.region = second != 0 ? second - 1 : region;
@@ -387,6 +389,7 @@ Gen<std::vector<Command>> access_scene()
                        .at = from,
                        .to = to,
                        .size = size,
+                       .level = level,
                        .count = count,
                        .region = region,
                        .second = second,
@@ -492,7 +495,7 @@ std::vector<Setup> simpler(const Setup& setup)
          {&Setup::chaos,  &Setup::busy,    &Setup::blind,     &Setup::drop,  &Setup::silent,    &Setup::sametag,
           &Setup::reuse,  &Setup::oldtags, &Setup::toq,       &Setup::rings, &Setup::ringslots, &Setup::numbers,
           &Setup::events, &Setup::order,   &Setup::initiator, &Setup::form,  &Setup::counters,  &Setup::triggers,
-          &Setup::groups, &Setup::waits,   &Setup::sharedav})
+          &Setup::groups, &Setup::waits,   &Setup::sharedav,  &Setup::apart})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;

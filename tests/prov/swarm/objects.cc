@@ -16,7 +16,7 @@ void ask(fi_info& hints, const Setup& setup, unsigned process)
 {
     hints.caps = FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_FENCE;
     hints.tx_attr->msg_order = hints.rx_attr->msg_order = FI_ORDER_SAS;
-    hints.domain_attr->threading = FI_THREAD_SAFE;
+    hints.domain_attr->threading = setup.apart != 0 ? FI_THREAD_DOMAIN : FI_THREAD_SAFE;
     if (setup.form == 1)
         hints.caps |= FI_NAMED_RX_CTX;
     if (setup.groups != 0 && setup.form == 0)
@@ -268,6 +268,11 @@ void World::leave(unsigned p)
     read(p, 64);
     remote_.close_all(p, false);
     close_objects(p);
+    // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it.
+    for (auto& m : model_.messages)
+        if (program_.setup.apart != 0 && m->from->process == p && m->to != nullptr && m->taken == nullptr &&
+            (processes_[m->to->process].stopped || !may_run(m->to->process)))
+            m->broken = true;
 }
 
 void World::close_objects(unsigned p)

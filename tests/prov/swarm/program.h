@@ -97,6 +97,7 @@ struct Setup {
     std::uint32_t waits = 0;    ///< 1: wait objects of the provider's choice, 2: descriptors (in real time)
     std::uint32_t sharedav = 0; ///< one address vector for all processes
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
+    std::uint32_t apart = 0;     ///< FI_THREAD_DOMAIN: no process makes progress for another in its closes
 
     friend bool operator==(const Setup&, const Setup&) = default;
 };

@@ -192,13 +192,17 @@ void World::note(unsigned p, const Entry& entry)
 
 /// In one process also from inside a round of another's endpoint, whose lock is then held. Deferred work would wait for
 /// it: its process makes no calls meanwhile. The provider's own rounds go on.
+bool World::may_run(unsigned p) const
+{
+    const auto waits = [&](const auto& later) { return later->process == p && !later->operation->done; };
+    return !processes_[p].busy && !(platform_->is_one_process() && std::any_of(later_.begin(), later_.end(), waits));
+}
+
 void World::let_others_run()
 {
-    for (unsigned p = 0; p < processes_.size(); p++) {
-        const auto waits = [&](const auto& later) { return later->process == p && !later->operation->done; };
-        if (!processes_[p].busy && !(platform_->is_one_process() && std::any_of(later_.begin(), later_.end(), waits)))
+    for (unsigned p = 0; p < processes_.size(); p++)
+        if (may_run(p))
             read_on(p, 1);
-    }
 }
 
 } // namespace swarm

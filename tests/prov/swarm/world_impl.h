@@ -161,6 +161,8 @@ class World {
     void await_event(unsigned p, int milliseconds);
     void check_wait(const char* what, std::uint64_t start, int milliseconds);
     void note(unsigned p, const Entry& entry);
+    /// May a process make calls while another one waits in a call?
+    [[nodiscard]] bool may_run(unsigned p) const;
     void let_others_run();
 
     // --- which endpoint is meant
