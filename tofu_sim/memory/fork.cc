@@ -226,7 +226,7 @@ void before_fork() noexcept
         return true;
     });
     if (!found) {
-        report("no memory to record registered pages: a child of this fork shares them with its parent; raise the "
+        report("no memory to record registered pages: a child of this fork may share them with its parent; raise the "
                "limit (ulimit -v)");
         state.moved.clear();
     }
@@ -242,6 +242,47 @@ void after_in_parent() noexcept
     current()->mutex.unlock();
 }
 
+// Puts the parent's copy, from byte `at` on, in the place of the mapping.
+void put_copy(const Vma& vma, size_t at, int fd) noexcept
+{
+    const size_t bytes = vma.end - vma.start;
+    if (state.copy == MAP_FAILED || ::syscall(SYS_mremap, static_cast<std::byte*>(state.copy) + at, bytes, bytes,
+                                              MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1)
+        make_private(vma, fd); // no memory: at least no write goes back
+}
+
+// Other threads of the parent may have moved mappings (mremap) or unmapped them since it made its list, so the child
+// looks at its own, which nothing changes. A mapping that is not in the list where it is now has no copy.
+void replace_mapped(const VmaQuery& own, const ProcessMemory::Impl& impl) noexcept
+{
+    Vma vma;
+    size_t at = 0; // in the copy
+    auto listed = state.moved.begin();
+    for (uint64_t next = 0; own.find(next, &vma); next = vma.end) {
+        if (!impl.arena.is_mapped_by(vma))
+            continue;
+        for (; listed != state.moved.end() && listed->end <= vma.start; ++listed) // both are in order of address
+            at += listed->end - listed->start;
+        const uint64_t into = listed != state.moved.end() ? vma.start - listed->start : 0;
+        if (listed != state.moved.end() && listed->start <= vma.start && vma.end <= listed->end &&
+            listed->file_offset + into == vma.file_offset)
+            put_copy(vma, at + into, impl.arena.fd());
+        else
+            make_private(vma, impl.arena.fd());
+    }
+}
+
+// The same where the kernel does not answer at once: each mapping of the list that is there.
+void replace_listed(const ProcessMemory::Impl& impl) noexcept
+{
+    size_t at = 0;
+    for (const Vma& vma : state.moved) {
+        if (is_mapped(vma))
+            put_copy(vma, at, impl.arena.fd());
+        at += vma.end - vma.start;
+    }
+}
+
 // System calls only: other threads of the parent may have held any lock.
 void after_in_child() noexcept
 {
@@ -250,21 +291,15 @@ void after_in_child() noexcept
         return;
     ProcessMemory::Impl* impl = current();
     state.impl.store_release(0);
-    size_t at = 0;
-    for (const Vma& vma : state.moved) {
-        const size_t bytes = vma.end - vma.start;
-        std::byte* const copy = static_cast<std::byte*>(state.copy) + at;
-        if (!is_mapped(vma)) {
-            if (state.copy != MAP_FAILED)
-                (void)::syscall(SYS_munmap, copy, bytes);
-        } else if (state.copy == MAP_FAILED ||
-                   ::syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vma.start) == -1) {
-            make_private(vma, impl->arena.fd()); // no memory: at least no write goes back
-        }
-        at += bytes;
+    if (!impl->arena.empty()) {
+        const VmaQuery own;
+        if (own.answers_at_once())
+            replace_mapped(own, *impl);
+        else
+            replace_listed(*impl);
     }
-    state.copy = MAP_FAILED; // all of it is in its place
-    impl->mover.close();     // it would act on the parent
+    discard_copy();      // what is not in its place
+    impl->mover.close(); // it would act on the parent
     state.locked = false;
     impl->mutex.unlock();
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <sys/wait.h>
 #include <thread>
+#include <tofu_sim.h>
 #include <unistd.h>
 #include <utility>
 
@@ -182,6 +183,56 @@ TEST(MemoryFork, ForkFromAStackThatWasMoved)
             }
             node.remove(stadd);
         });
+    });
+}
+
+// Another thread of the parent may move a mapping (mremap, of which realloc makes use) at any moment before the fork.
+TEST(MemoryFork, AChildOfForkHasItsOwnCopyOfPagesOnTheirWay)
+{
+    if (!memory_moves())
+        GTEST_SKIP() << "no page is moved here: userfaultfd is refused";
+    lead([](Node& node, Leader& peer) {
+        auto* const places = static_cast<std::byte*>(
+            ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        ASSERT_NE(places, MAP_FAILED);
+        std::byte* const place[] = {places, places + 2 * page};
+        const utofu_stadd_t stadd = node.add(place[0], page);
+        ASSERT_EQ(peer.ask(write_one, stadd, 4711), UTOFU_SUCCESS);
+        node.remove(stadd);
+        ASSERT_EQ(tofu_sim_moved(place[0], page), 1);
+        ::munmap(place[1], page);
+        std::atomic<bool> ends{false};
+        std::atomic<unsigned> moves{0};
+        std::atomic<unsigned> wrong{0};
+        std::thread mover([&] {
+            for (unsigned at = 0; !ends; at = 1 - at) {
+                if (::mremap(place[at], page, page, MREMAP_MAYMOVE | MREMAP_FIXED, place[1 - at]) == MAP_FAILED)
+                    return;
+                wrong += __atomic_load_n(reinterpret_cast<uint64_t*>(place[1 - at]), __ATOMIC_RELAXED) != 4711;
+                moves++;
+            }
+        });
+        for (unsigned i = 0; i < 40 && wrong == 0; ++i) {
+            EXPECT_TRUE(child_is_well([&] {
+                unsigned found = 0;
+                unsigned char resident = 0;
+                for (std::byte* const at : place)
+                    if (::mincore(at, page, &resident) == 0) { // else there is nothing
+                        uint64_t content = 0;
+                        std::memcpy(&content, at, sizeof content);
+                        found += content == 4711;
+                        std::memset(at, 1, page);
+                    }
+                return found == 1;
+            })) << i;
+            const unsigned before = moves;
+            EXPECT_TRUE(wait_until([&] { return moves != before; }));
+        }
+        ends = true;
+        mover.join();
+        EXPECT_GT(moves, 40u);
+        EXPECT_EQ(wrong, 0u);
+        ::munmap(places, 3 * page);
     });
 }
 
