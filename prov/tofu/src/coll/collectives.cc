@@ -238,7 +238,8 @@ void Collectives::bury_gone() noexcept
         {
             std::lock_guard guard(tx_.lock());
             for (Group** at = &first_; *at != nullptr; at = &(*at)->next) {
-                (*at)->seek_dead();
+                if (!tx_.reports().closing) // else a question fails, whether the peer lives or not
+                    (*at)->seek_dead();
                 if (!(*at)->listed_busy && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
