@@ -192,6 +192,28 @@ int list_placements()
     return 0;
 }
 
+/// All transports that the options name, each with its processes.
+std::list<Team> start_teams(const Options& o, const Cores& cores, const Placement* chosen)
+{
+    std::list<Team> teams;
+    teams.emplace_back("memory", make_memory, cores);
+    teams.emplace_back("process_vm", make_process_vm, cores);
+    teams.emplace_back(
+        "utofu", [&o] { return make_utofu(o.library); }, cores);
+    for (std::size_t at = 0; at < o.providers.size();) {
+        std::size_t comma = std::min(o.providers.find(',', at), o.providers.size());
+        std::string name = o.providers.substr(at, comma - at);
+        teams.emplace_back(
+            name, [name] { return make_fabric(name.c_str()); }, cores);
+        at = comma + 1;
+    }
+    for (Team& team : teams) {
+        team.place(chosen);
+        team.start();
+    }
+    return teams;
+}
+
 int run(const Options& o)
 {
     const Cores cores;
@@ -213,22 +235,7 @@ int run(const Options& o)
     } else {
         others.erase(others.begin(), cores.can_pin() ? others.begin() + 1 : others.end());
     }
-    std::list<Team> teams;
-    teams.emplace_back("memory", make_memory, cores);
-    teams.emplace_back("process_vm", make_process_vm, cores);
-    teams.emplace_back(
-        "utofu", [&o] { return make_utofu(o.library); }, cores);
-    for (std::size_t at = 0; at < o.providers.size();) {
-        std::size_t comma = std::min(o.providers.find(',', at), o.providers.size());
-        std::string name = o.providers.substr(at, comma - at);
-        teams.emplace_back(
-            name, [name] { return make_fabric(name.c_str()); }, cores);
-        at = comma + 1;
-    }
-    for (Team& team : teams) {
-        team.place(chosen);
-        team.start();
-    }
+    std::list<Team> teams = start_teams(o, cores, chosen);
     std::FILE* samples = o.samples != nullptr ? std::fopen(o.samples, "w") : nullptr;
     std::vector<Series> all;
     const char* section = "";

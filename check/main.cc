@@ -367,6 +367,37 @@ void help()
               "  --verbose        prints this for checks that hold as well");
 }
 
+/// Runs the checks, as the options say how the two processes meet.
+int start(Options& options)
+{
+    if (options.rank < 0)
+        options.rank = rank_of_launcher();
+    if (options.here && (options.meet.empty() || options.pair || options.only.empty()))
+        give_up("--here needs --meet, and the checks in --only");
+    if (!options.meet.empty() && !options.pair) {
+        if (options.rank < 0)
+            give_up("the launcher has not set the number of this process: use --rank 0 and --rank 1");
+        return launched(options);
+    }
+    if (options.rank >= 0 && !options.pair)
+        give_up("this process was started by a launcher: use --meet DIR with a new directory that both processes see, "
+                "or --pair to start two processes from each");
+    return pair(options);
+}
+
+/// Ends the program if one of the names in a list with commas is no check.
+void refuse_unknown(const std::string& only)
+{
+    for (std::size_t from = 0; from < only.size();) {
+        const std::size_t end = std::min(only.find(',', from), only.size());
+        const std::string name = only.substr(from, end - from);
+        const auto all = all_checks();
+        if (name != measuring && std::none_of(all.begin(), all.end(), [&](const Check& c) { return name == c.name; }))
+            give_up("unknown check %s: --list shows all", name.c_str());
+        from = end + 1;
+    }
+}
+
 int run(int argc, char** argv)
 {
     enum { library = 1, meet, rank, pair_option, here, only, no_figures, patience, list, verbose, worker };
@@ -417,27 +448,8 @@ int run(int argc, char** argv)
             std::printf("%-18s %s; relied on by: %s\n", check.name, check.claim, check.relies);
         return 0;
     }
-    for (std::size_t from = 0; from < options.only.size();) {
-        const std::size_t end = std::min(options.only.find(',', from), options.only.size());
-        const std::string name = options.only.substr(from, end - from);
-        const auto all = all_checks();
-        if (name != measuring && std::none_of(all.begin(), all.end(), [&](const Check& c) { return name == c.name; }))
-            give_up("unknown check %s: --list shows all", name.c_str());
-        from = end + 1;
-    }
-    if (options.rank < 0)
-        options.rank = rank_of_launcher();
-    if (options.here && (options.meet.empty() || options.pair || options.only.empty()))
-        give_up("--here needs --meet, and the checks in --only");
-    if (!options.meet.empty() && !options.pair) {
-        if (options.rank < 0)
-            give_up("the launcher has not set the number of this process: use --rank 0 and --rank 1");
-        return launched(options);
-    }
-    if (options.rank >= 0 && !options.pair)
-        give_up("this process was started by a launcher: use --meet DIR with a new directory that both processes see, "
-                "or --pair to start two processes from each");
-    return pair(options);
+    refuse_unknown(options.only);
+    return start(options);
 }
 
 } // namespace

@@ -303,6 +303,53 @@ class Timeline {
     static constexpr double top_ = 106;
 };
 
+/// The scale of colours, from 0 to the longest sum.
+void draw_scale(Svg& svg, double x, double y, double most)
+{
+    constexpr double width = 260;
+    for (unsigned i = 0; i < 52; i++) {
+        svg.rect(x + width / 52 * i, y, width / 52 + 0.5, 12, heat((i + 0.5) / 52));
+    }
+    svg.text(x, y + 30, "0", {.size = 12, .colour = ink::faint});
+    svg.text(x + width, y + 30, time_text(static_cast<uint64_t>(most)),
+             {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
+}
+
+using Pair = std::pair<uint32_t, uint32_t>; ///< who waits, for whom
+
+/// A table of the pairs with the longest waits, at `table`.
+void draw_longest(Svg& svg, const Run& run, const std::map<Pair, uint64_t>& pairs, double table)
+{
+    std::vector<std::pair<uint64_t, Pair>> longest;
+    for (const auto& [pair, length] : pairs) {
+        longest.push_back({length, pair});
+    }
+    std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    svg.text(table, 84, "The longest", {.size = 15, .bold = true});
+    const TextStyle end = {.size = 12, .colour = ink::faint, .anchor = Anchor::end};
+    svg.text(table + 70, 106, "rank", end);
+    svg.text(table + 160, 106, "for rank", end);
+    svg.text(table + 260, 106, "waited", end);
+    svg.text(table + 390, 106, "share of its time", end);
+    double y = 130;
+    for (size_t i = 0; i < std::min<size_t>(longest.size(), 15); i++, y += 24) {
+        const auto& [length, pair] = longest[i];
+        const Process& who = run.processes[pair.first];
+        const TextStyle cell = {.size = 13, .anchor = Anchor::end};
+        svg.text(table + 70, y, process_label(run, pair.first), cell);
+        svg.text(table + 160, y, process_label(run, pair.second), cell);
+        svg.text(table + 260, y, time_text(length), cell);
+        const double share =
+            100 * static_cast<double>(length) / static_cast<double>(std::max<uint64_t>(who.ended - who.began, 1));
+        char text[16];
+        std::snprintf(text, sizeof text, "%.1f %%", share);
+        svg.text(table + 390, y, text, cell);
+    }
+    if (longest.empty()) {
+        svg.text(table, y, "No process waited for another one.", {.size = 13, .colour = ink::faint});
+    }
+}
+
 } // namespace
 
 std::string draw_timeline(const Run& run)
@@ -316,7 +363,7 @@ std::string draw_waits(const Run& run)
     const size_t cells = std::min(count, most_cells);
     const auto cell_of = [&](uint32_t process) { return size_t{process} * cells / count; };
     std::vector<double> sums(cells * cells);
-    std::map<std::pair<uint32_t, uint32_t>, uint64_t> pairs;
+    std::map<Pair, uint64_t> pairs;
     uint64_t total = 0, unknown = 0;
     for (const Wait& wait : run.waits) {
         const uint64_t length = wait.ended - wait.began;
@@ -367,43 +414,9 @@ std::string draw_waits(const Run& run)
         svg.text(x0 - 10, y0 + at + 4, label, {.size = 12, .anchor = Anchor::end});
     }
     if (most > 0) {
-        constexpr double width = 260;
-        const double y = y0 + size + 26;
-        for (unsigned i = 0; i < 52; i++) {
-            svg.rect(x0 + width / 52 * i, y, width / 52 + 0.5, 12, heat((i + 0.5) / 52));
-        }
-        svg.text(x0, y + 30, "0", {.size = 12, .colour = ink::faint});
-        svg.text(x0 + width, y + 30, time_text(static_cast<uint64_t>(most)),
-                 {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
+        draw_scale(svg, x0, y0 + size + 26, most);
     }
-    std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> longest;
-    for (const auto& [pair, length] : pairs) {
-        longest.push_back({length, pair});
-    }
-    std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    svg.text(table, 84, "The longest", {.size = 15, .bold = true});
-    const TextStyle end = {.size = 12, .colour = ink::faint, .anchor = Anchor::end};
-    svg.text(table + 70, 106, "rank", end);
-    svg.text(table + 160, 106, "for rank", end);
-    svg.text(table + 260, 106, "waited", end);
-    svg.text(table + 390, 106, "share of its time", end);
-    double y = 130;
-    for (size_t i = 0; i < std::min<size_t>(longest.size(), 15); i++, y += 24) {
-        const auto& [length, pair] = longest[i];
-        const Process& who = run.processes[pair.first];
-        const TextStyle cell = {.size = 13, .anchor = Anchor::end};
-        svg.text(table + 70, y, process_label(run, pair.first), cell);
-        svg.text(table + 160, y, process_label(run, pair.second), cell);
-        svg.text(table + 260, y, time_text(length), cell);
-        const double share =
-            100 * static_cast<double>(length) / static_cast<double>(std::max<uint64_t>(who.ended - who.began, 1));
-        char text[16];
-        std::snprintf(text, sizeof text, "%.1f %%", share);
-        svg.text(table + 390, y, text, cell);
-    }
-    if (longest.empty()) {
-        svg.text(table, y, "No process waited for another one.", {.size = 13, .colour = ink::faint});
-    }
+    draw_longest(svg, run, pairs, table);
     return svg.finish();
 }
 

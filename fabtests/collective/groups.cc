@@ -26,6 +26,40 @@ std::vector<std::uint32_t> order_of(World& w, Party& p, fid_av_set* set)
 
 } // namespace
 
+/// Sets that this provider refuses, or members of them.
+void check_refused_sets(World& w, Party& p)
+{
+    const auto n = static_cast<std::uint32_t>(w.ranks());
+    fid_av_set* set = nullptr;
+    fi_av_set_attr attr{};
+    attr.count = 1;
+    attr.end_addr = n - 1;
+    attr.stride = 1; // "must be less than or equal to the specified count value"
+    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == (n > 1 ? -FI_EINVAL : 0));
+    if (n == 1)
+        CHECK(w, fi_close(&set->fid) == 0);
+    attr.count = n;
+    attr.start_addr = FI_ADDR_NOTAVAIL; // both or none
+    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EINVAL);
+    attr = {};
+    attr.start_addr = attr.end_addr = FI_ADDR_NOTAVAIL;
+    std::uint8_t key = 1;
+    attr.comm_key = &key;
+    attr.comm_key_size = 1; // "If supported by the fabric"
+    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EOPNOTSUPP);
+    attr.comm_key_size = 0;
+    attr.flags = std::uint64_t{1} << 62;
+    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EBADFLAGS);
+    // The flags of single collectives narrow what a set must be good for.
+    attr.flags = FI_BARRIER_SET | FI_ALLREDUCE_SET;
+    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == 0);
+    CHECK(w, fi_av_set_remove(set, 0) < 0);                                  // not a member
+    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);                   // the address of no endpoint
+    CHECK(w, fi_av_set_insert(set, 0) == 0 && fi_av_set_insert(set, 0) < 0); // twice
+    CHECK(w, fi_close(&p.station().av()->fid) == -FI_EBUSY);
+    CHECK(w, fi_close(&set->fid) == 0);
+}
+
 /// fi_av_set(3): "an ordered subset of addresses of an address vector"
 void check_sets(World& w)
 {
@@ -81,35 +115,8 @@ void check_sets(World& w)
     w.barrier();
     for (fid_av_set* one : {set, even, reverse})
         CHECK(w, fi_close(&one->fid) == 0);
-    if (!w.ours())
-        return;
-    attr = {};
-    attr.count = 1;
-    attr.end_addr = n - 1;
-    attr.stride = 1; // "must be less than or equal to the specified count value"
-    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == (n > 1 ? -FI_EINVAL : 0));
-    if (n == 1)
-        CHECK(w, fi_close(&set->fid) == 0);
-    attr.count = n;
-    attr.start_addr = FI_ADDR_NOTAVAIL; // both or none
-    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EINVAL);
-    attr = {};
-    attr.start_addr = attr.end_addr = FI_ADDR_NOTAVAIL;
-    std::uint8_t key = 1;
-    attr.comm_key = &key;
-    attr.comm_key_size = 1; // "If supported by the fabric"
-    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EOPNOTSUPP);
-    attr.comm_key_size = 0;
-    attr.flags = std::uint64_t{1} << 62;
-    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == -FI_EBADFLAGS);
-    // The flags of single collectives narrow what a set must be good for.
-    attr.flags = FI_BARRIER_SET | FI_ALLREDUCE_SET;
-    CHECK(w, fi_av_set(p.station().av(), &attr, &set, nullptr) == 0);
-    CHECK(w, fi_av_set_remove(set, 0) < 0);                                  // not a member
-    CHECK(w, fi_av_set_insert(set, FI_ADDR_NOTAVAIL) < 0);                   // the address of no endpoint
-    CHECK(w, fi_av_set_insert(set, 0) == 0 && fi_av_set_insert(set, 0) < 0); // twice
-    CHECK(w, fi_close(&p.station().av()->fid) == -FI_EBUSY);
-    CHECK(w, fi_close(&set->fid) == 0);
+    if (w.ours())
+        check_refused_sets(w, p);
 }
 
 /// "All participating peers must call fi_join_collective before any individual peer will report that the join has

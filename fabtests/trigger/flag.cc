@@ -142,6 +142,17 @@ void check_order(World& w)
     w.barrier();
 }
 
+/// What is injected has no context, and is sent at once.
+void check_injected(World& w, fid_ep* sends, fi_addr_t to, void* desc)
+{
+    std::uint64_t word = 0;
+    CHECK(w, w.post([&] { return fi_trecv(w.ep(), &word, 8, desc, FI_ADDR_UNSPEC, 1, 0, nullptr); }) == 0);
+    w.barrier();
+    const std::uint64_t sent = 99;
+    CHECK(w, w.post([&] { return fi_tinject(sends, &sent, 8, to, 1); }) == 0);
+    CHECK(w, w.until([&] { return *static_cast<volatile std::uint64_t*>(&word) == 99; }));
+}
+
 /// fi_endpoint(3), fi_alias(3): FI_TRIGGER as a default flag of an alias makes every call of it a triggered one.
 void check_default_flag(World& w)
 {
@@ -197,13 +208,7 @@ void check_default_flag(World& w)
         CHECK(w, w.wait(&ended) == 0 && ended == &context);
     }
     CHECK(w, w.quiet());
-    // What is injected has no context, and is sent at once.
-    std::uint64_t word = 0;
-    CHECK(w, w.post([&] { return fi_trecv(w.ep(), &word, 8, d, FI_ADDR_UNSPEC, 1, 0, nullptr); }) == 0);
-    w.barrier();
-    const std::uint64_t sent = 99;
-    CHECK(w, w.post([&] { return fi_tinject(sends, &sent, 8, to, 1); }) == 0);
-    CHECK(w, w.until([&] { return *static_cast<volatile std::uint64_t*>(&word) == 99; }));
+    check_injected(w, sends, to, d);
     CHECK(w, fi_close(&sends->fid) == 0 && fi_close(&receives->fid) == 0);
     w.barrier();
 }

@@ -20,13 +20,13 @@ enum class Without {
     clearing,        ///< the slots are not cleared before the ring is granted
     anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case 16)
     waiting,         ///< a sender of a release sends anonymous packets at once (case 8)
-    place,           ///< give_back does not say where the ring is (case 6)
+    place,           ///< a revocation does not say where the ring is (case 6)
     credit,          ///< a sender writes into slots that were not reported
     closing_probe    ///< a probe under way when the ring is closed speaks of its next owner
 };
 
 enum Kind : std::uint8_t { none, anonymous, question, data, release };
-enum Status : std::uint8_t { open_status, granted, denied, give_back, closed };
+enum Status : std::uint8_t { open_status, granted, denied, revoked_status, closed };
 
 struct Packet {
     std::uint8_t kind, owner, number;
@@ -48,7 +48,7 @@ struct World {
     Sender s[senders];
     Packet slot[slots];
     std::uint8_t owner; ///< 1 + it, 0: the ring is free
-    std::uint8_t begun, serial, next_seq, reported, asked_back, gone, probe, closing, wrong;
+    std::uint8_t begun, serial, next_seq, reported, revoked, dead_owner, probe, closing, wrong;
     std::uint8_t taken[senders];
 };
 
@@ -72,12 +72,12 @@ void shift(Packet (&list)[2])
 
 void close_ring(World& w, Without without)
 {
-    w.gone = 0;
+    w.dead_owner = 0;
     if (w.probe != no_probe && without != Without::closing_probe) {
         w.closing = 1;
         return;
     }
-    w.closing = w.owner = w.begun = w.serial = w.reported = w.asked_back = w.next_seq = 0;
+    w.closing = w.owner = w.begun = w.serial = w.reported = w.revoked = w.next_seq = 0;
 }
 
 void take(World& w, const Packet& p)
@@ -85,6 +85,39 @@ void take(World& w, const Packet& p)
     if (w.taken[p.owner] != p.number)
         w.wrong = 2;
     w.taken[p.owner]++;
+}
+
+/// What a sender makes of its credit block.
+void read_credit_block(Sender& a)
+{
+    const Block b = a.block;
+    if (a.state == asked && (b.status == granted || b.status == revoked_status)) {
+        if (b.place != 0) {
+            a.state = open;
+            a.next_seq = 1;
+            a.consumed = a.leave = 0;
+        }
+    } else if (a.state == asked && b.status == denied) {
+        a.state = idle;
+    } else if ((a.state == open || a.state == leaving) && b.place == 0) {
+        const unsigned sent = a.next_seq - 1u;
+        if (static_cast<std::uint8_t>(sent - b.consumed) <= static_cast<std::uint8_t>(sent - a.consumed))
+            a.consumed = b.consumed;
+    }
+    if (b.status == revoked_status)
+        a.leave |= a.state == open;
+    if (b.status == closed && a.state == leaving)
+        a.state = idle;
+    a.block = {};
+}
+
+/// Nothing of it arrives any more; what has landed is there.
+void die(Sender& a)
+{
+    a.state = dead;
+    a.out[0] = a.out[1] = {};
+    a.back[0] = a.block = {};
+    a.serial = a.next_seq = a.consumed = a.leave = a.sent = 0;
 }
 
 template <class Emit>
@@ -99,12 +132,7 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
     if (s.state == dead)
         return;
     if (i == 0)
-        step("A dies", [](World&, Sender& a) { // nothing of it arrives any more; what has landed is there
-            a.state = dead;
-            a.out[0] = a.out[1] = {};
-            a.back[0] = a.block = {};
-            a.serial = a.next_seq = a.consumed = a.leave = a.sent = 0;
-        });
+        step("A dies", [](World&, Sender& a) { die(a); });
     const bool to_ring = s.out[0].kind == data || s.out[0].kind == release;
     if (s.out[0].kind != none && (to_ring || room(s.inbox)))
         step("a packet lands", [&](World& w, Sender& a) {
@@ -117,27 +145,7 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
             a.back[0] = {};
         });
     if (s.block.written != 0 && s.block.serial == s.serial)
-        step("looks at its credit block", [&](World&, Sender& a) {
-            const Block b = a.block;
-            if (a.state == asked && (b.status == granted || b.status == give_back)) {
-                if (b.place != 0) {
-                    a.state = open;
-                    a.next_seq = 1;
-                    a.consumed = a.leave = 0;
-                }
-            } else if (a.state == asked && b.status == denied) {
-                a.state = idle;
-            } else if ((a.state == open || a.state == leaving) && b.place == 0) {
-                const unsigned sent = a.next_seq - 1u;
-                if (static_cast<std::uint8_t>(sent - b.consumed) <= static_cast<std::uint8_t>(sent - a.consumed))
-                    a.consumed = b.consumed;
-            }
-            if (b.status == give_back)
-                a.leave |= a.state == open;
-            if (b.status == closed && a.state == leaving)
-                a.state = idle;
-            a.block = {};
-        });
+        step("looks at its credit block", [](World&, Sender& a) { read_credit_block(a); });
     if (!room(s.out))
         return;
     const auto say = [i](Sender& a, Kind kind, std::uint8_t serial) {
@@ -168,6 +176,69 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
     });
 }
 
+/// R takes an anonymous packet, which may ask for the ring.
+void take_anonymous(World& w, unsigned i, bool asks, Without without)
+{
+    Sender& a = w.s[i];
+    take(w, a.inbox[0]);
+    if (asks) {
+        const bool free = w.owner == 0;
+        if (a.state != dead)
+            a.back[0] = {1, 0, free, free ? granted : denied, a.inbox[0].seq};
+        if (free) {
+            w.owner = static_cast<std::uint8_t>(1 + i);
+            w.serial = a.inbox[0].seq;
+            w.next_seq = 1;
+            if (without != Without::clearing)
+                for (Packet& p : w.slot)
+                    p = {};
+        }
+    }
+    shift(a.inbox);
+}
+
+/// Of the receiver, at a ring that has an owner.
+template <class Step>
+void steps_at_ring(const World& now, const Sender& owner, Without without, Step&& step)
+{
+    const Packet& p = now.slot[(now.next_seq - 1) % slots];
+    const bool there = p.kind != none && p.seq == now.next_seq;
+    const bool ready = now.begun != 0 || owner.inbox[0].kind == none || without == Without::anonymous_first;
+    const bool must_answer = p.kind == release && owner.state != dead;
+    if (there && ready && (!must_answer || owner.back[0].written == 0))
+        step("R takes a packet", [&](World& w) {
+            if (p.owner + 1 != w.owner)
+                w.wrong = 1;
+            w.begun = 1;
+            w.next_seq++;
+            if (p.kind == data) {
+                take(w, p);
+                return;
+            }
+            if (must_answer)
+                w.s[w.owner - 1].back[0] = {1, static_cast<std::uint8_t>(w.next_seq - 1), 0, closed, w.serial};
+            close_ring(w, without);
+        });
+    if (owner.state != dead && owner.back[0].written == 0) {
+        const auto report = [&](World& w) {
+            w.reported = static_cast<std::uint8_t>(w.next_seq - 1);
+            const auto place = static_cast<std::uint8_t>(w.begun == 0 && without != Without::place);
+            w.s[w.owner - 1].back[0] = {1, w.reported, place, w.revoked != 0 ? revoked_status : open_status, w.serial};
+        };
+        if (now.begun != 0 && now.next_seq - 1u - now.reported == slots)
+            step("R reports", report);
+        if (now.revoked == 0)
+            step("R asks for the ring", [&](World& w) {
+                w.revoked = 1;
+                report(w);
+            });
+    }
+    if (now.probe == no_probe && now.dead_owner == 0)
+        step("R probes", [](World& w) { w.probe = under_way; });
+    if (now.dead_owner != 0 && !there)
+        step("R frees the ring of a dead one", [&](World& w) { close_ring(w, without); });
+}
+
 template <class Emit>
 void receiver_steps(const World& now, Without without, Emit&& emit)
 {
@@ -181,67 +252,13 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         const bool asks = s.inbox[0].kind == question;
         if (s.inbox[0].kind == none || (asks && s.state != dead && s.back[0].written != 0))
             continue;
-        step("R takes an anonymous packet", [&](World& w) {
-            Sender& a = w.s[i];
-            take(w, a.inbox[0]);
-            if (asks) {
-                const bool free = w.owner == 0;
-                if (a.state != dead)
-                    a.back[0] = {1, 0, free, free ? granted : denied, a.inbox[0].seq};
-                if (free) {
-                    w.owner = static_cast<std::uint8_t>(1 + i);
-                    w.serial = a.inbox[0].seq;
-                    w.next_seq = 1;
-                    if (without != Without::clearing)
-                        for (Packet& p : w.slot)
-                            p = {};
-                }
-            }
-            shift(a.inbox);
-        });
+        step("R takes an anonymous packet", [&](World& w) { take_anonymous(w, i, asks, without); });
     }
     if (now.owner == 0)
         return;
     const Sender& owner = now.s[now.owner - 1];
-    if (now.closing == 0) {
-        const Packet& p = now.slot[(now.next_seq - 1) % slots];
-        const bool there = p.kind != none && p.seq == now.next_seq;
-        const bool ready = now.begun != 0 || owner.inbox[0].kind == none || without == Without::anonymous_first;
-        const bool must_answer = p.kind == release && owner.state != dead;
-        if (there && ready && (!must_answer || owner.back[0].written == 0))
-            step("R takes a packet", [&](World& w) {
-                if (p.owner + 1 != w.owner)
-                    w.wrong = 1;
-                w.begun = 1;
-                w.next_seq++;
-                if (p.kind == data) {
-                    take(w, p);
-                    return;
-                }
-                if (must_answer)
-                    w.s[w.owner - 1].back[0] = {1, static_cast<std::uint8_t>(w.next_seq - 1), 0, closed, w.serial};
-                close_ring(w, without);
-            });
-        if (owner.state != dead && owner.back[0].written == 0) {
-            const auto report = [&](World& w) {
-                w.reported = static_cast<std::uint8_t>(w.next_seq - 1);
-                const auto place = static_cast<std::uint8_t>(w.begun == 0 && without != Without::place);
-                w.s[w.owner - 1].back[0] = {1, w.reported, place, w.asked_back != 0 ? give_back : open_status,
-                                            w.serial};
-            };
-            if (now.begun != 0 && now.next_seq - 1u - now.reported == slots)
-                step("R reports", report);
-            if (now.asked_back == 0)
-                step("R asks for the ring", [&](World& w) {
-                    w.asked_back = 1;
-                    report(w);
-                });
-        }
-        if (now.probe == no_probe && now.gone == 0)
-            step("R probes", [](World& w) { w.probe = under_way; });
-        if (now.gone != 0 && !there)
-            step("R frees the ring of a dead one", [&](World& w) { close_ring(w, without); });
-    }
+    if (now.closing == 0)
+        steps_at_ring(now, owner, without, step);
     if (now.probe == under_way)
         step("the probe is answered", [&](World& w) { w.probe = owner.state == dead ? says_dead : says_alive; });
     if (now.probe > under_way)
@@ -251,7 +268,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
             if (w.closing != 0)
                 close_ring(w, without);
             else
-                w.gone |= says == says_dead;
+                w.dead_owner |= says == says_dead;
         });
 }
 

@@ -214,83 +214,100 @@ TEST(Successor, NoPacketOfAnOldRingReachesTheProcessAfterAKilledOne)
 
 // --- an answer that comes late
 
+constexpr std::size_t late_size = 150000;
+
+/// R keeps the message of S's first life, and takes or discards it in its second.
+void take_late(const Rank& rank, bool discard)
+{
+    std::string bytes(late_size, '\0');
+    Life life(rank);
+    life.publish(0);
+    reached(rank, 1);
+    life.await(3);
+    for (unsigned round = 0; round < 500; round++)
+        life.poll(); // the message is kept
+    reached(rank, 4);
+    sleep_until(rank, 6);
+    if (discard) {
+        fi_msg_tagged msg{};
+        fi_context2 context{};
+        msg.addr = FI_ADDR_UNSPEC;
+        msg.tag = 5;
+        msg.context = &context;
+        ASSERT_EQ(life.post([&] { return fi_trecvmsg(life.ep, &msg, FI_PEEK | FI_DISCARD); }), 0);
+        life.expect(&context, FI_RECV);
+    } else {
+        life.receive(bytes.data(), 64, 5);
+    }
+    for (unsigned round = 0; round < 500; round++)
+        life.poll();
+    reached(rank, 7);
+    life.await(8);
+}
+
+/// R2 receives from S's second life.
+void take_well(const Rank& rank)
+{
+    std::string bytes(late_size, '\0');
+    sleep_until(rank, 1);
+    Life life(rank);
+    life.publish(1);
+    reached(rank, 2);
+    life.await(5);
+    for (unsigned round = 0; round < 500; round++)
+        life.poll();
+    reached(rank, 6);
+    life.await(7);
+    life.receive(bytes.data(), bytes.size(), 6);
+    EXPECT_EQ(bytes, std::string(bytes.size(), 's'));
+    life.await(8);
+}
+
+void live_twice(const Rank& rank, bool discard)
+{
+    std::string bytes(late_size, 's');
+    sleep_until(rank, 2);
+    {
+        Life life(rank);
+        const fi_addr_t to = life.peer(0);
+        iovec iov{bytes.data(), 10};
+        fi_msg_tagged msg{};
+        msg.msg_iov = &iov;
+        msg.iov_count = 1;
+        msg.addr = to;
+        msg.tag = 5;
+        ASSERT_EQ(life.post([&] {
+            return discard ? fi_tsend(life.ep, bytes.data(), 100000, nullptr, to, 5, nullptr)
+                           : fi_tsendmsg(life.ep, &msg, FI_MATCH_COMPLETE);
+        }),
+                  0);
+        for (unsigned round = 0; round < 500; round++)
+            life.poll();
+        reached(rank, 3);
+        life.await(4);
+    }
+    Life life(rank);
+    ASSERT_EQ(
+        life.post([&] { return fi_tsend(life.ep, bytes.data(), bytes.size(), nullptr, life.peer(1), 6, nullptr); }), 0);
+    for (unsigned round = 0; round < 500; round++)
+        life.poll();
+    reached(rank, 5);
+    life.expect(nullptr, FI_SEND);
+    reached(rank, 8);
+}
+
 /// S leaves a message at R that waits for its receive, closes, and opens a domain again, which sends a rendezvous to
 /// R2. R then takes the old message: its completion word must not end, or destroy, what S waits for now.
 void end_late(bool discard)
 {
     expect_processes(3, [=](const Rank& rank) {
         setenv("TOFU_SIM_PPN", "1", 1);
-        std::string bytes(150000, '\0');
-        if (rank.number == 0) { // R
-            Life life(rank);
-            life.publish(0);
-            reached(rank, 1);
-            life.await(3);
-            for (unsigned round = 0; round < 500; round++)
-                life.poll(); // the message is kept
-            reached(rank, 4);
-            sleep_until(rank, 6);
-            if (discard) {
-                fi_msg_tagged msg{};
-                fi_context2 context{};
-                msg.addr = FI_ADDR_UNSPEC;
-                msg.tag = 5;
-                msg.context = &context;
-                ASSERT_EQ(life.post([&] { return fi_trecvmsg(life.ep, &msg, FI_PEEK | FI_DISCARD); }), 0);
-                life.expect(&context, FI_RECV);
-            } else {
-                life.receive(bytes.data(), 64, 5);
-            }
-            for (unsigned round = 0; round < 500; round++)
-                life.poll();
-            reached(rank, 7);
-            life.await(8);
-        } else if (rank.number == 1) { // R2
-            sleep_until(rank, 1);
-            Life life(rank);
-            life.publish(1);
-            reached(rank, 2);
-            life.await(5);
-            for (unsigned round = 0; round < 500; round++)
-                life.poll();
-            reached(rank, 6);
-            life.await(7);
-            life.receive(bytes.data(), bytes.size(), 6);
-            EXPECT_EQ(bytes, std::string(bytes.size(), 's'));
-            life.await(8);
-        } else { // S
-            sleep_until(rank, 2);
-            bytes.assign(bytes.size(), 's');
-            {
-                Life life(rank);
-                const fi_addr_t to = life.peer(0);
-                iovec iov{bytes.data(), 10};
-                fi_msg_tagged msg{};
-                msg.msg_iov = &iov;
-                msg.iov_count = 1;
-                msg.addr = to;
-                msg.tag = 5;
-                ASSERT_EQ(life.post([&] {
-                    return discard ? fi_tsend(life.ep, bytes.data(), 100000, nullptr, to, 5, nullptr)
-                                   : fi_tsendmsg(life.ep, &msg, FI_MATCH_COMPLETE);
-                }),
-                          0);
-                for (unsigned round = 0; round < 500; round++)
-                    life.poll();
-                reached(rank, 3);
-                life.await(4);
-            }
-            Life life(rank);
-            ASSERT_EQ(life.post([&] {
-                return fi_tsend(life.ep, bytes.data(), bytes.size(), nullptr, life.peer(1), 6, nullptr);
-            }),
-                      0);
-            for (unsigned round = 0; round < 500; round++)
-                life.poll();
-            reached(rank, 5);
-            life.expect(nullptr, FI_SEND);
-            reached(rank, 8);
-        }
+        if (rank.number == 0)
+            take_late(rank, discard);
+        else if (rank.number == 1)
+            take_well(rank);
+        else
+            live_twice(rank, discard);
     });
 }
 
