@@ -25,24 +25,27 @@ namespace tofu::node {
 namespace {
 
 /// The functions that are called, by hwloc's names without "hwloc_".
+#define TOFU_HWLOC(X)                                                                                                  \
+    X(get_api_version)                                                                                                 \
+    X(topology_init)                                                                                                   \
+    X(topology_set_io_types_filter)                                                                                    \
+    X(topology_set_cache_types_filter)                                                                                 \
+    X(topology_set_components)                                                                                         \
+    X(topology_set_flags)                                                                                              \
+    X(topology_load)                                                                                                   \
+    X(topology_abi_check)                                                                                              \
+    X(topology_dup)                                                                                                    \
+    X(topology_destroy)                                                                                                \
+    X(topology_is_thissystem)                                                                                          \
+    X(topology_get_allowed_cpuset)                                                                                     \
+    X(get_nbobjs_by_depth)                                                                                             \
+    X(get_obj_by_depth)                                                                                                \
+    X(bitmap_next)                                                                                                     \
+    X(bitmap_weight)                                                                                                   \
+    X(set_area_membind)
+#define TOFU_MEMBER(name) decltype(&hwloc_##name) name;
 struct Hwloc {
-    decltype(&hwloc_get_api_version) get_api_version;
-    decltype(&hwloc_topology_init) topology_init;
-    decltype(&hwloc_topology_set_io_types_filter) topology_set_io_types_filter;
-    decltype(&hwloc_topology_set_cache_types_filter) topology_set_cache_types_filter;
-    decltype(&hwloc_topology_set_components) topology_set_components;
-    decltype(&hwloc_topology_set_flags) topology_set_flags;
-    decltype(&hwloc_topology_load) topology_load;
-    decltype(&hwloc_topology_abi_check) topology_abi_check;
-    decltype(&hwloc_topology_dup) topology_dup;
-    decltype(&hwloc_topology_destroy) topology_destroy;
-    decltype(&hwloc_topology_is_thissystem) topology_is_thissystem;
-    decltype(&hwloc_topology_get_allowed_cpuset) topology_get_allowed_cpuset;
-    decltype(&hwloc_get_nbobjs_by_depth) get_nbobjs_by_depth;
-    decltype(&hwloc_get_obj_by_depth) get_obj_by_depth;
-    decltype(&hwloc_bitmap_next) bitmap_next;
-    decltype(&hwloc_bitmap_weight) bitmap_weight;
-    decltype(&hwloc_set_area_membind) set_area_membind;
+    TOFU_HWLOC(TOFU_MEMBER)
 };
 
 constexpr const char* library_name = "libhwloc.so.15"; // of all versions 2
@@ -56,23 +59,10 @@ bool find(void* library, const char* name, Function& function) noexcept
 
 bool find_all(void* library, Hwloc& all) noexcept
 {
-    return find(library, "hwloc_get_api_version", all.get_api_version) &&
-           find(library, "hwloc_topology_init", all.topology_init) &&
-           find(library, "hwloc_topology_set_io_types_filter", all.topology_set_io_types_filter) &&
-           find(library, "hwloc_topology_set_cache_types_filter", all.topology_set_cache_types_filter) &&
-           find(library, "hwloc_topology_set_components", all.topology_set_components) &&
-           find(library, "hwloc_topology_set_flags", all.topology_set_flags) &&
-           find(library, "hwloc_topology_load", all.topology_load) &&
-           find(library, "hwloc_topology_abi_check", all.topology_abi_check) &&
-           find(library, "hwloc_topology_dup", all.topology_dup) &&
-           find(library, "hwloc_topology_destroy", all.topology_destroy) &&
-           find(library, "hwloc_topology_is_thissystem", all.topology_is_thissystem) &&
-           find(library, "hwloc_topology_get_allowed_cpuset", all.topology_get_allowed_cpuset) &&
-           find(library, "hwloc_get_nbobjs_by_depth", all.get_nbobjs_by_depth) &&
-           find(library, "hwloc_get_obj_by_depth", all.get_obj_by_depth) &&
-           find(library, "hwloc_bitmap_next", all.bitmap_next) &&
-           find(library, "hwloc_bitmap_weight", all.bitmap_weight) &&
-           find(library, "hwloc_set_area_membind", all.set_area_membind);
+    bool found = true;
+#define TOFU_FIND(name) found = found && find(library, "hwloc_" #name, all.name);
+    TOFU_HWLOC(TOFU_FIND)
+    return found;
 }
 
 /// Where the program itself brings another hwloc along, calls inside of the library would reach that one.
@@ -112,13 +102,6 @@ const Hwloc* hwloc() noexcept
 
 namespace {
 
-template <class Function>
-bool find(const char* name, Function& function) noexcept
-{
-    function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-    return function != nullptr;
-}
-
 /// pmix_topology_t of PMIx 4 and later.
 struct PmixTopology {
     char* source;
@@ -131,8 +114,8 @@ hwloc_topology_t of_pmix() noexcept
     int (*initialized)() = nullptr;
     const char* (*version)() = nullptr;
     int (*load)(PmixTopology*) = nullptr;
-    if (!find("PMIx_Initialized", initialized) || !find("PMIx_Get_version", version) ||
-        !find("PMIx_Load_topology", load) || initialized() == 0)
+    if (!find(RTLD_DEFAULT, "PMIx_Initialized", initialized) || !find(RTLD_DEFAULT, "PMIx_Get_version", version) ||
+        !find(RTLD_DEFAULT, "PMIx_Load_topology", load) || initialized() == 0)
         return nullptr;
     const char* const text = version();
     const char* const digit = text != nullptr ? std::strpbrk(text, "0123456789") : nullptr;
