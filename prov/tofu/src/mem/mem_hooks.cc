@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <new>
 
 #include <dirent.h>
@@ -16,7 +17,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/auxv.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -36,83 +36,16 @@ struct Mapping {
     bool shared;
 };
 
-/// linux/fs.h of Linux 6.11, which older headers do not have.
-struct ProcmapQuery {
-    std::uint64_t size;
-    std::uint64_t flags;
-    std::uint64_t address;
-    std::uint64_t begin, end;
-    std::uint64_t rights;
-    std::uint64_t page_size, offset, inode;
-    std::uint32_t device_major, device_minor;
-    std::uint32_t name_size, build_id_size;
-    std::uint64_t name, build_id;
-};
-static_assert(sizeof(ProcmapQuery) == 104);
-constexpr unsigned long procmap_query = _IOWR('f', 17, ProcmapQuery);
-constexpr std::uint64_t is_shared = 8;
-constexpr std::uint64_t or_the_next = 16;
-
-/// /proc/self/maps, and the name of the last entry that was read.
-class Maps {
-  public:
-    explicit Maps(char (&name)[sizeof MappedFile::name]) noexcept : name_(name) {}
-    Maps(const Maps&) = delete;
-    Maps& operator=(const Maps&) = delete;
-    ~Maps()
-    {
-        if (text_ != nullptr)
-            std::fclose(text_);
-    }
-    /// The mapping of the address or the first one above it. Addresses may not go down. False: there is none.
-    [[nodiscard]] bool look(std::uint64_t address, Mapping& found) noexcept
-    {
-        if (text_ == nullptr)
-            return false;
-        if (answers_ && ask(address, found))
-            return true;
-        answers_ = false; // or there is none, which the text shows as well
-        return read(address, found);
-    }
-
-  private:
-    [[nodiscard]] bool ask(std::uint64_t address, Mapping& found) const noexcept;
-    [[nodiscard]] bool read(std::uint64_t address, Mapping& found) noexcept;
-
-    char (&name_)[sizeof MappedFile::name];
-    // Anew each time: it is of the process that has opened it, and not of a child that inherits it.
-    std::FILE* const text_ = std::fopen("/proc/self/maps", "re");
-    bool answers_ = true;
+struct CloseFile {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
 };
 
-bool Maps::ask(std::uint64_t address, Mapping& found) const noexcept
+/// Reads on in /proc/self/maps to the mapping of the address or the first one above it. Addresses may not go down. False:
+/// there is none.
+bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found, char (&name_of_file)[sizeof MappedFile::name])
 {
-    ProcmapQuery query{};
-    query.size = sizeof query;
-    query.flags = or_the_next;
-    query.address = address;
-    query.name = reinterpret_cast<std::uint64_t>(name_);
-    query.name_size = sizeof name_;
-    if (ioctl(fileno(text_), procmap_query, &query) != 0) {
-        if (errno != ENAMETOOLONG)
-            return false;
-        query.name = 0;
-        query.name_size = 0;
-        if (ioctl(fileno(text_), procmap_query, &query) != 0)
-            return false;
-    }
-    if (query.name_size == 0)
-        *name_ = '\0';
-    found = {query.begin, query.end, makedev(query.device_major, query.device_minor), query.inode,
-             (query.rights & is_shared) != 0};
-    return true;
-}
-
-/// The same by reading on from where the last one ended.
-bool Maps::read(std::uint64_t address, Mapping& found) noexcept
-{
-    char line[sizeof name_ + 128];
-    while (std::fgets(line, sizeof line, text_) != nullptr) {
+    char line[sizeof name_of_file + 128];
+    while (maps != nullptr && std::fgets(line, sizeof line, maps) != nullptr) {
         unsigned long long begin, end, inode;
         unsigned major, minor;
         char rights[5];
@@ -123,13 +56,13 @@ bool Maps::read(std::uint64_t address, Mapping& found) noexcept
         std::size_t length = std::strcspn(line, "\n");
         bool whole = line[length] == '\n';
         for (int c = 0; !whole && c != '\n' && c != EOF;)
-            c = std::fgetc(text_);
+            c = std::fgetc(maps);
         if (end <= address)
             continue;
         found = {begin, end, makedev(major, minor), inode, rights[3] != 'p'};
         line[length] = '\0';
-        whole = whole && name > 0 && length - static_cast<std::size_t>(name) < sizeof name_;
-        std::strcpy(name_, whole ? line + name : "");
+        whole = whole && name > 0 && length - static_cast<std::size_t>(name) < sizeof name_of_file;
+        std::strcpy(name_of_file, whole ? line + name : "");
         return true;
     }
     return false;
@@ -146,11 +79,12 @@ bool is_own(const Mapping& mapping, const char* name) noexcept
 Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept
 {
     char name[sizeof file.name] = "";
-    Maps maps(name);
+    // Opened anew each time: it is of the process that has opened it, and not of a child that inherits it.
+    const std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
     Pages pages = begin < end ? Pages::own : Pages::unknown;
     Mapping at{};
     for (; begin < end; begin = at.end) {
-        if (!maps.look(begin, at) || at.begin > begin)
+        if (!find_mapping(maps.get(), begin, at, name) || at.begin > begin)
             return Pages::unknown;
         const std::uint64_t stop = std::min(at.end, end);
         if (is_own(at, name) ||
