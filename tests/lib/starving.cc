@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -27,12 +28,9 @@ void __libc_free(void*);
 namespace {
 
 std::atomic<std::uintptr_t> library_begin{0}, library_end{0};
-std::atomic<bool> may_throw{false};
 std::atomic<bool> armed{false}; ///< allocations are counted
 std::atomic<bool> stays{false}; ///< all fail from the chosen one on, until heal()
 std::atomic<long> seen{0}, chosen{LONG_MAX};
-std::atomic<long> throwing{0}; ///< calls that could only have answered by an exception
-std::atomic<std::uintptr_t> who_throws{0};
 
 bool fails(void* caller) noexcept
 {
@@ -45,13 +43,8 @@ bool fails(void* caller) noexcept
 
 void* throwing_new(std::size_t size, void* caller)
 {
-    const auto from = reinterpret_cast<std::uintptr_t>(caller);
-    if (may_throw) {
-        if (fails(caller))
-            throw std::bad_alloc();
-    } else if (armed && from >= library_begin && from < library_end && throwing++ == 0) {
-        who_throws = from - library_begin;
-    }
+    if (fails(caller))
+        throw std::bad_alloc();
     return __libc_malloc(size != 0 ? size : 1);
 }
 
@@ -162,9 +155,8 @@ TOFU_EXPORTED void operator delete[](void* memory, std::size_t, std::align_val_t
 
 namespace tofu::test::starving {
 
-bool find(const char* library, Exceptions exceptions) noexcept
+bool find(const char* library) noexcept
 {
-    may_throw = exceptions == Exceptions::caught;
     dl_iterate_phdr(note_if_library, const_cast<char*>(library));
     return library_begin != 0;
 }
@@ -191,11 +183,6 @@ void heal() noexcept
 bool is_lasting() noexcept
 {
     return stays;
-}
-
-Throwing throwing_calls() noexcept
-{
-    return {throwing, who_throws};
 }
 
 } // namespace tofu::test::starving

@@ -5,15 +5,11 @@
 #pragma once
 
 #include <climits>
-#include <cstdint>
 
 namespace tofu::test::starving {
 
-/// What the library makes of std::bad_alloc: it has no exceptions, so that a call of the throwing operator new is an
-/// error of its own, or it catches them.
-enum class Exceptions { none, caught };
-/// To be called once the library is loaded. False: it is not.
-[[nodiscard]] bool find(const char* library, Exceptions exceptions) noexcept;
+/// To be called once the library, which catches std::bad_alloc, is loaded. False: it is not.
+[[nodiscard]] bool find(const char* library) noexcept;
 inline constexpr long never = LONG_MAX;
 /// Counts allocations from now on; number `number` fails, and with `lasting` all behind it, until heal().
 void begin(long number, bool lasting) noexcept;
@@ -22,11 +18,5 @@ long end() noexcept;
 /// There is memory again.
 void heal() noexcept;
 [[nodiscard]] bool is_lasting() noexcept;
-/// Calls that could only have answered by an exception, and where in the library the first of them was.
-struct Throwing {
-    long calls;
-    std::uintptr_t first;
-};
-[[nodiscard]] Throwing throwing_calls() noexcept;
 
 } // namespace tofu::test::starving

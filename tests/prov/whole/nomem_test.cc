@@ -447,7 +447,7 @@ void later(fi_info* info)
 /// Each allocation of a scenario fails.
 void starve(void (*scenario)(fi_info*), fi_info* info)
 {
-    ASSERT_TRUE(starving::find("libtofu-fi.so", starving::Exceptions::none));
+    ASSERT_TRUE(starving::find("libtofu-fi.so"));
     long all = 0;
     const auto run = [&](long number, bool stays) {
         told = 0;
@@ -464,9 +464,6 @@ void starve(void (*scenario)(fi_info*), fi_info* info)
     for (long n = 1, last = all + 3; n <= last; n++)
         for (const bool stays : {false, true})
             ASSERT_TRUE(run(n, stays));
-    const auto [calls, first] = starving::throwing_calls();
-    EXPECT_EQ(calls, 0) << "the provider asks in a way that has no answer but the end, first at 0x" << std::hex
-                        << first;
 }
 
 TEST(NoMemory, IsAnAnswerWhateverIsOpenedAndDone)

@@ -193,7 +193,7 @@ long live_without(long number, bool lasting)
             return;
         }
         rank.barrier();
-        ASSERT_TRUE(starving::find("libtofucom.so", starving::Exceptions::caught));
+        ASSERT_TRUE(starving::find("libtofucom.so"));
         starving::begin(number, lasting);
         live(rank);
         *all = starving::end();

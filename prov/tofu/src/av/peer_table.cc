@@ -490,24 +490,19 @@ void Peers::changed() noexcept
 {
     store_.head().generation.fetch_add(1, std::memory_order_release);
     const std::lock_guard guard(watch_mutex_);
-    for (const Watcher* w = watchers_; w != nullptr; w = w->next)
-        w->told(w->self);
+    watchers_.each([](const Watcher& watcher) { watcher.told(watcher.self); });
 }
 
 void Peers::watch(Watcher& watcher) noexcept
 {
     const std::lock_guard guard(watch_mutex_);
-    watcher.next = std::exchange(watchers_, &watcher);
+    watchers_.push_front(watcher);
 }
 
 void Peers::unwatch(Watcher& watcher) noexcept
 {
     const std::lock_guard guard(watch_mutex_);
-    for (Watcher** link = &watchers_; *link != nullptr; link = &(*link)->next)
-        if (*link == &watcher) {
-            *link = watcher.next;
-            return;
-        }
+    watchers_.remove(watcher);
 }
 
 fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept

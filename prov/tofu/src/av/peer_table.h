@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The endpoints that addresses name: the numbers of a domain's own endpoints (EndpointNumbers); the peers behind the
 // addresses of an address vector, which engines look up to post to a peer or to report the sender of a message (Peers);
-// and a small cache of the last peers (Recent). The calls of fi_av (api/av.h) fill the peers in.
+// and a small cache of the last peers (Recent). The calls of fi_av (api/av.cc) fill the peers in.
 #pragma once
 
 #include <algorithm>
@@ -161,7 +161,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     Array<fi_addr_t> user_ids_;      ///< by place; places beyond its end have none
     Array<std::uint32_t> more_uses_; ///< by place: further uses by insert_once(); places beyond its end have none
     std::mutex watch_mutex_;         ///< taken before the observers' locks
-    Watcher* watchers_ = nullptr;
+    List<Watcher, &Watcher::next> watchers_;
 };
 
 // --- Recent: a small cache of what was last found for an address of the application. A program that talks to many

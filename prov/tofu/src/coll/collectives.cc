@@ -182,8 +182,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
 /// The number of joins of a list of members, which distinguishes the groups of the list. Null: no memory.
 std::uint64_t* Collectives::joins_of(std::uint64_t list) noexcept
 {
-    Joins* const found =
-        std::find_if(joins_.begin(), joins_.end(), [&](const Joins& joins) { return joins.list == list; });
+    const auto found = std::ranges::find(joins_, list, &Joins::list);
     if (found != joins_.end())
         return &found->count;
     return joins_.push({list, 0}) ? &joins_.back().count : nullptr;
@@ -193,14 +192,13 @@ std::uint64_t* Collectives::joins_of(std::uint64_t list) noexcept
 int Collectives::enter(Group& group) noexcept
 {
     std::lock_guard guard(tx_.lock());
-    Group** const end = by_number_.end();
-    Group** place = std::find(by_number_.begin(), end, nullptr);
-    if (place == end) {
+    auto place = std::ranges::find(by_number_, nullptr);
+    if (place == by_number_.end()) {
         if (by_number_.size() > place_mask)
             return -FI_ENOSPC;
         if (!by_number_.push(nullptr))
             return -FI_ENOMEM;
-        place = &by_number_.back();
+        place = std::prev(by_number_.end());
     }
     if (int ret = group.memory().register_local(); ret != 0)
         return ret;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -70,11 +71,11 @@ int SlabStore::make(unsigned cells) noexcept
 int SlabStore::take(unsigned cells, Slab& slab) noexcept
 {
     const auto has_room = [&](const Arena& arena) { return arena.find(cells) != arena.count; };
-    Arena* arena = std::ranges::find_if(arenas_, has_room);
+    auto arena = std::ranges::find_if(arenas_, has_room);
     if (arena == arenas_.end()) {
         if (int ret = make(cells); ret != 0)
             return ret;
-        arena = &arenas_.back();
+        arena = std::prev(arenas_.end());
     }
     const unsigned first = arena->find(cells);
     std::fill_n(&arena->cells[first], cells, Cell::used);
@@ -89,7 +90,7 @@ void SlabStore::give_back(const Slab& slab, bool quiet) noexcept
     const auto has_it = [&](const Arena& arena) {
         return slab.base >= arena.memory.get() && slab.base < arena.memory.get() + arena.memory.size();
     };
-    Arena* const arena = std::ranges::find_if(arenas_, has_it);
+    const auto arena = std::ranges::find_if(arenas_, has_it);
     const std::size_t first = static_cast<std::size_t>(slab.base - arena->memory.get()) / cell_size;
     std::fill_n(&arena->cells[first], slab.cells, quiet ? Cell::free : Cell::lost);
     if (arenas_.size() == 1 || !arena->has_only_free()) // the last one is kept for the next group

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Arrays (Array) and maps (SpareNodeMap) that can refuse an insertion for lack of memory, since the provider is built
-// without exceptions.
+// Containers that can refuse an insertion for lack of memory: allocates() turns std::bad_alloc into an answer. Maps, and
+// a std::vector whose functions answer so (Array). A list through its elements (List) allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -8,137 +8,126 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace tofu {
 
+/// Calls `change`, such as an insertion into a container of the standard library. False: no memory, and the container is
+/// as it was.
+template <class Change>
+[[nodiscard]] bool allocates(Change&& change) noexcept
+{
+    try {
+        change();
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+/// Memory of the C library, as of all that the provider allocates: programs may replace the operator new that throws.
 template <class T>
-class Array {
+struct Allocator {
+    using value_type = T;
+    Allocator() = default;
+    template <class U>
+    Allocator(const Allocator<U>&) noexcept
+    {
+    }
+    [[nodiscard]] T* allocate(std::size_t count)
+    {
+        static_assert(alignof(T) <= alignof(std::max_align_t));
+        if (void* const memory = std::calloc(count, sizeof(T)); memory != nullptr)
+            return static_cast<T*>(memory);
+        throw std::bad_alloc();
+    }
+    void deallocate(T* memory, std::size_t) noexcept { std::free(memory); }
+    bool operator==(const Allocator&) const = default;
+};
+
+template <class Key, class Value>
+using Map = std::map<Key, Value, std::less<Key>, Allocator<std::pair<const Key, Value>>>;
+template <class Key, class Value>
+using MultiMap = std::multimap<Key, Value, std::less<Key>, Allocator<std::pair<const Key, Value>>>;
+
+template <class T>
+class Array : public std::vector<T, Allocator<T>> {
+    using Vector = std::vector<T, Allocator<T>>;
+
   public:
-    /// Makes room for `count` elements in all. False: no memory, and nothing has changed.
-    [[nodiscard]] bool reserve(std::size_t count) noexcept { return count <= room_ || grow(count); }
+    /// Makes room for `count` elements in all, and for twice as many as before at least: callers ask for one more each
+    /// time. False: no memory, and nothing has changed.
+    [[nodiscard]] bool reserve(std::size_t count) noexcept
+    {
+        const std::size_t room = this->capacity();
+        return count <= room || allocates([&] { Vector::reserve(std::max(count, 2 * room)); });
+    }
     /// Adds an element at the end. False: no memory, and nothing has changed.
     [[nodiscard]] bool push(T item) noexcept
     {
-        if (size_ == room_ && !grow(size_ + 1)) [[unlikely]]
-            return false;
-        items_[size_++] = std::move(item);
-        return true;
+        return allocates([&] { this->push_back(std::move(item)); });
     }
     /// push() where reserve() has made room before.
-    void push_reserved(T item) noexcept { items_[size_++] = std::move(item); }
-    void pop_back() noexcept { items_[--size_] = T{}; }
+    void push_reserved(T item) noexcept { this->push_back(std::move(item)); }
     /// Removes the first element that is equal; those after it move up. False: there is none.
     bool erase(const T& item) noexcept
     {
-        T* const found = std::find(begin(), end(), item);
-        if (found == end())
+        const auto found = std::find(this->begin(), this->end(), item);
+        if (found == this->end())
             return false;
-        std::move(found + 1, end(), found);
-        pop_back();
+        Vector::erase(found);
         return true;
     }
-    void clear() noexcept
-    {
-        while (size_ != 0)
-            pop_back();
-    }
-
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-    [[nodiscard]] T& operator[](std::size_t i) noexcept { return items_[i]; }
-    [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return items_[i]; }
-    [[nodiscard]] T& back() noexcept { return items_[size_ - 1]; }
-    [[nodiscard]] const T& back() const noexcept { return items_[size_ - 1]; }
-    [[nodiscard]] T* begin() noexcept { return items_.get(); }
-    [[nodiscard]] T* end() noexcept { return items_.get() + size_; }
-    [[nodiscard]] const T* begin() const noexcept { return items_.get(); }
-    [[nodiscard]] const T* end() const noexcept { return items_.get() + size_; }
-
-  private:
-    [[nodiscard, gnu::noinline]] bool grow(std::size_t least) noexcept
-    {
-        const std::size_t room = std::max<std::size_t>({least, 2 * room_, 4});
-        std::unique_ptr<T[]> more(new (std::nothrow) T[room]);
-        if (more == nullptr)
-            return false;
-        std::move(begin(), end(), more.get());
-        items_ = std::move(more);
-        room_ = room;
-        return true;
-    }
-
-    std::unique_ptr<T[]> items_;
-    std::size_t size_ = 0;
-    std::size_t room_ = 0;
 };
 
-// --- SpareNodeMap: maps that can refuse an insertion. A std::map asks its allocator for one node per insertion, and an
-// allocator can only throw, which ends a process that is compiled without exceptions. Here the memory of the node is
-// there before the map asks:
-//
-//     if (!map.ready())
-//         return -FI_ENOMEM;
-//     map->emplace(key, value);
-
-/// The memory of the next node.
-class SpareNode {
+/// Elements in a list, each linked by its member `next`. An element is in one such list at most.
+template <class T, T* T::*next>
+class List {
   public:
-    static constexpr std::size_t size = 128;
-
-    SpareNode() = default;
-    SpareNode(const SpareNode&) = delete;
-    SpareNode& operator=(const SpareNode&) = delete;
-    ~SpareNode() { std::free(memory_); }
-    [[nodiscard]] bool ready() noexcept
+    [[nodiscard]] T* first() const noexcept { return first_; }
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+    void push_front(T& item) noexcept
     {
-        if (memory_ == nullptr)
-            memory_ = std::malloc(size);
-        return memory_ != nullptr;
+        item.*next = first_;
+        first_ = &item;
     }
-    [[nodiscard]] void* take() noexcept { return std::exchange(memory_, nullptr); }
+    void push_back(T& item) noexcept
+    {
+        item.*next = nullptr;
+        *link_to(nullptr) = &item;
+    }
+    /// False: the item is not in the list.
+    bool remove(const T& item) noexcept
+    {
+        T** const link = link_to(&item);
+        const bool found = *link != nullptr;
+        if (found)
+            *link = item.*next;
+        return found;
+    }
+    /// Calls `visit` with each element, which may leave the list meanwhile.
+    template <class Visit>
+    void each(Visit&& visit) const noexcept
+    {
+        for (T *item = first_, *after = nullptr; item != nullptr; item = after) {
+            after = item->*next;
+            visit(*item);
+        }
+    }
 
   private:
-    void* memory_ = nullptr;
-};
-
-template <class T>
-struct SpareNodeAllocator {
-    using value_type = T;
-    explicit SpareNodeAllocator(SpareNode& from) noexcept : spare(&from) {}
-    template <class U>
-    SpareNodeAllocator(const SpareNodeAllocator<U>& other) noexcept : spare(other.spare)
+    /// What points to the item; at the end of the list what points to none.
+    [[nodiscard]] T** link_to(const T* item) noexcept
     {
+        T** link = &first_;
+        while (*link != nullptr && *link != item)
+            link = &((*link)->*next);
+        return link;
     }
-    [[nodiscard]] T* allocate(std::size_t) noexcept
-    {
-        static_assert(sizeof(T) <= SpareNode::size && alignof(T) <= alignof(std::max_align_t));
-        return static_cast<T*>(spare->take());
-    }
-    void deallocate(T* node, std::size_t) noexcept { std::free(node); }
-    friend bool operator==(const SpareNodeAllocator& a, const SpareNodeAllocator& b) noexcept
-    {
-        return a.spare == b.spare;
-    }
-    SpareNode* spare;
-};
 
-/// A std::map or std::multimap of that kind.
-template <template <class, class, class, class> class Map, class Key, class Value>
-class SpareNodeMap {
-  public:
-    using Inside = Map<Key, Value, std::less<Key>, SpareNodeAllocator<std::pair<const Key, Value>>>;
-    /// Makes one insertion possible. False: no memory.
-    [[nodiscard]] bool ready() noexcept { return spare_.ready(); }
-    [[nodiscard]] Inside* operator->() noexcept { return &map_; }
-    [[nodiscard]] Inside& operator*() noexcept { return map_; }
-    [[nodiscard]] const Inside* operator->() const noexcept { return &map_; }
-
-  private:
-    SpareNode spare_;
-    Inside map_{SpareNodeAllocator<std::pair<const Key, Value>>(spare_)};
+    T* first_ = nullptr;
 };
 
 } // namespace tofu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Lock, which costs one predictable branch where the threading model of the domain needs none, and LockList, the locks
-// that a domain may switch on later.
+// Lock, which costs one predictable branch where the threading model of the domain needs none.
 #pragma once
 
 #include <atomic>
@@ -31,6 +30,8 @@ class Lock {
             word_.store(false, std::memory_order_release);
     }
 
+    Lock* next = nullptr; ///< in the list of a domain's locks (AutoProgress::adopt)
+
   private:
     [[gnu::noinline]] void wait() noexcept
     {
@@ -55,34 +56,6 @@ class Lock {
 
     std::atomic<bool> word_{false};
     bool enabled_{true};
-    friend class LockList;
-    Lock* next_ = nullptr; ///< in the domain's list
-};
-
-/// Locks that are switched together; each is in one list at most.
-class LockList {
-  public:
-    void add(Lock& lock) noexcept
-    {
-        lock.next_ = first_;
-        first_ = &lock;
-    }
-    void remove(Lock& lock) noexcept
-    {
-        for (Lock** link = &first_; *link != nullptr; link = &(*link)->next_)
-            if (*link == &lock) {
-                *link = lock.next_;
-                return;
-            }
-    }
-    void set_enabled(bool on) noexcept
-    {
-        for (Lock* lock = first_; lock != nullptr; lock = lock->next_)
-            lock->set_enabled(on);
-    }
-
-  private:
-    Lock* first_ = nullptr;
 };
 
 } // namespace tofu

@@ -17,6 +17,8 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "core/containers.h"
+
 namespace tofu {
 
 /// Counts its users. Any thread.
@@ -233,45 +235,33 @@ class OpenList {
     void add(Object& object) noexcept
     {
         std::lock_guard guard(mutex_);
-        Object** end = &first_;
-        while (*end != nullptr)
-            end = &(*end)->next_open;
-        object.next_open = nullptr;
-        *end = &object;
+        list_.push_back(object);
     }
     void remove(const Object& object) noexcept
     {
         std::lock_guard guard(mutex_);
-        for (Object** at = &first_; *at != nullptr; at = &(*at)->next_open)
-            if (*at == &object) {
-                *at = object.next_open;
-                return;
-            }
+        list_.remove(object);
     }
     /// Calls `visit` with each object, which stays open meanwhile.
     template <class Visit>
     void each(Visit&& visit) noexcept
     {
         std::lock_guard guard(mutex_);
-        for (Object* object = first_; object != nullptr; object = object->next_open)
-            visit(*object);
+        list_.each(visit);
     }
     /// `wanted` where it is one of these, the first of them for null, else null.
     template <class Handle>
     [[nodiscard]] Object* find(const Handle* wanted) noexcept
     {
         std::lock_guard guard(mutex_);
-        if (wanted == nullptr)
-            return first_;
-        for (Object* object = first_; object != nullptr; object = object->next_open)
-            if (static_cast<const Handle*>(object) == wanted)
-                return object;
-        return nullptr;
+        Object* found = wanted == nullptr ? list_.first() : nullptr;
+        list_.each([&](Object& object) { found = static_cast<const Handle*>(&object) == wanted ? &object : found; });
+        return found;
     }
 
   private:
     std::mutex mutex_;
-    Object* first_ = nullptr;
+    List<Object, &Object::next_open> list_;
 };
 
 // --- FabricBase: a fabric as the objects opened from it see it

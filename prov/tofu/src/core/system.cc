@@ -13,39 +13,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/containers.h"
+
 namespace tofu {
 
 /// The registered objects of the process.
 struct ForkRegistry {
     constinit static inline std::mutex mutex;
-    constinit static inline ForkAware* first = nullptr;
+    constinit static inline List<ForkAware, &ForkAware::next_> list;
 
-    static void add(ForkAware& one) noexcept
-    {
-        std::lock_guard guard(mutex);
-        static const int registered = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, in_child);
-        (void)registered; // without memory for that, a child shares what its parent has
-        one.next_ = first;
-        one.link_ = &first;
-        if (first != nullptr)
-            first->link_ = &one.next_;
-        first = &one;
-    }
-    static void remove(ForkAware& one) noexcept
-    {
-        std::lock_guard guard(mutex);
-        if (one.link_ == nullptr)
-            return;
-        *one.link_ = one.next_;
-        if (one.next_ != nullptr)
-            one.next_->link_ = one.link_;
-        one.link_ = nullptr;
-    }
     static void in_child() noexcept
     {
-        while (ForkAware* const one = first) {
-            first = one->next_;
-            one->link_ = nullptr;
+        while (ForkAware* const one = list.first()) {
+            list.remove(*one);
             one->in_child();
         }
         mutex.unlock();
@@ -54,12 +34,17 @@ struct ForkRegistry {
 
 void ForkAware::register_fork() noexcept
 {
-    ForkRegistry::add(*this);
+    std::lock_guard guard(ForkRegistry::mutex);
+    static const int registered = pthread_atfork([] { ForkRegistry::mutex.lock(); },
+                                                 [] { ForkRegistry::mutex.unlock(); }, ForkRegistry::in_child);
+    (void)registered; // without memory for that, a child shares what its parent has
+    ForkRegistry::list.push_front(*this);
 }
 
 void ForkAware::unregister_fork() noexcept
 {
-    ForkRegistry::remove(*this);
+    std::lock_guard guard(ForkRegistry::mutex);
+    ForkRegistry::list.remove(*this);
 }
 
 void OwnDescriptor::hold(int descriptor) noexcept

@@ -89,7 +89,6 @@ class ForkAware {
   private:
     friend struct ForkRegistry;
     ForkAware* next_ = nullptr;
-    ForkAware** link_ = nullptr; ///< null: not in the list
 };
 
 /// A descriptor whose lock or name exists as long as any copy of it. A child closes its copy: otherwise it would hold

@@ -19,7 +19,7 @@ void AutoProgress::choose(bool serialised, bool wanted) noexcept
 {
     std::lock_guard guard(mutex_);
     locks_are_on_ = !serialised;
-    locks_.set_enabled(locks_are_on_);
+    switch_locks(locks_are_on_);
     thread_is_due_.store(wanted, std::memory_order_relaxed); // here and below: the mutex orders all else
 }
 
@@ -27,7 +27,7 @@ void AutoProgress::adopt(Lock& lock) noexcept
 {
     std::lock_guard guard(mutex_);
     lock.set_enabled(locks_are_on_);
-    locks_.add(lock);
+    locks_.push_front(lock);
 }
 
 void AutoProgress::drop(Lock& lock) noexcept
@@ -44,7 +44,7 @@ int AutoProgress::need_thread(WakeSignal* signal) noexcept
     if (users_ == 0) {
         // From here on the thread meets the application's calls.
         locks_are_on_ = true;
-        locks_.set_enabled(true);
+        switch_locks(true);
         if (int error = start(); error != 0)
             return error;
     }

@@ -66,7 +66,11 @@ class AutoProgress final : ForkAware {
     void in_child() noexcept override
     {
         users_ = 0;
-        locks_.set_enabled(false);
+        switch_locks(false);
+    }
+    void switch_locks(bool on) noexcept
+    {
+        locks_.each([on](Lock& lock) { lock.set_enabled(on); });
     }
     [[nodiscard]] int start() noexcept;
     void place_thread() noexcept;
@@ -78,7 +82,7 @@ class AutoProgress final : ForkAware {
     DomainBase& domain_;
     std::mutex mutex_; ///< guards the next four; taken before signals_mutex_
     bool locks_are_on_ = true;
-    LockList locks_;
+    List<Lock, &Lock::next> locks_;
     unsigned users_ = 0; ///< 0: there is no thread
     pthread_t thread_{};
     char processors_[128] = {}; ///< under mutex_

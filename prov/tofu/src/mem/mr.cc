@@ -3,11 +3,16 @@
 #include "mem/mr.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
+#include "av/address.h"
+#include "core/log.h"
 #include "cq/domain_base.h"
 #include "mem/mr_directory.h"
 
@@ -58,21 +63,19 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
     region.access_ = attr.access;
     region.key = attr.requested_key;
     std::lock_guard guard(domain_.home_lock());
-    if (int ret = reach(region); ret != 0)
-        return ret;
-    if (descs_.add(region))
-        return 0;
-    part(region);
-    return -FI_ENOMEM;
+    int ret = reach(region);
+    if (ret == 0 && !descs_.add(region))
+        ret = -FI_ENOMEM;
+    if (ret != 0)
+        part(region);
+    return ret;
 }
 
-/// Gives the region its STADD and its key.
+/// Gives the region its STADD and its key. After an error part() takes back what it has.
 int RegionTable::reach(MemoryRegion& region) noexcept
 {
-    if (!domain_.model().provider_keys && by_key_->contains(region.key))
+    if (!domain_.model().provider_keys && by_key_.contains(region.key))
         return -FI_ENOKEY;
-    if (!by_key_.ready() || !by_place_.ready())
-        return -FI_ENOMEM;
     region.stadd_ = nowhere;
     // A region without bytes has no address; RMA of no bytes asks for no key.
     if ((region.access_ & remote_rights) && region.length_ != 0) {
@@ -86,18 +89,17 @@ int RegionTable::reach(MemoryRegion& region) noexcept
             key_readers_.revoke();
         }
     }
-    if (int ret = give_key(region); ret != 0) {
-        if (region.reachable_)
-            overflow_.dereg(region.vcq_number_, region.stadd_ - region.before_);
+    if (int ret = give_key(region); ret != 0)
         return ret;
-    }
-    if (!domain_.model().provider_keys)
-        by_key_->emplace(region.key, &region);
-    if (region.reachable_) {
-        by_place_->emplace(Place{region.vcq_number_, region.stadd_}, &region);
+    const bool listed = allocates([&] {
+        if (!domain_.model().provider_keys)
+            by_key_.emplace(region.key, &region);
+        if (region.reachable_)
+            by_place_.emplace(Place{region.vcq_number_, region.stadd_}, &region);
+    });
+    if (region.reachable_)
         longest_ = std::max(longest_, region.length_);
-    }
-    return 0;
+    return listed ? 0 : -FI_ENOMEM;
 }
 
 /// uTofu gives memory that is registered already the same steering tag again (guide 3.6). With keys of the user's
@@ -135,8 +137,8 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
         return entry.first.first == region.vcq_number_ &&
                entry.first.second - entry.second->base_ == region.stadd_ - region.base_;
     };
-    const auto next = by_place_->lower_bound(Place{region.vcq_number_, region.stadd_});
-    return (next != by_place_->end() && same(*next)) || (next != by_place_->begin() && same(*std::prev(next)));
+    const auto next = by_place_.lower_bound(Place{region.vcq_number_, region.stadd_});
+    return (next != by_place_.end() && same(*next)) || (next != by_place_.begin() && same(*std::prev(next)));
 }
 
 /// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
@@ -175,8 +177,8 @@ void RegionTable::part(MemoryRegion& region) noexcept
         directory_.withdraw(region.key);
         withdrawn_ = true;
     }
-    if (!domain_.model().provider_keys)
-        by_key_->erase(region.key);
+    if (const auto own = by_key_.find(region.key); own != by_key_.end() && own->second == &region)
+        by_key_.erase(own);
     if (!region.reachable_)
         return;
     overflow_.dereg(region.vcq_number_, region.stadd_ - region.before_);
@@ -184,10 +186,10 @@ void RegionTable::part(MemoryRegion& region) noexcept
         take_events();
         remember(region);
     }
-    auto [first, last] = by_place_->equal_range(Place{region.vcq_number_, region.stadd_});
+    auto [first, last] = by_place_.equal_range(Place{region.vcq_number_, region.stadd_});
     for (; first != last; ++first)
         if (first->second == &region) {
-            by_place_->erase(first);
+            by_place_.erase(first);
             break;
         }
 }
@@ -325,7 +327,7 @@ const EventTarget* RegionTable::target_at(unsigned vcq_number, utofu_stadd_t fir
     const auto inside = [first](utofu_stadd_t begin, std::size_t length) {
         return first < begin || first - begin < length;
     };
-    for (auto it = by_place_->upper_bound(Place{vcq_number, last}); it != by_place_->begin();) {
+    for (auto it = by_place_.upper_bound(Place{vcq_number, last}); it != by_place_.begin();) {
         const MemoryRegion& before = *(--it)->second;
         if (before.vcq_number_ == vcq_number && inside(before.stadd_, before.length_))
             return &before.target_;
@@ -356,6 +358,101 @@ void RegionTable::detach(LocalMemory& memory) noexcept
 std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
 {
     return domain_.model().virtual_addresses ? region.stadd_ - region.base_ : region.stadd_;
+}
+
+// --- OverflowVcqs
+
+vcq::Vcq& OverflowVcqs::vcq_of(unsigned number) noexcept
+{
+    return number == 0 ? domain_.home() : vcqs_[number - 1]->vcq;
+}
+
+int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& number,
+                      utofu_stadd_t& stadd) noexcept
+{
+    for (number = std::max(number, roomy_);; number++) {
+        if (number > count_)
+            if (int ret = add(); ret != 0) {
+                roomy_ = std::min(roomy_, count_); // ask there again: the last one may get a tag back unseen
+                return ret;
+            }
+        const int ret = vcq_of(number).reg(address, size, read_only, stadd);
+        if (ret != -FI_ENOSPC)
+            return ret;
+        if (number == roomy_)
+            roomy_++;
+    }
+}
+
+void OverflowVcqs::dereg(unsigned number, utofu_stadd_t stadd) noexcept
+{
+    vcq_of(number).dereg(stadd);
+    roomy_ = std::min(roomy_, number);
+}
+
+int OverflowVcqs::add() noexcept
+{
+    std::unique_ptr<OverflowVcq> made;
+    int ret = -FI_ENOSPC;
+    if (count_ < directory::max_overflow_vcqs) {
+        made.reset(new (std::nothrow) OverflowVcq{this, count_ + 1, {}});
+        if (made == nullptr)
+            return -FI_ENOMEM;
+        ret = domain_.vcqs().open(made->vcq, {.owner = made.get(), .remote = on_remote}, true);
+    }
+    utofu_stadd_t stadd = 0;
+    if (ret == 0)
+        ret = made->vcq.reg_with_stag(area_, directory::area_bytes, directory_stag, stadd);
+    if (ret != 0) {
+        TOFU_WARN(FI_LOG_MR,
+                  "domain: its %u VCQs have no free steering tag for a region, and no further VCQ can be opened (%s): "
+                  "close regions, register larger ones, or run fewer processes per node\n",
+                  count_ + 1, fi_strerror(-ret));
+        return -FI_ENOSPC;
+    }
+    announce(*made);
+    vcqs_[count_++] = std::move(made);
+    // Threads that sleep until something arrives do not know this overflow VCQ yet.
+    if (auto* wake = domain_.backend().functions().wake; wake != nullptr)
+        wake();
+    return 0;
+}
+
+/// Writes the check last, as in entries: a reader of a half written line finds that there is no overflow VCQ.
+void OverflowVcqs::announce(const OverflowVcq& overflow) noexcept
+{
+    auto& line = *reinterpret_cast<directory::OverflowLine*>(area_ + directory::overflow_offset(overflow.number));
+    std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(overflow.vcq.id(), std::memory_order_relaxed);
+    // release: partner is the Get of RemoteKeys::ask_directory
+    std::atomic_ref<std::uint64_t>(line.check)
+        .store(directory::check_of_overflow(overflow.vcq.id(), overflow.number, domain_.nonce()),
+               std::memory_order_release);
+}
+
+void OverflowVcqs::close() noexcept
+{
+    for (; count_ != 0; count_--) {
+        std::unique_ptr<OverflowVcq>& last = vcqs_[count_ - 1];
+        utofu_stadd_t stadd = 0;
+        if (last->vcq.query_stadd(last->vcq.id(), directory_stag, stadd) == 0)
+            last->vcq.dereg(stadd);
+        last.reset();
+    }
+    roomy_ = 0;
+}
+
+std::size_t OverflowVcqs::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept
+{
+    const std::size_t n = std::min<std::size_t>(count_, most);
+    for (std::size_t i = 0; i < n; i++)
+        to[i] = vcqs_[i]->vcq.handle();
+    return n;
+}
+
+void OverflowVcqs::on_remote(void* overflow, const vcq::RemoteNotice& notice) noexcept
+{
+    const OverflowVcq& from = *static_cast<OverflowVcq*>(overflow);
+    from.owner->regions_.remote_event(from.number, notice);
 }
 
 } // namespace tofu

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Regions of memory that peers may reach (fi_mr): a region (MemoryRegion), the open regions of a domain by their local
-// descriptors (Descs), and the table of regions with what peers reach and which of their accesses are counted
-// (RegionTable). The calls of fi_mr (api/mr_calls.cc) and the notices of the target VCQ come here.
+// descriptors (Descs), the VCQs by which peers reach them (OverflowVcqs), and the table of regions with what peers reach
+// and which of their accesses are counted (RegionTable). The calls of fi_mr (api/mr_calls.cc) and the notices of the
+// target VCQ come here.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -18,7 +19,6 @@
 #include "cq/counter.h"
 #include "mem/local_buffer.h"
 #include "mem/mr_directory.h"
-#include "mem/overflow_vcq.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
@@ -60,7 +60,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with this VCQ; meaningless unless reachable_
-    unsigned vcq_number_ = 0; ///< 0: the home VCQ, else an overflow VCQ (mem/overflow_vcq.h)
+    unsigned vcq_number_ = 0; ///< 0: the home VCQ, else an overflow VCQ
     std::uint8_t before_ = 0; ///< bytes before the region that are registered with it, and
     std::uint8_t behind_ = 0; ///< behind it (RegionTable::register_alone)
     std::uint64_t access_ = 0;
@@ -79,32 +79,83 @@ class Descs {
     [[nodiscard]] bool add(const MemoryRegion& region) noexcept
     {
         std::lock_guard guard(mutex_);
-        if (!regions_.ready())
-            return false;
-        regions_->emplace(region.mem_desc, &region);
-        return true;
+        return allocates([&] { regions_.emplace(region.mem_desc, &region); });
     }
     void remove(const MemoryRegion& region) noexcept
     {
         std::lock_guard guard(mutex_);
-        regions_->erase(region.mem_desc);
+        regions_.erase(region.mem_desc);
     }
     /// The open region of the domain that has this desc, or null. The desc is compared, never followed.
     [[nodiscard]] const MemoryRegion* find(const void* desc) const noexcept
     {
         std::lock_guard guard(mutex_);
-        const auto found = regions_->find(desc);
-        return found != regions_->end() ? found->second : nullptr;
+        const auto found = regions_.find(desc);
+        return found != regions_.end() ? found->second : nullptr;
     }
 
   private:
     mutable std::mutex mutex_;
-    SpareNodeMap<std::map, const void*, const MemoryRegion*> regions_;
+    Map<const void*, const MemoryRegion*> regions_;
+};
+
+// --- OverflowVcqs: a VCQ has some 6144 steering tags. When those of the home VCQ are used up, the domain opens a further
+// VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable asks for them under the home lock.
+//
+// An overflow VCQ has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a
+// peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an
+// overflow VCQ is found only through the directory, with either kind of keys. An overflow VCQ stays until the domain is
+// closed: peers remember its ID, which another process must not get.
+
+class DomainBase;
+class RegionTable;
+
+class OverflowVcqs {
+  public:
+    OverflowVcqs(DomainBase& domain, RegionTable& regions) noexcept : domain_(domain), regions_(regions) {}
+
+    /// `area`: the directory memory, directory::area_bytes of it, that is under directory_stag of the home VCQ.
+    void open(std::byte* area) noexcept { area_ = area; }
+    /// Closes the overflow VCQs. All regions have been deregistered.
+    void close() noexcept;
+
+    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the home VCQ, or the number
+    /// of the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
+    [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& number,
+                          utofu_stadd_t& stadd) noexcept;
+    void dereg(unsigned number, utofu_stadd_t stadd) noexcept;
+
+    /// Hands the notices of the overflow VCQs to the region table. True if there were some.
+    bool poll() noexcept
+    {
+        bool some = false;
+        for (unsigned i = 0; i < count_; i++)
+            some |= vcqs_[i]->vcq.poll() != 0;
+        return some;
+    }
+    /// Writes the handles of the overflow VCQs, at most `most`, and returns how many.
+    [[nodiscard]] std::size_t handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept;
+
+  private:
+    struct OverflowVcq {
+        OverflowVcqs* owner;
+        unsigned number; ///< from 1 on
+        vcq::Vcq vcq;
+    };
+    [[nodiscard]] vcq::Vcq& vcq_of(unsigned number) noexcept;
+    [[nodiscard]] int add() noexcept;
+    void announce(const OverflowVcq& overflow) noexcept;
+    static void on_remote(void* overflow, const vcq::RemoteNotice& notice) noexcept;
+
+    DomainBase& domain_;
+    RegionTable& regions_;
+    std::byte* area_ = nullptr;
+    unsigned count_ = 0;
+    unsigned roomy_ = 0; ///< all VCQs with lower numbers are full
+    std::unique_ptr<OverflowVcq> vcqs_[directory::max_overflow_vcqs];
 };
 
 // --- RegionTable: the regions of a domain: how peers reach each, and which accesses of peers it counts
-
-class DomainBase;
 
 /// The regions of one domain. Slow path; its functions take the domain's home lock unless they say otherwise.
 class RegionTable {
@@ -186,8 +237,8 @@ class RegionTable {
     OverflowVcqs overflow_;
     KeyReaders key_readers_;
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
-    SpareNodeMap<std::map, std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
-    SpareNodeMap<std::multimap, Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
+    Map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
+    MultiMap<Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
     Descs descs_;
     std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
     EventCounters events_;

@@ -76,7 +76,7 @@ struct Contacts {
 };
 static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
 
-/// The domain's overflow VCQs (overflow_vcq.h), by number. Number 0 is no overflow VCQ.
+/// The domain's overflow VCQs (mem/mr.h), by number. Number 0 is no overflow VCQ.
 inline constexpr unsigned max_overflow_vcqs = 15;
 inline constexpr std::size_t overflow_lines_offset = contacts_offset + contacts_bytes;
 struct OverflowLine {

@@ -44,14 +44,14 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
             return nullptr;
         read_buffer_ = std::move(made);
     }
-    if (!by_home_.ready())
-        return nullptr;
-    EventAccount*& found = (*by_home_)[peer.home];
+    const auto before = by_home_.find(peer.home);
+    EventAccount* found = before != by_home_.end() ? before->second : nullptr;
     if (found == nullptr || found->nonce != nonce) {
         auto made = std::unique_ptr<EventAccount>(new (std::nothrow) EventAccount);
         utofu_stadd_t directory = 0;
         if (made == nullptr || !accounts_.reserve(accounts_.size() + 1) ||
-            vcq_.query_stadd(peer.home, directory_stag, directory) != 0)
+            vcq_.query_stadd(peer.home, directory_stag, directory) != 0 ||
+            !allocates([&] { by_home_[peer.home] = made.get(); }))
             return nullptr;
         made->notify = on_answer;
         made->owner = this;
@@ -185,7 +185,7 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
 
 void EventCredits::failed(utofu_vcq_id_t home) noexcept
 {
-    if (const auto account = by_home_->find(home); account != by_home_->end())
+    if (const auto account = by_home_.find(home); account != by_home_.end())
         account->second->refund(1);
 }
 

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 
 #include "av/address.h"
@@ -102,7 +101,7 @@ class EventCredits {
 
     vcq::Vcq& vcq_;
     EventAccount* last_ = nullptr;
-    SpareNodeMap<std::map, std::uint64_t, EventAccount*> by_home_; ///< the latest account of each home VCQ
+    Map<std::uint64_t, EventAccount*> by_home_; ///< the latest account of each home VCQ
     Array<std::unique_ptr<EventAccount>> accounts_;
     OwnMemory read_buffer_; ///< what events that are reads bring, which nothing looks at
     utofu_stadd_t read_stadd_ = 0;

@@ -19,13 +19,13 @@ namespace tofu {
 
 bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
-    auto found = ways_->find(home);
-    if (found == ways_->end()) {
+    auto found = ways_.find(home);
+    if (found == ways_.end()) {
         if (vcq == home && !reads_ordered_) // as all before
             return true;
-        if (!ways_.ready())
+        const Way first{{&on_fence}, reads_ordered_ ? 0 : home, false, true};
+        if (!allocates([&] { found = ways_.emplace(home, first).first; }))
             return false;
-        found = ways_->emplace(home, Way{{&on_fence}, reads_ordered_ ? 0 : home, false, true}).first;
     }
     Way& way = found->second;
     if (way.fenced)
@@ -249,13 +249,13 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
 void RemoteKeys::doubt(utofu_vcq_id_t home) noexcept
 {
     const auto is_met = [&](const auto& entry) { return entry.first.home == home && entry.first.key == 0; };
-    if (std::erase_if(*known_vcqs_, is_met) != 0)
+    if (std::erase_if(known_vcqs_, is_met) != 0)
         epoch(home).fetch_add(1, std::memory_order_release); // as if the home had revoked its keys
 }
 
 utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
 {
-    for (const auto& [name, overflow] : *known_vcqs_)
+    for (const auto& [name, overflow] : known_vcqs_)
         if (overflow == vcq)
             return name.home;
     return vcq;
@@ -300,7 +300,7 @@ int RemoteKeys::begin(Lookup& lookup) noexcept
         vcq_.statistics().count(Stat::key_stale);
     lookup.epoch = epoch_of(lookup.home);
     lookup.call = calls_;
-    if (known_vcqs_->contains({lookup.home, lookup.nonce, 0})) [[likely]]
+    if (known_vcqs_.contains({lookup.home, lookup.nonce, 0})) [[likely]]
         return read_first_bucket(lookup);
     lookup.step = Lookup::Step::identity; // no slot of another domain is taken
     return ask_directory(lookup, lookup.home, directory::contacts_offset, sizeof(directory::Contacts));
@@ -334,16 +334,16 @@ int RemoteKeys::enlist(Lookup& lookup) noexcept
 /// This reader is in the home's table from now on, or found no slot there. As next_step().
 int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
 {
-    if (!known_vcqs_.ready())
-        return -FI_ENOMEM;
-    known_vcqs_->insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
-    return read_first_bucket(lookup);
+    const bool noted = allocates([&] {
+        known_vcqs_.insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
+    });
+    return noted ? read_first_bucket(lookup) : -FI_ENOMEM;
 }
 
 bool RemoteKeys::looks_up_each_call(const Peer& peer) const noexcept
 {
-    const auto found = known_vcqs_->find({peer.home, nonce_of_domain(peer.nonce), 0});
-    return found != known_vcqs_->end() && found->second == not_listed;
+    const auto found = known_vcqs_.find({peer.home, nonce_of_domain(peer.nonce), 0});
+    return found != known_vcqs_.end() && found->second == not_listed;
 }
 
 /// An idle lookup, or null and the reason.
@@ -446,10 +446,11 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
-        if (!known_vcqs_.ready())
-            return -FI_ENOMEM;
-        known_vcqs_->insert_or_assign({lookup.home, lookup.nonce, lookup.entry.vcq_number}, lookup.vcq);
-        return learn(lookup);
+        return allocates([&] {
+            known_vcqs_.insert_or_assign({lookup.home, lookup.nonce, lookup.entry.vcq_number}, lookup.vcq);
+        })
+                   ? learn(lookup)
+                   : -FI_ENOMEM;
     }
     return -FI_EKEYREJECTED;
 }
@@ -482,8 +483,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
     const Entry& entry = lookup.entry;
     utofu_vcq_id_t vcq = lookup.home;
     if (entry.vcq_number != 0) {
-        const auto overflow = known_vcqs_->find({lookup.home, lookup.nonce, entry.vcq_number});
-        if (overflow == known_vcqs_->end()) {
+        const auto overflow = known_vcqs_.find({lookup.home, lookup.nonce, entry.vcq_number});
+        if (overflow == known_vcqs_.end()) {
             if (entry.vcq_number > directory::max_overflow_vcqs)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::overflow;
@@ -493,8 +494,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
         vcq = overflow->second;
     }
     Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
-    const auto home = known_vcqs_->find({lookup.home, lookup.nonce, 0});
-    known.listed = home != known_vcqs_->end() && home->second != not_listed;
+    const auto home = known_vcqs_.find({lookup.home, lookup.nonce, 0});
+    known.listed = home != known_vcqs_.end() && home->second != not_listed;
     known.epoch = known.listed ? lookup.epoch : lookup.call;
     return remember(known) ? 0 : -FI_ENOMEM;
 }

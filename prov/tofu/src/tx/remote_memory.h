@@ -9,7 +9,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 
 #include <rdma/fi_errno.h>
@@ -72,7 +71,7 @@ class VcqOrder {
     bool reads_ordered_ = false;
     utofu_vcq_id_t last_home_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
     const Way* last_ = nullptr;
-    SpareNodeMap<std::map, utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
+    Map<utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
 };
 
 // --- RemoteKeys: turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering
@@ -183,7 +182,7 @@ class RemoteKeys {
     Array<std::unique_ptr<Lookup>> lookups_;
     /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is
     /// in its table, or `not_listed`.
-    SpareNodeMap<std::map, Name, utofu_vcq_id_t> known_vcqs_;
+    Map<Name, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
     std::uint32_t asked_again_ = ~0u; ///< the call that has begun a failed lookup anew
