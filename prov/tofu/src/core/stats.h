@@ -9,43 +9,48 @@
 #include <cstdint>
 #include <mutex>
 
+#include "core/containers.h"
+
 namespace tofu {
 
-/// Names and meanings: stats.cc, in this order.
-enum class Stat : std::uint8_t {
-    send_short,
-    send_slot,
-    send_long,
-    send_rendezvous,
-    send_anonymous,
-    send_waited,
-    anonymous_lost,
-    ring_granted,
-    ring_returned,
-    ring_lost,
-    again_post,
-    again_ring,
-    again_contact,
-    again_operations,
-    again_behind,
-    again_key,
-    again_credit,
-    again_fence,
-    again_stag,
-    unexpected,
-    unexpected_bytes,
-    registration,
-    cache_hit,
-    rail,
-    by_rail,
-    key_lookup,
-    key_stale,
-    loop_retry,
-    wake_up,
-    collective_gates,
-    collective_puts,
-    count
-};
+/// The statistics: names and meanings.
+#define TOFU_STATISTICS(X)                                                                                             \
+    X(send_short, "sends by one piggyback Put")                                                                        \
+    X(send_slot, "sends by one slot of the peer's ring")                                                               \
+    X(send_long, "sends by several slots")                                                                             \
+    X(send_rendezvous, "sends by rendezvous: the peer read the bytes")                                                 \
+    X(send_anonymous, "anonymous packets: packets of sends that used no ring")                                         \
+    X(send_waited, "sends that were accepted and had to wait, for room at the peer or for first contact")              \
+    X(anonymous_lost, "anonymous slots still reserved but unfilled when the endpoint was closed: their senders died")  \
+    X(ring_granted, "ring leases obtained at peers")                                                                   \
+    X(ring_returned, "ring leases returned, since peers needed the rings for others")                                  \
+    X(ring_lost, "ring leases lost with their peer")                                                                   \
+    X(again_post, "posts that failed: the TNI's queue was full, or no completion tag was free")                        \
+    X(again_ring, "attempts of a send without room in the peer's ring")                                                \
+    X(again_contact, "attempts of a send before first contact was complete")                                           \
+    X(again_operations, "calls that failed: tx_attr.size operations were under way")                                   \
+    X(again_behind, "attempts of a call behind waiting ones to the same peer")                                         \
+    X(again_key, "attempts of an access while a key was looked up")                                                    \
+    X(again_credit, "attempts of an access without a credit of the peer's receive queue")                              \
+    X(again_fence, "calls with FI_FENCE that failed: earlier operations were under way")                               \
+    X(again_stag, "transfers that found no free steering tag for their buffer")                                        \
+    X(unexpected, "messages kept, since no receive was posted for them")                                               \
+    X(unexpected_bytes, "their bytes")                                                                                 \
+    X(registration, "registrations of buffers that lay in no region, for one transfer or to be kept")                  \
+    X(cache_hit, "buffers found in the registration cache")                                                            \
+    X(rail, "rails: further VCQs that were opened, on TNIs that no process posted from, for long transfers with "      \
+            "several peers")                                                                                           \
+    X(by_rail, "long transfers by one of the rails")                                                                   \
+    X(key_lookup, "keys looked up at peers")                                                                           \
+    X(key_stale, "keys that a peer had revoked, looked up again")                                                      \
+    X(loop_retry, "CSWAPs of atomics repeated, since another access had changed the word")                             \
+    X(wake_up, "wake-ups of threads that slept on a queue, a counter or a descriptor")                                 \
+    X(collective_gates, "collectives that barrier gates executed")                                                     \
+    X(collective_puts, "collectives by Puts")
+
+#define TOFU_NAME(name, meaning) name,
+enum class Stat : std::uint8_t { TOFU_STATISTICS(TOFU_NAME) count };
+#undef TOFU_NAME
 inline constexpr std::size_t stats = static_cast<std::size_t>(Stat::count);
 
 class StatisticsBook;
@@ -96,8 +101,8 @@ class StatisticsBook {
 
   private:
     std::mutex mutex_;
-    Statistics* first_ = nullptr; ///< of open VCQs
-    Statistics kept_;             ///< of closed ones
+    List<Statistics, &Statistics::next_> blocks_; ///< of open VCQs
+    Statistics kept_;                             ///< of closed ones
 };
 
 } // namespace tofu
