@@ -25,6 +25,8 @@ namespace {
 using enum Outcome::Kind;
 constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
 constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
+constexpr unsigned polls_per_look = 64;     // of gates between two checks of all neighbours' words
+constexpr unsigned rounds_at_once = 32;     // of operations, in one call of progress()
 constexpr std::uint64_t probe_after_ms = 10;
 constexpr std::uint64_t question_after_ms = 20;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
@@ -253,11 +255,6 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     return {goes_on};
 }
 
-namespace {
-using enum Outcome::Kind;
-constexpr unsigned polls_per_look = 64; // of gates between two checks of all neighbours' words
-} // namespace
-
 Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
     const bool ours = op.shape.root == roster.rank;
@@ -461,8 +458,6 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
 
 namespace {
 
-constexpr unsigned rounds_at_once = 32; // of operations, in one call of progress()
-
 int close_group(struct fid* fid) noexcept
 {
     Group& group = Group::of(reinterpret_cast<fid_mc*>(fid));
@@ -577,11 +572,11 @@ void Group::run() noexcept
         CollectiveOp& op = ops_.first();
         const Outcome out = op.native.rounds != 0 ? gates_.step(op, lanes_.now(), roster_, rounds_) : rounds_.step(op);
         switch (out.kind) {
-        case Outcome::Kind::waits: return;
-        case Outcome::Kind::goes_on: break;
-        case Outcome::Kind::over: end_first(0, 0); break;
-        case Outcome::Kind::fails: fail(out.err, out.prov_errno); break;
-        case Outcome::Kind::breaks: lost(out.err, out.prov_errno); break;
+        case waits: return;
+        case goes_on: break;
+        case over: end_first(0, 0); break;
+        case fails: fail(out.err, out.prov_errno); break;
+        case breaks: lost(out.err, out.prov_errno); break;
         }
     }
 }
@@ -614,7 +609,6 @@ void Group::fail(int err, int prov_errno) noexcept
         lost(FI_ENOMEM, 0);
 }
 
-/// A member is lost: all operations fail, now and later.
 void Group::lost(int err, int prov_errno) noexcept
 {
     if (state_ == State::left || state_ == State::broken)

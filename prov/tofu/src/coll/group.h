@@ -13,16 +13,80 @@
 
 #include "coll/barrier_circuit.h"
 #include "coll/lanes.h"
-#include "coll/operation.h"
 #include "coll/plan.h"
+#include "core/containers.h"
+#include "tx/operation.h"
 #include "utofu/barrier_gate.h"
 #include "utofu/library.h"
 
+namespace tofu {
+class EventQueue;
+class TxContext;
+} // namespace tofu
+
 namespace tofu::coll {
 
+class Collectives;
+class Group;
+
+// --- A collective operation, the queue of a group's operations, and the outcome of a step of the first one
+
+/// A collective under way or waiting: by a plan, or over gates.
+struct CollectiveOp : Request {
+    CollectiveOp* next = nullptr;
+    Plan plan;
+    Shape shape;
+    Native native; ///< how gates execute it; no rounds: the plan is executed
+    const void* in = nullptr;
+    void* out = nullptr;
+    unsigned round = 0; ///< on gates
+    std::uint32_t signature = 0;
+};
+
+/// The operations of a group, in the order of their calls.
+class OpQueue {
+  public:
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+    [[nodiscard]] CollectiveOp& first() const noexcept { return *first_; }
+    void append(CollectiveOp& op) noexcept
+    {
+        op.next = nullptr;
+        op.round = 0;
+        // The top bit reveals members that disagree whether gates are used.
+        op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
+        *end_ = &op;
+        end_ = &op.next;
+    }
+    CollectiveOp& pop() noexcept
+    {
+        CollectiveOp& op = *first_;
+        first_ = op.next;
+        if (first_ == nullptr)
+            end_ = &first_;
+        return op;
+    }
+
+  private:
+    CollectiveOp* first_ = nullptr;
+    CollectiveOp** end_ = &first_;
+};
+
+struct Outcome {
+    enum class Kind : std::uint8_t {
+        waits,   ///< no progress is possible now
+        goes_on, ///< there was progress, or a peer was found dead, which has ended the operation
+        over,
+        fails, ///< the operation fails
+        breaks ///< the group is broken
+    };
+    Kind kind;
+    int err = 0;
+    int prov_errno = 0;
+};
+inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH};
+
 // --- Census: checks whether all members live. Rounds: executes the operation under way over lanes, round by round of
-// its plan. While it makes no progress, it
-// checks whether the state of a neighbour is the reason.
+// its plan. While it makes no progress, it checks whether the state of a neighbour is the reason.
 
 /// Reads the nonces of all members' domains, one after the other. A member whose death keeps a round of gates from its
 /// end need not be a neighbour.
@@ -144,16 +208,8 @@ class OverGates {
     unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left; or given_up
 };
 
-} // namespace tofu::coll
-
 // --- Joining: finds the neighbours, waits until all members have called, and lets them agree whether operations use
 // gates. Lays out and wires the group's barrier circuit, and lets it prove itself.
-
-namespace tofu {
-class EventQueue;
-} // namespace tofu
-
-namespace tofu::coll {
 
 class Joining {
   public:
@@ -214,29 +270,10 @@ class Joining {
     std::unique_ptr<utofu_vbg_id_t[]> rows_; ///< the gates of all members; until the join ends
 };
 
-} // namespace tofu::coll
-
 // --- Group: the membership of one endpoint in a collective group: its life, its end and its errors. collectives.cc
-// creates and drives it, under the context's lock. Its parts (joining, lanes, rounds, gates) do not know the group.
+// creates and drives it, under the context's lock.
 
-namespace tofu {
-class TxContext;
-} // namespace tofu
-
-namespace tofu::coll {
-
-class Collectives;
-
-class Group;
-
-/// The links of a group in the lists of Collectives.
-struct ListedGroup {
-    Group* next = nullptr;      ///< in the list of all
-    Group* next_busy = nullptr; ///< in the list of groups that are polled
-    bool listed_busy = false;
-};
-
-class Group final : public fid_mc, public ListedGroup, private Losses {
+class Group final : public fid_mc {
     enum class State : std::uint8_t {
         joining, ///< -> joined: all members have called; -> broken: a member is lost or has left; -> left
         joined,  ///< -> broken; -> left
@@ -247,6 +284,11 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
   public:
     Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept;
     static Group& of(fid_mc* mc) noexcept { return *static_cast<Group*>(mc); }
+
+    // --- In the lists of Collectives.
+    Group* next = nullptr;      ///< in the list of all
+    Group* next_busy = nullptr; ///< in the list of groups that are polled
+    bool listed_busy = false;
 
     // --- Called before and after its life, without the context's lock, since they acquire the home lock.
     /// 0 or -FI_E*.
@@ -277,9 +319,10 @@ class Group final : public fid_mc, public ListedGroup, private Losses {
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
     [[nodiscard]] Collectives& engine() noexcept { return engine_; }
     [[nodiscard]] EventQueue& events() const noexcept { return joining_.events(); }
+    /// A member is lost: all operations fail, now and later.
+    void lost(int err, int prov_errno) noexcept;
 
   private:
-    void lost(int err, int prov_errno) noexcept override;
     [[nodiscard]] bool waits_for_leaves() const noexcept
     {
         return state_ == State::left && gates_.held() && !gates_.gave_up();

@@ -13,6 +13,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "coll/group.h"
 #include "core/log.h"
 #include "core/system.h"
 #include "cq/domain_base.h"
@@ -228,7 +229,7 @@ void Lanes::lose(Lane& lane, int err, int prov_errno, bool lives) noexcept
 {
     lane.step = Lane::Step::lost;
     lane.may_be_written = lives;
-    losses_.lost(err, prov_errno);
+    group_.lost(err, prov_errno);
 }
 
 void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept

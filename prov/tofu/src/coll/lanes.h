@@ -14,7 +14,6 @@
 #include <utofu.h>
 
 #include "av/peer_table.h"
-#include "coll/operation.h"
 #include "coll/plan.h"
 #include "coll/slab_store.h"
 #include "core/containers.h"
@@ -23,14 +22,24 @@
 #include "utofu/barrier_gate.h"
 #include "utofu/vcq.h"
 
-// --- Doors: the table by which the members of a group find each other's memory. It lists the groups that a domain's
-// endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
-
 namespace tofu {
 class DomainBase;
-}
+class TxContext;
+} // namespace tofu
 
 namespace tofu::coll {
+
+class Group;
+
+/// The members of a group by rank, and the rank of this member.
+struct Roster {
+    Array<Peer> members;
+    unsigned rank = 0;
+    [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(members.size()); }
+};
+
+// --- Doors: the table by which the members of a group find each other's memory. It lists the groups that a domain's
+// endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
 
 /// A line: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete line.
 struct DoorLine {
@@ -84,16 +93,8 @@ class Doors {
     Array<vcq::Gates> left_; ///< packets may still come to them
 };
 
-} // namespace tofu::coll
-
 // --- Lanes: messages between neighbours through slots of the receiver's memory, and the words by which neighbours
 // report their state.
-
-namespace tofu {
-class TxContext;
-} // namespace tofu
-
-namespace tofu::coll {
 
 /// Slow path.
 [[nodiscard]] std::uint64_t clock_ms() noexcept;
@@ -233,19 +234,11 @@ struct Lane : vcq::CompletionHandler {
     std::uint64_t own_word = 0;
 };
 
-/// The observer of neighbours that have become unreachable.
-class Losses {
-  public:
-    virtual void lost(int err, int prov_errno) noexcept = 0;
-
-  protected:
-    ~Losses() = default;
-};
-
 /// The lanes of a member. All functions but open() are called under the context's lock.
 class Lanes {
   public:
-    Lanes(TxContext& tx, LaneMemory& memory, Losses& losses) noexcept : tx_(tx), memory_(memory), losses_(losses) {}
+    /// `group`: notified of neighbours that have become unreachable (Group::lost).
+    Lanes(TxContext& tx, LaneMemory& memory, Group& group) noexcept : tx_(tx), memory_(memory), group_(group) {}
     /// False: no memory.
     [[nodiscard]] bool open(const Roster& roster) noexcept;
     [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
@@ -301,7 +294,7 @@ class Lanes {
         later ///< many messages were dropped, and another call continues; or the peer was lost
     };
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
-    /// Consumes the message at the head. False: the peer was found dead, and losses_ has been notified.
+    /// Consumes the message at the head. False: the peer was found dead, and the group has been notified.
     [[nodiscard]] bool take(Lane& lane) noexcept;
 
   private:
@@ -312,16 +305,13 @@ class Lanes {
 
     TxContext& tx_;
     LaneMemory& memory_;
-    Losses& losses_;
+    Group& group_;
     std::unique_ptr<Lane[]> lanes_;
     unsigned count_ = 0;
     unsigned in_flight_ = 0;
     std::uint32_t now_ = 0;
     bool owes_ = false;
 };
-
-} // namespace tofu::coll
-namespace tofu::coll {
 
 // --- Search: finds the memory of the members that this one has lanes to (docs/wire-protocol.md, "Collective groups").
 
