@@ -287,7 +287,7 @@ struct Messages : testing::Test, fake::OverNet {
     std::optional<fake::Domain> domain;
     vcq::Vcq vcq;
     std::optional<Peers> peers;
-    std::optional<OwnTxContext> tx;
+    std::optional<TxContext> tx;
     RxContext rx;
     std::optional<MessageEngine> messages;
     fid_cq* cq = nullptr;

@@ -96,7 +96,7 @@ struct FenceTest : testing::Test {
 
     std::optional<fake::Domain> domain;
     std::optional<Peers> peers;
-    std::optional<OwnTxContext> tx;
+    std::optional<TxContext> tx;
     Scripted engine;
     fi_addr_t to = 0, other = 0;
     unsigned rounds = 0;

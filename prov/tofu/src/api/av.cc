@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See av.h. fi_av(3).
-#include "api/av.h"
+// See domain.h (AddressVector). fi_av(3).
+#include "api/domain.h"
 
 #include <algorithm>
 #include <cinttypes>

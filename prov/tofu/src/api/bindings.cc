@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See bindings.h. fi_endpoint(3), fi_ep_bind: queues, counters, addresses, events, shared contexts.
-#include "api/bindings.h"
+// See endpoint.h (Bindings). fi_endpoint(3), fi_ep_bind: queues, counters, addresses, events, shared contexts.
+#include "api/endpoint.h"
 
 #include <array>
 #include <initializer_list>
@@ -27,7 +27,7 @@ struct CounterSlot {
     Held<Counter>& counter;
 };
 
-std::array<CounterSlot, 6> counter_slots(OwnTxContext& tx, RxContext& rx) noexcept
+std::array<CounterSlot, 6> counter_slots(TxContext& tx, RxContext& rx) noexcept
 {
     TxCounters& out = tx.reports().counters;
     RxCounters& in = rx.counters;
@@ -39,7 +39,7 @@ std::array<CounterSlot, 6> counter_slots(OwnTxContext& tx, RxContext& rx) noexce
              {FI_REMOTE_WRITE, in.remote_write}}};
 }
 
-int bind_queue(OwnTxContext& to_tx, RxContext& to_rx, CompletionQueue& cq, std::uint64_t flags) noexcept
+int bind_queue(TxContext& to_tx, RxContext& to_rx, CompletionQueue& cq, std::uint64_t flags) noexcept
 {
     if (&cq.owner() != &to_tx.domain())
         return -FI_EDOMAIN;
@@ -62,7 +62,7 @@ int bind_queue(OwnTxContext& to_tx, RxContext& to_rx, CompletionQueue& cq, std::
     return 0;
 }
 
-int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_t flags) noexcept
+int bind_counter(TxContext& tx, RxContext& rx, Counter& counter, std::uint64_t flags) noexcept
 {
     if (&counter.owner() != &tx.domain())
         return -FI_EDOMAIN;
@@ -94,7 +94,7 @@ int bind_counter(OwnTxContext& tx, RxContext& rx, Counter& counter, std::uint64_
 /// Applies `visit` to the progress sets of the domain and of all bound queues and counters. One set may occur several
 /// times; it has the endpoint once all the same.
 template <class Visit>
-void visit_progress_sets(OwnTxContext& tx, RxContext& rx, Visit&& visit) noexcept
+void visit_progress_sets(TxContext& tx, RxContext& rx, Visit&& visit) noexcept
 {
     visit(tx.domain().auto_progress().everything());
     for (const Binding* side : {&tx.reports().binding, &rx.binding})
@@ -107,7 +107,7 @@ void visit_progress_sets(OwnTxContext& tx, RxContext& rx, Visit&& visit) noexcep
 
 } // namespace
 
-Bindings::Bindings(OwnTxContext& tx, RxContext& rx) noexcept : tx_(tx), rx_(rx) {}
+Bindings::Bindings(TxContext& tx, RxContext& rx) noexcept : tx_(tx), rx_(rx) {}
 Bindings::~Bindings() = default;
 
 int Bindings::add(struct fid* object, std::uint64_t flags) noexcept

@@ -17,7 +17,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "api/av.h"
 #include "api/contexts.h"
 #include "api/endpoint.h"
 #include "api/getinfo.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_domain: opens and closes the parts that the objects of a domain share (cq/domain_base.h), and polls the VCQs at
-// which peers reach it.
+// which peers reach it (Domain). fi_av: addresses of peers (AddressVector).
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,8 @@
 #include <rdma/fi_domain.h>
 
 #include "api/triggered.h"
+#include "av/address.h"
+#include "av/peer_table.h"
 #include "coll/lanes.h"
 #include "cq/domain_base.h"
 #include "cq/eq.h"
@@ -55,6 +57,41 @@ class Domain final : public DomainBase {
     coll::Doors own_doors_{*this};
     proto::Estate own_estate_{*this};
     std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< until close()
+};
+
+// --- AddressVector: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). The engines
+// see the vector as its Peers.
+
+class AddressVector final : public Peers {
+  public:
+    explicit AddressVector(DomainBase& domain) noexcept;
+    static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
+    /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOENT (FI_READ of a name that no process has open),
+    /// -FI_EACCES, -FI_ENOMEM.
+    [[nodiscard]] int set_up(fi_av_attr* attr) noexcept;
+    static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
+
+    // --- the calls of fi_av's operation table
+    int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+               void* context) noexcept;
+    int insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
+                     void* context) noexcept;
+    int remove(fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept;
+    int look_up(fi_addr_t place, void* address, std::size_t* length) noexcept;
+    const char* to_text(const void* address, char* text, std::size_t* length) noexcept;
+    int bind(struct fid* object, std::uint64_t flags) noexcept;
+
+  private:
+    [[nodiscard]] int share(fi_av_attr& attr) noexcept;
+    [[nodiscard]] int place_for(const EndpointAddress& address, fi_addr_t& place) noexcept;
+    [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
+    template <class AddressOf>
+    [[nodiscard]] int insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
+                                 AddressOf&& address_of) noexcept;
+
+    const bool textual_;        ///< addresses are text (FI_ADDR_STR) instead of EndpointAddress
+    bool asynchronous_ = false; ///< FI_EVENT: insertions report to the event queue
+    Held<EventQueue> events_;
 };
 
 } // namespace tofu

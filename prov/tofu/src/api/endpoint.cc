@@ -30,7 +30,7 @@ namespace tofu {
 namespace {
 
 template <class T, class... More>
-int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, OwnTxContext& tx, More&... more) noexcept
+int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, TxContext& tx, More&... more) noexcept
 {
     engine.reset(new (std::nothrow) T(tx, more...));
     if (engine == nullptr)
@@ -50,7 +50,7 @@ int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, OwnTxContext& tx,
 EndpointEngines::EndpointEngines() noexcept = default;
 EndpointEngines::~EndpointEngines() = default;
 
-int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
+int EndpointEngines::make(TxContext& tx, RxContext& rx, bool joins) noexcept
 {
     const std::uint64_t caps = tx.config().caps;
     if ((caps & FI_TRIGGER) != 0) {
@@ -78,7 +78,7 @@ int EndpointEngines::make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept
     return ret;
 }
 
-void EndpointEngines::drop(OwnTxContext& tx) noexcept
+void EndpointEngines::drop(TxContext& tx) noexcept
 {
     // The engines end registrations with a VCQ that may be shared, which needs its lock.
     std::lock_guard guard(tx.lock());
@@ -86,7 +86,7 @@ void EndpointEngines::drop(OwnTxContext& tx) noexcept
     atomic.reset();
     messages.reset();
     collectives.reset();
-    tx.drop_engines();
+    tx.engines().clear();
 }
 
 // --- Endpoint: open, enable, progress, close (fi_endpoint(3))
@@ -226,7 +226,7 @@ namespace {
 /// Makes progress until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that
 /// makes progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number
 /// stays unsettled (EndpointNumbers).
-void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, OwnTxContext& tx) noexcept
+void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, TxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
     const auto end = Clock::now() + patience;

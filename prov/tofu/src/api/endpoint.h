@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An endpoint or a context of a scalable endpoint: its engines (EndpointEngines), what it is made of (EndpointConfig),
-// and the object itself (Endpoint): a tx context and an rx context, the objects bound to them, and the engines that use
-// them. The operation tables are in api/endpoint_calls.h.
+// An endpoint or a context of a scalable endpoint: its engines (EndpointEngines), what it is bound to (Bindings) and made
+// of (EndpointConfig), and the object itself (Endpoint): a tx context and an rx context, the objects bound to them, and
+// the engines that use them. The operation tables are in api/endpoint_calls.h.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
-#include "api/bindings.h"
 #include "api/names.h"
 #include "av/address.h"
+#include "av/peer_table.h"
 #include "cq/cq.h"
 #include "cq/domain_base.h"
 #include "cq/progress.h"
@@ -39,14 +39,54 @@ struct EndpointEngines {
     ~EndpointEngines();
     /// Makes the engines. `joins`: the endpoint may join collective groups. 0 or -FI_E*; after an error the caller
     /// calls drop().
-    [[nodiscard]] int make(OwnTxContext& tx, RxContext& rx, bool joins) noexcept;
+    [[nodiscard]] int make(TxContext& tx, RxContext& rx, bool joins) noexcept;
     /// Destroys the engines. Takes the context's lock.
-    void drop(OwnTxContext& tx) noexcept;
+    void drop(TxContext& tx) noexcept;
 
     std::unique_ptr<Rma> rma;
     std::unique_ptr<Atomics> atomic;
     std::unique_ptr<proto::MessageEngine> messages;
     std::unique_ptr<coll::Collectives> collectives;
+};
+
+// --- Bindings: what an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in
+// because of that
+
+class EventQueue;
+class SharedReceive;
+class SharedTransmit;
+
+/// Hands what is bound to the two contexts, which use it: queues, counters, an address vector, a shared VCQ, a shared
+/// queue of receives.
+class Bindings {
+  public:
+    Bindings(TxContext& tx, RxContext& rx) noexcept;
+    ~Bindings();
+    /// fi_ep_bind(3). 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS, -FI_ENOMEM.
+    [[nodiscard]] int add(struct fid* object, std::uint64_t flags) noexcept;
+    [[nodiscard]] int add_addresses(Peers& av) noexcept;
+    /// Checks before fi_enable that everything needed is bound and fits together. 0, or the refusal.
+    [[nodiscard]] int check() noexcept;
+    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `notifies`. 0 or -FI_ENOMEM.
+    [[nodiscard]] int list(Pollable& endpoint, bool notifies) noexcept;
+    void unlist(Pollable& endpoint) noexcept;
+    void drop_all() noexcept;
+    /// Null: none.
+    [[nodiscard]] EventQueue* events() const noexcept { return eq_; }
+    [[nodiscard]] SharedTransmit* shared_transmit() const noexcept { return shared_tx_; }
+
+  private:
+    [[nodiscard]] int add_events(EventQueue& events) noexcept;
+    [[nodiscard]] int add_shared(SharedTransmit& shared) noexcept;
+    [[nodiscard]] int add_shared(SharedReceive& shared) noexcept;
+
+    TxContext& tx_;
+    RxContext& rx_;
+    SharedTransmit* shared_tx_ = nullptr;
+    Held<SharedReceive> shared_rx_;
+    Peers::Watcher watcher_; ///< notifies the owner of shared receives of changed addresses
+    Held<EventQueue> eq_;
+    bool listed_ = false;
 };
 
 // --- Endpoint: fi_endpoint (FI_EP_RDM). A context of a scalable endpoint is the same with one of tx and rx context
@@ -131,7 +171,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     void drop_all() noexcept;
 
     EndpointConfig config_{};
-    OwnTxContext tx_;
+    TxContext tx_;
     RxContext rx_;
     EndpointEngines engines_;
     bool enabled_ = false;

@@ -15,7 +15,6 @@
 #include "mem/local_buffer.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
-#include "tx/rails.h"
 #include "tx/remote_memory.h"
 #include "tx/tx_context.h"
 
@@ -237,7 +236,7 @@ class Rma final : public Engine {
     unsigned long read_flags_;
     RmaRunner runner_;
     LocalMemory& memory_;
-    std::size_t longest_; ///< longer transfers may take another rail (tx/rails.h), or several communications
+    std::size_t longest_; ///< longer transfers may take another rail (Rails), or several communications
 
     // Reads on the fast path land here, each at its completion tag; allocated and registered at first use.
     OwnMemory read_buffer_;

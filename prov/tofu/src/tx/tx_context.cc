@@ -2,6 +2,7 @@
 // See tx_context.h.
 #include "tx/tx_context.h"
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "av/peer_table.h"
+#include "core/params.h"
 #include "cq/domain_base.h"
 #include "mem/mr.h"
 #include "tx/remote_memory.h"
@@ -55,8 +57,86 @@ void Fence::on_flush(vcq::CompletionHandler* fence, const vcq::Notice&) noexcept
     static_cast<Fence*>(fence)->flushing_ = false;
 }
 
-TxContext::TxContext(Lock& own) noexcept : lock_(&own) {}
-TxContext::~TxContext() = default;
+// --- Rails
+
+/// Adds a rail. False: no TNI is unused, or there is no CQ or no memory; it is not tried again.
+bool Rails::grow() noexcept
+{
+    may_grow_ = count_ < std::min(param_size("tnis", most), most);
+    if (!may_grow_)
+        return false;
+    Rail& rail = rails_[count_];
+    std::unique_ptr<vcq::Vcq> vcq(new (std::nothrow) vcq::Vcq);
+    may_grow_ = vcq != nullptr && domain_->vcqs().open_spare(*vcq) == 0;
+    if (may_grow_)
+        rail.memory.reset(new (std::nothrow) LocalMemory(*vcq));
+    may_grow_ = rail.memory != nullptr;
+    if (!may_grow_)
+        return false;
+    rail.vcq = std::move(vcq);
+    own_->put_beside(*rail.vcq);
+    rails_[0].memory->put_beside(*rail.memory);
+    own_->statistics().count(Stat::rail);
+    count_++;
+    return true;
+}
+
+Rails::Index Rails::take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept
+{
+    if (domain_ == nullptr || length < least_length)
+        return 0;
+    const auto load = [&](std::size_t rail) -> Load& { return rails_[rail].load[static_cast<unsigned>(by)]; };
+    // Best is a rail that has transfers with this peer; next an idle one whose last peer was this one, since
+    // registrations may be left there; next an idle one; last the one with the fewest transfers.
+    const auto rank = [&](std::size_t rail) {
+        const Load& l = load(rail);
+        return l.transfers == 0 ? (l.peer == peer ? 1u : 2u) : l.peer == peer ? 0u : 2u + l.transfers;
+    };
+    std::size_t best = 0;
+    for (std::size_t rail = 1; rail < count_; rail++)
+        if (rank(rail) < rank(best))
+            best = rail;
+    if (rank(best) > 2 && may_grow_ && grow())
+        best = count_ - 1;
+    Load& chosen = load(best);
+    chosen.transfers++;
+    chosen.peer = peer;
+    const auto rail = static_cast<Index>(own + best);
+    if (rail != own) {
+        own_->statistics().count(Stat::by_rail);
+        if (by == By::us)
+            own_->want_beside();
+    }
+    return rail;
+}
+
+void Rails::give(By by, Index rail) noexcept
+{
+    if (rail == 0)
+        return;
+    rails_[rail - own].load[static_cast<unsigned>(by)].transfers--;
+    if (rail != own && by == By::us)
+        own_->leave_beside();
+}
+
+void Rails::drop_memory() noexcept
+{
+    for (Rail& rail : rails_)
+        rail.memory.reset();
+    domain_ = nullptr;
+}
+
+// --- TxContext
+
+TxContext::TxContext() noexcept
+{
+    register_fork();
+}
+
+TxContext::~TxContext()
+{
+    unregister_fork();
+}
 
 bool TxContext::wants_polls() const noexcept
 {
@@ -70,14 +150,14 @@ void TxContext::call_for_polls() noexcept
     (void)domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
 }
 
-void OwnTxContext::set_up(const Config& config) noexcept
+void TxContext::set_up(const Config& config) noexcept
 {
     config_ = config;
     if (config.lock != nullptr)
         lock_ = config.lock;
 }
 
-int OwnTxContext::open_vcq() noexcept
+int TxContext::open_vcq() noexcept
 {
     if (int ret = domain().vcqs().open(own_vcq_, {.owner = this, .unsignaled_error = on_unsignaled_error}); ret != 0)
         return ret;
@@ -87,7 +167,7 @@ int OwnTxContext::open_vcq() noexcept
     return 0;
 }
 
-int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
+int TxContext::post_from(vcq::Vcq& vcq) noexcept
 {
     std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, &domain().regions().descs()));
     peer_memory_.reset(new (std::nothrow) PeerMemory(
@@ -101,44 +181,39 @@ int OwnTxContext::post_from(vcq::Vcq& vcq) noexcept
     return 0;
 }
 
-void OwnTxContext::detach() noexcept
+void TxContext::detach() noexcept
 {
     if (vcq_ != nullptr)
         domain().regions().detach(rails_.memory(Rails::own));
 }
 
-void OwnTxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
+void TxContext::set_number(unsigned number, const EndpointAddress& known) noexcept
 {
     config_.number = number;
     config_.known = known;
 }
 
-bool OwnTxContext::all_has_left() const noexcept
+bool TxContext::all_has_left() const noexcept
 {
     return pending_.empty() && engines_.all([](const Engine& e) { return e.all_has_left(); });
 }
 
-void OwnTxContext::close() noexcept
+void TxContext::close() noexcept
 {
     engines_.close();
     if (peer_memory_ != nullptr)
         peer_memory_->credits.close();
 }
 
-void OwnTxContext::drop_engines() noexcept
-{
-    engines_.clear();
-}
-
-void OwnTxContext::drop_memory() noexcept
+void TxContext::drop_memory() noexcept
 {
     peer_memory_.reset();
     rails_.drop_memory();
 }
 
-void OwnTxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
+void TxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept
 {
-    auto& tx = *static_cast<OwnTxContext*>(self);
+    auto& tx = *static_cast<TxContext*>(self);
     if (kind != vcq::Unsignaled::event)
         tx.engines_.on_unsignaled_error(code, kind, peer);
     else if (tx.peer_memory_ != nullptr && left_no_event(code))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A transmit context and the engines that post from it. What the context asks of an engine (Engine), and its engines
-// (Engines); FI_FENCE (Fence); the context as the engines use it (TxContext), and as its owner, the endpoint, opens and
-// closes it (OwnTxContext); a receive context (RxContext).
+// (Engines); FI_FENCE (Fence); the VCQs of its long transfers (Rails); the context, which the engines use and the endpoint opens and closes (TxContext); a receive
+// context (RxContext).
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 #include "core/lock.h"
 #include "core/system.h"
 #include "cq/counter.h"
+#include "mem/local_buffer.h"
 #include "tx/operation.h"
 #include "tx/pending_queue.h"
-#include "tx/rails.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
@@ -109,15 +109,74 @@ class Fence : vcq::CompletionHandler {
     bool flushing_ = false; ///< the ARMW is under way
 };
 
+// --- Rails: the VCQs by which the long transfers of a transmit context go, its own and further ones on TNIs
+// that no process of the node posts from. Transfers with one peer share a link, and therefore a rail; transfers with
+// several peers take a rail each. rma and msg use them, under the context's lock.
+
+class DomainBase;
+
+class Rails {
+  public:
+    /// Shorter transfers stay with the context's own VCQ: they occupy a link for less than 2.6 us.
+    static constexpr std::size_t least_length = 16384;
+    /// The poster of a transfer: this endpoint, or the peer, which fetches. The two are counted apart, since a TNI
+    /// sends and receives at the same time, and the VCQ has notices only of its own posts.
+    enum class By : std::uint8_t { peer, us };
+    /// The rail of a transfer. 0 and `own` are the context's own VCQ; a transfer with 0 is not counted, because it is
+    /// short or may not take a rail.
+    using Index = std::uint8_t;
+    static constexpr Index own = 1;
+
+    Rails() = default;
+    Rails(const Rails&) = delete;
+    Rails& operator=(const Rails&) = delete;
+
+    /// Sets the context's own VCQ and its local memory.
+    void begin(vcq::Vcq& own, std::unique_ptr<LocalMemory> memory) noexcept
+    {
+        own_ = &own;
+        rails_[0].memory = std::move(memory);
+    }
+    /// From now on long transfers may take rails, which are opened from this domain.
+    void allow(DomainBase& domain) noexcept { domain_ = &domain; }
+    /// Chooses the rail of a transfer of `length` bytes with the peer that has this home VCQ. The transfer has it until
+    /// give().
+    [[nodiscard]] Index take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
+    void give(By by, Index rail) noexcept;
+    /// The VCQ of a rail, and the local memory that is registered with that VCQ.
+    [[nodiscard]] vcq::Vcq& vcq(Index rail) noexcept { return rail > own ? *rails_[rail - own].vcq : *own_; }
+    [[nodiscard]] LocalMemory& memory(Index rail) noexcept { return *rails_[rail > own ? rail - own : 0].memory; }
+    /// Frees the local memory of all rails. Called when all transfers have ended.
+    void drop_memory() noexcept;
+
+  private:
+    static constexpr std::size_t most = 8; ///< rails: a node of Tofu-D has six TNIs
+    struct Load {
+        std::uint32_t transfers = 0; ///< under way
+        utofu_vcq_id_t peer = 0;     ///< of the transfer that was begun last
+    };
+    struct Rail {
+        std::unique_ptr<vcq::Vcq> vcq;
+        std::unique_ptr<LocalMemory> memory;
+        Load load[2]{};
+    };
+    [[nodiscard]] bool grow() noexcept;
+
+    DomainBase* domain_ = nullptr; ///< null: all transfers stay with the context's own VCQ
+    vcq::Vcq* own_ = nullptr;
+    std::size_t count_ = 1;
+    bool may_grow_ = true;
+    Rail rails_[most]; ///< the first is the context's own VCQ, `vcq` is null there
+};
+
 // --- TxContext: the VCQ that operations are posted from, its lock, the peers they may name, where they report, and
 // what the engines that post from it share: local memory, peers' keys, credits for events.
 
-class DomainBase;
 struct PeerMemory;
 class Peers;
 
 /// Everything is used under lock().
-class TxContext {
+class TxContext final : ForkAware {
   public:
     /// One bounded round of polling the VCQ and of the engines, under the lock. True if the poll found a notice.
     using Round = bool (*)(void* owner) noexcept;
@@ -136,8 +195,10 @@ class TxContext {
         EndpointAddress known{}; ///< the address that peers know: its own, or its scalable endpoint's
     };
 
+    TxContext() noexcept;
     TxContext(const TxContext&) = delete;
     TxContext& operator=(const TxContext&) = delete;
+    ~TxContext();
 
     [[nodiscard]] const Config& config() const noexcept { return config_; }
     [[nodiscard]] Lock& lock() noexcept { return *lock_; }
@@ -202,37 +263,7 @@ class TxContext {
         return ret;
     }
 
-  protected:
-    /// `own`: the lock, unless the plan names another one.
-    explicit TxContext(Lock& own) noexcept;
-    ~TxContext();
-
-    Lock* lock_;
-    vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
-    Held<Peers> peers_;
-    Reports reports_;
-    bool progresses_ = true; ///< false inside post_elsewhere()
-    Pending pending_;
-    Engines engines_;
-    FastOps fast_;
-    Rails rails_;
-    std::unique_ptr<PeerMemory> peer_memory_;
-    Fence fence_{*this};
-    Config config_;
-
-  private:
-    /// True if something was accepted that only polls can continue, and the domain (FI_PROGRESS_AUTO) has no thread yet
-    /// that polls: call_for_polls() once the lock is released.
-    [[nodiscard]] bool wants_polls() const noexcept;
-    void call_for_polls() noexcept;
-};
-
-// --- OwnTxContext: a tx context as its owner, the endpoint, sees it: opened, bound to the objects it uses, closed
-
-class OwnTxContext final : public TxContext, ForkAware {
-  public:
-    OwnTxContext() noexcept : TxContext(own_lock_) { register_fork(); }
-    ~OwnTxContext() { unregister_fork(); }
+    // --- For the owner, the endpoint: opened, bound to the objects it uses, closed.
     void set_up(const Config& config) noexcept;
     /// Opens a VCQ of its own and uses it. 0 or -FI_E*.
     [[nodiscard]] int open_vcq() noexcept;
@@ -246,9 +277,7 @@ class OwnTxContext final : public TxContext, ForkAware {
     [[nodiscard]] bool has_peers() const noexcept { return peers_ != nullptr; }
     /// `number`: in the domain. `known`: the address that peers know; a context has that of its scalable endpoint.
     void set_number(unsigned number, const EndpointAddress& known) noexcept;
-    using TxContext::reports;
     [[nodiscard]] Reports& reports() noexcept { return reports_; }
-    using TxContext::engines;
     [[nodiscard]] Engines& engines() noexcept { return engines_; }
     /// False: the context will use the VCQ of a shared transmit context, and none has been bound yet.
     [[nodiscard]] bool has_vcq() const noexcept { return vcq_ != nullptr; }
@@ -257,8 +286,6 @@ class OwnTxContext final : public TxContext, ForkAware {
     [[nodiscard]] bool all_has_left() const noexcept;
     /// Cancels what waits, and gives credits back to peers. Called before the VCQ is drained.
     void close() noexcept;
-    /// Forgets the engines, which have been destroyed.
-    void drop_engines() noexcept;
     /// Frees what the context had before it had engines: registrations, keys, credits.
     void drop_memory() noexcept;
 
@@ -266,7 +293,23 @@ class OwnTxContext final : public TxContext, ForkAware {
     /// Nothing unlocks the lock if another thread of the parent held it.
     void in_child() noexcept override { own_lock_.set_enabled(false); }
     static void on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept;
+    /// True if something was accepted that only polls can continue, and the domain (FI_PROGRESS_AUTO) has no thread yet
+    /// that polls: call_for_polls() once the lock is released.
+    [[nodiscard]] bool wants_polls() const noexcept;
+    void call_for_polls() noexcept;
 
+    Lock* lock_ = &own_lock_;
+    vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
+    Held<Peers> peers_;
+    Reports reports_;
+    bool progresses_ = true; ///< false inside post_elsewhere()
+    Pending pending_;
+    Engines engines_;
+    FastOps fast_;
+    Rails rails_;
+    std::unique_ptr<PeerMemory> peer_memory_;
+    Fence fence_{*this};
+    Config config_;
     Lock own_lock_;
     vcq::Vcq own_vcq_;
 };
