@@ -8,10 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <type_traits>
 
 #include <utofu.h>
@@ -273,20 +272,15 @@ class EventCounters {
     void add(unsigned number, const RxCounters& counters) noexcept { of_[number] = {&counters, ++last_serial_}; }
     void remove(unsigned number) noexcept
     {
-        everything_.clear(number);
-        for (const bool read : {false, true})
-            if (counting_[read].has(number)) {
-                counting_[read].clear(number);
-                everything_.each([&](unsigned other) { count_with(other, read); });
-            }
         of_[number] = {};
+        everything_.reset(number);
+        choose();
     }
     /// The endpoint begins to count the events of regions that are bound to no endpoint.
     void count_everything(unsigned number) noexcept
     {
         everything_.set(number);
-        for (const bool read : {false, true})
-            count_with(number, read);
+        choose();
     }
     /// A number that no other endpoint of the domain has or had. Numbers and memory of closed endpoints are reused, so
     /// they do not identify an endpoint. 0: there is no such endpoint.
@@ -299,7 +293,8 @@ class EventCounters {
     /// it.
     void count(bool read) const noexcept
     {
-        counting_[read].each([&](unsigned number) { of_[number].counters->count_remote(read); });
+        for (unsigned i = 0; i < chosen_[read]; i++)
+            counting_[read][i]->count();
     }
     /// Counts an event of a region that is bound to one endpoint, unless that has been closed.
     void count_for(unsigned number, std::uint64_t serial, bool read) const noexcept
@@ -309,37 +304,18 @@ class EventCounters {
     }
 
   private:
-    /// A set of endpoint numbers.
-    class Numbers {
-      public:
-        void set(unsigned number) noexcept { words_[number / 64] |= bit(number); }
-        void clear(unsigned number) noexcept { words_[number / 64] &= ~bit(number); }
-        [[nodiscard]] bool has(unsigned number) const noexcept { return (words_[number / 64] & bit(number)) != 0; }
-        [[nodiscard]] bool any() const noexcept
-        {
-            return std::any_of(std::begin(words_), std::end(words_), [](std::uint64_t bits) { return bits != 0; });
-        }
-        template <class Call>
-        void each(Call&& call) const noexcept
-        {
-            for (unsigned word = 0; word < std::size(words_); word++)
-                for (std::uint64_t bits = words_[word]; bits != 0; bits &= bits - 1)
-                    call(word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
-        }
-
-      private:
-        static constexpr std::uint64_t bit(unsigned number) noexcept { return std::uint64_t{1} << number % 64; }
-        std::uint64_t words_[(max_endpoints + 63) / 64] = {};
-    };
-
-    /// Lets the endpoint count for its counter, unless another endpoint with that counter already does.
-    void count_with(unsigned number, bool read) noexcept
+    /// Lists each counter of the endpoints in everything_ once.
+    void choose() noexcept
     {
-        const Counter* const counter = of_[number].counters->remote(read);
-        bool taken = counter == nullptr;
-        counting_[read].each([&](unsigned other) { taken |= of_[other].counters->remote(read) == counter; });
-        if (!taken)
-            counting_[read].set(number);
+        for (const bool read : {false, true}) {
+            Counter** const list = counting_[read];
+            unsigned& count = chosen_[read] = 0;
+            for (unsigned number = 0; number < max_endpoints; number++) {
+                Counter* const counter = everything_[number] ? of_[number].counters->remote(read) : nullptr;
+                if (counter != nullptr && std::find(list, list + count, counter) == list + count)
+                    list[count++] = counter;
+            }
+        }
     }
 
     struct Of {
@@ -348,8 +324,9 @@ class EventCounters {
     };
     std::uint64_t last_serial_ = 0;
     Of of_[max_endpoints] = {};
-    Numbers everything_;  ///< endpoints of count_everything()
-    Numbers counting_[2]; ///< of these, one for each counter of writes, and of reads
+    std::bitset<max_endpoints> everything_;    ///< endpoints of count_everything()
+    Counter* counting_[2][max_endpoints] = {}; ///< theirs for writes, and for reads
+    unsigned chosen_[2] = {};                  ///< the number of these
 };
 
 // --- KeyReaders: the domains that cache keys of this domain, and the revocation of those keys (docs/wire-protocol.md,
