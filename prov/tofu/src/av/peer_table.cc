@@ -401,20 +401,17 @@ int Peers::insert_once(const EndpointAddress& address, fi_addr_t& number) noexce
     if (known == FI_ADDR_NOTAVAIL)
         return insert(address, number);
     const std::lock_guard guard(user_mutex_);
-    while (more_uses_.size() <= known)
-        if (!more_uses_.push(0))
-            return FI_ENOMEM;
-    more_uses_[known]++;
     number = known;
-    return 0;
+    return allocates([&] { more_uses_[known]++; }) ? 0 : FI_ENOMEM;
 }
 
 bool Peers::has_more_uses(fi_addr_t number) noexcept
 {
     const std::lock_guard guard(user_mutex_);
-    const bool more = number < more_uses_.size() && more_uses_[number] != 0;
-    if (more)
-        more_uses_[number]--;
+    const auto found = more_uses_.find(number);
+    const bool more = found != more_uses_.end();
+    if (more && --found->second == 0)
+        more_uses_.erase(found);
     return more;
 }
 
@@ -472,18 +469,13 @@ void Peers::update_index() noexcept
 int Peers::name(fi_addr_t number, fi_addr_t user_id) noexcept
 {
     const std::lock_guard guard(user_mutex_);
-    while (user_ids_.size() <= number)
-        if (!user_ids_.push(user_ids_.size()))
-            return FI_ENOMEM;
-    user_ids_[number] = user_id;
-    return 0;
+    return allocates([&] { user_ids_[number] = user_id; }) ? 0 : FI_ENOMEM;
 }
 
 void Peers::forget_name(fi_addr_t number) noexcept
 {
     const std::lock_guard guard(user_mutex_);
-    if (number < user_ids_.size())
-        user_ids_[number] = number;
+    user_ids_.erase(number);
 }
 
 void Peers::changed() noexcept
@@ -509,7 +501,8 @@ fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t i
 {
     const fi_addr_t number = find_number(home, nonce, index);
     const std::lock_guard guard(user_mutex_);
-    return number < user_ids_.size() ? user_ids_[number] : number;
+    const auto named = user_ids_.find(number);
+    return named != user_ids_.end() ? named->second : number;
 }
 
 fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
