@@ -75,7 +75,7 @@ Collectives::~Collectives()
 {
     while (first_ != nullptr) {
         Group* const group = std::exchange(first_, first_->next);
-        group->memory().deregister_local();
+        group->lanes().deregister_local();
         delete group;
     }
 }
@@ -170,7 +170,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
             --*joins_of(list);
         }
         if (group != nullptr) {
-            group->memory().shut_door(false);
+            group->lanes().shut_door(false);
             group->bury(true);
         }
         return ret;
@@ -200,7 +200,7 @@ int Collectives::enter(Group& group) noexcept
             return -FI_ENOMEM;
         place = std::prev(by_number_.end());
     }
-    if (int ret = group.memory().register_local(); ret != 0)
+    if (int ret = group.lanes().register_local(); ret != 0)
         return ret;
     group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits |
                     static_cast<std::uint64_t>(place - by_number_.begin());
@@ -223,7 +223,7 @@ int Collectives::close(Group& group) noexcept
         group.leave();
     }
     group.events().forget(group.fid);
-    group.memory().shut_door(!joined);
+    group.lanes().shut_door(!joined);
     bury_gone();
     return 0;
 }
@@ -241,7 +241,7 @@ void Collectives::bury_gone() noexcept
                 if (!(*at)->listed_busy && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
-                    found->memory().deregister_local();
+                    found->lanes().deregister_local();
                     break;
                 }
             }

@@ -471,9 +471,8 @@ fi_ops group_fid_ops = object_ops({.close = close_group});
 // --- life
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
-    : engine_(engine), roster_(std::move(roster)), memory_(tx, key_of(join.key, roster_.rank)),
-      lanes_(tx, memory_, *this), rounds_(lanes_, roster_), vigil_(lanes_), gates_(join.key),
-      joining_(tx, join, lanes_, gates_)
+    : engine_(engine), roster_(std::move(roster)), lanes_(tx, key_of(join.key, roster_.rank), *this),
+      rounds_(lanes_, roster_), vigil_(lanes_), gates_(join.key), joining_(tx, join, lanes_, gates_)
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
@@ -484,9 +483,7 @@ int Group::open() noexcept
 {
     if (roster_.size() == 1)
         return 0;
-    if (!lanes_.open(roster_))
-        return -FI_ENOMEM;
-    if (int ret = memory_.open(static_cast<unsigned>(lanes_.all().size())); ret != 0)
+    if (int ret = lanes_.open(roster_); ret != 0)
         return ret;
     return joining_.open(roster_);
 }

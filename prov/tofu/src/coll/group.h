@@ -294,10 +294,10 @@ class Group final : public fid_mc {
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
-    void bury(bool quiet) noexcept { memory_.bury(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
+    void bury(bool quiet) noexcept { lanes_.bury(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
     /// Looks for neighbours of a closed group that have died before they have left. Under the context's lock.
     void seek_dead() noexcept;
-    [[nodiscard]] LaneMemory& memory() noexcept { return memory_; }
+    [[nodiscard]] Lanes& lanes() noexcept { return lanes_; }
 
     // --- Called under the context's lock.
     /// Makes one round of progress of the group.
@@ -336,7 +336,6 @@ class Group final : public fid_mc {
     State state_ = State::joining;
     Outcome broken_{Outcome::Kind::breaks}; ///< the reason, in state broken
     Roster roster_;
-    LaneMemory memory_;
     Lanes lanes_;
     OpQueue ops_;
     Rounds rounds_;

@@ -110,52 +110,13 @@ std::uint64_t clock_ms() noexcept
 
 // --- memory
 
-int LaneMemory::open(unsigned lanes) noexcept
-{
-    staging_ = OwnMemory(lanes * slots * sizeof(Slot) + sizeof(directory::DoorsLine));
-    if (!staging_)
-        return -FI_ENOMEM;
-    std::memset(staging_.get(), 0, staging_.size());
-    const int ret = tx_.domain().doors().open(key_, lanes, slab_);
-    door_open_ = ret == 0;
-    return ret;
-}
-
-int LaneMemory::register_local() noexcept
-{
-    if (!staging_)
-        return 0;
-    const int ret = tx_.vcq().reg(staging_.get(), staging_.size(), false, staging_stadd_);
-    staging_registered_ = ret == 0;
-    return ret;
-}
-
-void LaneMemory::deregister_local() noexcept
-{
-    if (std::exchange(staging_registered_, false))
-        tx_.vcq().dereg(staging_stadd_);
-}
-
-void LaneMemory::shut_door(bool given_up) noexcept
-{
-    if (std::exchange(door_open_, false))
-        tx_.domain().doors().shut(key_, given_up);
-}
-
-void LaneMemory::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
-{
-    if (slab_)
-        tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
-}
-
-// --- posts
-
-bool Lanes::open(const Roster& roster) noexcept
+int Lanes::open(const Roster& roster) noexcept
 {
     const unsigned count = 2 * bits_of(roster.size());
     lanes_.reset(new (std::nothrow) Lane[count]);
-    if (!lanes_)
-        return false;
+    staging_ = OwnMemory(count * slots * sizeof(Slot) + sizeof(directory::DoorsLine));
+    if (!lanes_ || !staging_)
+        return -FI_ENOMEM;
     count_ = count;
     for (unsigned i = 0; i < count_; i++) {
         Lane& lane = lanes_[i];
@@ -164,8 +125,40 @@ bool Lanes::open(const Roster& roster) noexcept
         lane.peer = roster.members[member_at(i, roster.rank, roster.size())];
         lane.notify = on_put;
     }
-    return true;
+    std::memset(staging_.get(), 0, staging_.size());
+    const int ret = tx_.domain().doors().open(key_, count, slab_);
+    door_open_ = ret == 0;
+    return ret;
 }
+
+int Lanes::register_local() noexcept
+{
+    if (!staging_)
+        return 0;
+    const int ret = tx_.vcq().reg(staging_.get(), staging_.size(), false, staging_stadd_);
+    staging_registered_ = ret == 0;
+    return ret;
+}
+
+void Lanes::deregister_local() noexcept
+{
+    if (std::exchange(staging_registered_, false))
+        tx_.vcq().dereg(staging_stadd_);
+}
+
+void Lanes::shut_door(bool given_up) noexcept
+{
+    if (std::exchange(door_open_, false))
+        tx_.domain().doors().shut(key_, given_up);
+}
+
+void Lanes::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
+{
+    if (slab_)
+        tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
+}
+
+// --- posts
 
 vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 {
@@ -178,7 +171,7 @@ vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept
 {
     // No message is sent yet, so the bytes can be read into the first slot.
-    return posted(lane, tx_.vcq().get(lane.peer.home, memory_.staged_stadd(lane.number, 0), from, size,
+    return posted(lane, tx_.vcq().get(lane.peer.home, staged_stadd(lane.number, 0), from, size,
                                       {.when = vcq::When::delivered, .handler = &handler}));
 }
 
@@ -188,7 +181,7 @@ vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexce
     if (tx_.vcq().query_stadd(member.home, directory_stag, from) != 0)
         return vcq::Post::error;
     const vcq::Post post =
-        tx_.vcq().get(member.home, memory_.answer_stadd(count_), from + directory::doors_offset,
+        tx_.vcq().get(member.home, staged_stadd(count_, 0), from + directory::doors_offset,
                       sizeof(directory::DoorsLine), {.when = vcq::When::delivered, .handler = &handler});
     in_flight_ += post == vcq::Post::done;
     return post;
@@ -198,7 +191,7 @@ directory::DoorsLine Lanes::answer() noexcept
 {
     in_flight_--;
     directory::DoorsLine line;
-    std::memcpy(&line, memory_.answer(count_), sizeof(line));
+    std::memcpy(&line, staged(count_, 0).payload, sizeof(line));
     return line;
 }
 
@@ -214,7 +207,7 @@ void Lanes::on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) n
     Lanes& lanes = *lane.lanes;
     lanes.in_flight_--;
     // The slab of a closed group may have been released before the last notice (Endpoint::bury).
-    if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || lanes.memory_.buried()) [[likely]]
+    if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || !lanes.slab_) [[likely]]
         return;
     // A member that has left and is beyond the operation under way has released its memory.
     if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane)) {
@@ -305,14 +298,14 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
 {
     const std::uint32_t message = lane.sent + 1;
     const std::size_t offset = offsetof(LaneArea, slot) + message % slots * sizeof(Slot);
-    Slot& slot = memory_.staged(lane.number, message);
+    Slot& slot = staged(lane.number, message);
     if (size <= Tail::inline_size) {
         view.read(at, slot.tail.payload, size);
     } else if (!lane.half) {
         view.read(at, slot.payload, size);
         const vcq::Post post =
-            posted(lane, tx_.vcq().put(lane.peer.home, memory_.staged_stadd(lane.number, message), lane.remote + offset,
-                                       size, {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
+            posted(lane, tx_.vcq().put(lane.peer.home, staged_stadd(lane.number, message), lane.remote + offset, size,
+                                       {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
         if (post != vcq::Post::done)
             return post;
         lane.half = true;

@@ -170,48 +170,6 @@ struct LaneArea {
 };
 static_assert(sizeof(LaneArea) == SlabStore::cell_size && sizeof(Slot) * slots + 256 == sizeof(LaneArea));
 
-/// The memory of a member's lanes: the slab, which its peers write, and the staging memory, from which it posts. It
-/// exists from before the join until after the close.
-class LaneMemory {
-  public:
-    /// `key`: of the member (key_of).
-    LaneMemory(TxContext& tx, std::uint64_t key) noexcept : tx_(tx), key_(key) {}
-
-    // --- Called without the context's lock, since they acquire the home lock.
-    /// 0 or -FI_E*.
-    [[nodiscard]] int open(unsigned lanes) noexcept;
-    /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
-    void bury(vcq::Gates& gates, bool keep, bool quiet) noexcept;
-    void shut_door(bool given_up) noexcept;
-
-    // --- Called under the context's lock.
-    [[nodiscard]] int register_local() noexcept;
-    void deregister_local() noexcept;
-    [[nodiscard]] bool buried() const noexcept { return !slab_; }
-    [[nodiscard]] LaneArea& area(unsigned lane) const noexcept { return reinterpret_cast<LaneArea*>(slab_.base)[lane]; }
-    /// Our copy of the slot of a message that we send. The TNI reads it.
-    [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
-    {
-        return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];
-    }
-    [[nodiscard]] utofu_stadd_t staged_stadd(unsigned lane, std::uint32_t message) const noexcept
-    {
-        return staging_stadd_ + (lane * slots + message % slots) * sizeof(Slot);
-    }
-    /// Behind the copies of all lanes: where an answer lands.
-    [[nodiscard]] const std::byte* answer(unsigned lanes) const noexcept { return staged(lanes, 0).payload; }
-    [[nodiscard]] utofu_stadd_t answer_stadd(unsigned lanes) const noexcept { return staged_stadd(lanes, 0); }
-
-  private:
-    TxContext& tx_;
-    std::uint64_t key_;
-    Slab slab_;         ///< LaneArea by lane
-    OwnMemory staging_; ///< a Slot[slots] by lane, and an answer; registered with the context's VCQ
-    utofu_stadd_t staging_stadd_ = 0;
-    bool staging_registered_ = false;
-    bool door_open_ = false;
-};
-
 class Lanes;
 
 struct Lane : vcq::CompletionHandler {
@@ -234,16 +192,29 @@ struct Lane : vcq::CompletionHandler {
     std::uint64_t own_word = 0;
 };
 
-/// The lanes of a member. All functions but open() are called under the context's lock.
+/// The lanes of a member, and their memory: the slab, which peers write, and the staging memory, from which the member
+/// posts. The memory exists from before the join until after the close.
 class Lanes {
   public:
-    /// `group`: notified of neighbours that have become unreachable (Group::lost).
-    Lanes(TxContext& tx, LaneMemory& memory, Group& group) noexcept : tx_(tx), memory_(memory), group_(group) {}
-    /// False: no memory.
-    [[nodiscard]] bool open(const Roster& roster) noexcept;
+    /// `key`: of the member (key_of). `group`: notified of neighbours that have become unreachable (Group::lost).
+    Lanes(TxContext& tx, std::uint64_t key, Group& group) noexcept : tx_(tx), key_(key), group_(group) {}
+
+    // --- Called without the context's lock, since they acquire the home lock.
+    /// 0 or -FI_E*.
+    [[nodiscard]] int open(const Roster& roster) noexcept;
+    /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
+    void bury(vcq::Gates& gates, bool keep, bool quiet) noexcept;
+    void shut_door(bool given_up) noexcept;
+
+    // --- Called under the context's lock, as all that follow.
+    [[nodiscard]] int register_local() noexcept;
+    void deregister_local() noexcept;
     [[nodiscard]] std::span<Lane> all() const noexcept { return {lanes_.get(), count_}; }
     /// The memory of the lane that the peer writes.
-    [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept { return memory_.area(lane.number); }
+    [[nodiscard]] LaneArea& area(const Lane& lane) const noexcept
+    {
+        return reinterpret_cast<LaneArea*>(slab_.base)[lane.number];
+    }
     /// True if words or counts wait to be put to peers.
     [[nodiscard]] bool owe() const noexcept { return owes_; }
     [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
@@ -258,7 +229,7 @@ class Lanes {
     [[nodiscard]] const std::byte* got(const Lane& lane) noexcept
     {
         in_flight_--;
-        return memory_.staged(lane.number, 0).payload;
+        return staged(lane.number, 0).payload;
     }
     /// Reads the line of a member's directory that names its domain. One at a time.
     [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
@@ -302,10 +273,24 @@ class Lanes {
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] bool pay(Lane& lane) noexcept;
     static void on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer lands.
+    [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
+    {
+        return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];
+    }
+    [[nodiscard]] utofu_stadd_t staged_stadd(unsigned lane, std::uint32_t message) const noexcept
+    {
+        return staging_stadd_ + (lane * slots + message % slots) * sizeof(Slot);
+    }
 
     TxContext& tx_;
-    LaneMemory& memory_;
+    std::uint64_t key_;
     Group& group_;
+    Slab slab_;         ///< LaneArea by lane
+    OwnMemory staging_; ///< a Slot[slots] by lane, and an answer; registered with the context's VCQ
+    utofu_stadd_t staging_stadd_ = 0;
+    bool staging_registered_ = false;
+    bool door_open_ = false;
     std::unique_ptr<Lane[]> lanes_;
     unsigned count_ = 0;
     unsigned in_flight_ = 0;
