@@ -24,12 +24,25 @@ namespace tofu {
 
 namespace {
 
+/// fi_getopt, fi_setopt (fi_endpoint(3)): FI_OPT_MIN_MULTI_RECV, which contexts that are opened later inherit.
+template <class T>
+int get_option(struct fid* object, int level, int name, void* value, std::size_t* length) noexcept
+{
+    return get_options({{FI_OPT_MIN_MULTI_RECV, T::of(object).min_multi_recv()}}, level, name, value, length);
+}
+template <class T>
+int set_option(struct fid* object, int level, int name, const void* value, std::size_t length) noexcept
+{
+    std::lock_guard guard(T::of(object).owner().shared_lock());
+    return set_multi_recv(T::of(object).min_multi_recv(), level, name, value, length);
+}
+
 fi_ops scalable_fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
                                       .bind = calls<&ScalableEndpoint::bind>,
                                       .control = calls<&ScalableEndpoint::control>});
 
-fi_ops_ep ep_ops = context_ops({.getopt = calls<&ScalableEndpoint::get_option>,
-                                .setopt = calls<&ScalableEndpoint::set_option>,
+fi_ops_ep ep_ops = context_ops({.getopt = get_option<ScalableEndpoint>,
+                                .setopt = set_option<ScalableEndpoint>,
                                 .tx_ctx = calls<&ScalableEndpoint::open_context<fi_tx_attr>>,
                                 .rx_ctx = calls<&ScalableEndpoint::open_context<fi_rx_attr>>});
 
@@ -169,17 +182,6 @@ int ScalableEndpoint::control(int command, void*) noexcept
     return av_ != nullptr ? announce() : -FI_ENOAV;
 }
 
-int ScalableEndpoint::get_option(int level, int name, void* value, std::size_t* length) noexcept
-{
-    return get_options({{FI_OPT_MIN_MULTI_RECV, config_.min_multi_recv}}, level, name, value, length);
-}
-
-/// Holds for contexts that are opened from now on.
-int ScalableEndpoint::set_option(int level, int name, const void* value, std::size_t length) noexcept
-{
-    return set_multi_recv(config_.min_multi_recv, level, name, value, length);
-}
-
 // --- SharedTransmit, SharedReceive: fi_endpoint(3), "Shared contexts"
 
 namespace {
@@ -195,8 +197,8 @@ fi_ops receive_fid_ops =
     object_ops({.close = close_object<SharedReceive>, .bind = refuses<-FI_EINVAL>, .control = control_receives});
 fi_ops_ep transmit_ops = context_ops({});
 fi_ops_ep receive_ops = context_ops({.cancel = calls<&SharedReceive::cancel>,
-                                     .getopt = calls<&SharedReceive::get_option>,
-                                     .setopt = calls<&SharedReceive::set_option>,
+                                     .getopt = get_option<SharedReceive>,
+                                     .setopt = set_option<SharedReceive>,
                                      .rx_size_left = calls<&SharedReceive::size_left>});
 fi_ops_cm receive_cm_ops = cm_ops_with(refuses<-FI_EOPNOTSUPP>);
 
@@ -326,17 +328,6 @@ ssize_t SharedReceive::cancel(void* context) noexcept
 {
     std::lock_guard guard(*receive_lock);
     return queue_->cancel(context);
-}
-
-int SharedReceive::get_option(int level, int name, void* value, std::size_t* length) noexcept
-{
-    return get_options({{FI_OPT_MIN_MULTI_RECV, rx_.min_multi_recv}}, level, name, value, length);
-}
-
-int SharedReceive::set_option(int level, int name, const void* value, std::size_t length) noexcept
-{
-    std::lock_guard guard(*receive_lock);
-    return set_multi_recv(rx_.min_multi_recv, level, name, value, length);
 }
 
 } // namespace tofu

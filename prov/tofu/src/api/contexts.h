@@ -59,10 +59,8 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     int control(int command, void* argument) noexcept;
     /// fi_getname (fi_cm(3)). 0, -FI_EINVAL, -FI_ETOOSMALL.
     int name(void* address, std::size_t* length) const noexcept;
-    /// fi_getopt, fi_setopt (fi_endpoint(3)): FI_OPT_MIN_MULTI_RECV, which contexts inherit. The answers are those of
-    /// get_options() and set_multi_recv() (api/endpoint_calls.h).
-    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
-    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    /// FI_OPT_MIN_MULTI_RECV.
+    [[nodiscard]] std::size_t& min_multi_recv() noexcept { return config_.min_multi_recv; }
 
   private:
     /// A closed receive context cannot be opened again, since peers may still write to its rings.
@@ -128,13 +126,11 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpH
     /// says which. False: another one.
     [[nodiscard]] bool agrees(const Peers& av) noexcept;
 
-    // --- the calls of its operation tables. Any thread, which holds no lock: cancel() and set_option() take the shared
-    // lock.
+    // --- the calls of its operation tables. Any thread, which holds no lock: cancel() takes the shared lock.
     /// fi_cancel (fi_endpoint(3)). 0 or -FI_ENOENT.
     ssize_t cancel(void* context) noexcept;
-    /// fi_getopt, fi_setopt: FI_OPT_MIN_MULTI_RECV, as of a scalable endpoint.
-    int get_option(int level, int name, void* value, std::size_t* length) noexcept;
-    int set_option(int level, int name, const void* value, std::size_t length) noexcept;
+    /// FI_OPT_MIN_MULTI_RECV; under the shared lock.
+    [[nodiscard]] std::size_t& min_multi_recv() noexcept { return rx_.min_multi_recv; }
     /// fi_rx_size_left (fi_endpoint(3)): the size that was granted.
     ssize_t size_left() noexcept { return static_cast<ssize_t>(rx_.attr.size); }
 

@@ -287,10 +287,12 @@ int Endpoint::enable() noexcept
 /// Announces the endpoint under the service name that it was opened for.
 int Endpoint::announce() noexcept
 {
-    if (tx_.config().is_open)
-        return name_.open(config_.name_key, address());
-    const int ret = config_.parent->announce();
-    name_.share(config_.parent->announcement());
+    const bool of_parent = !tx_.config().is_open;
+    const int ret = of_parent               ? config_.parent->announce()
+                    : config_.name_key != 0 ? own_name_.open(config_.name_key, address())
+                                            : 0;
+    names::Announcement& name = of_parent ? config_.parent->announcement() : own_name_;
+    name_ = name.is_open() ? &name : nullptr;
     return ret;
 }
 
@@ -326,7 +328,9 @@ bool Endpoint::round(void* self) noexcept
         engines.collectives->progress();
     if (EventCredits& credits = ep.tx_.peer_memory().credits; !credits.empty()) [[unlikely]]
         credits.progress();
-    ep.name_.progress();
+    constexpr unsigned rounds_per_clearing = 256; // its list of processes that have found it has room for some thousand
+    if (ep.name_ != nullptr && ++ep.rounds_ % rounds_per_clearing == 0) [[unlikely]]
+        ep.name_->clear();
     // Others that post from a shared VCQ may wait, and collectives always do.
     vcq.set_busy(ep.tx_.config().shares_vcq || engines.collectives || (engines.atomic && engines.atomic->waits()) ||
                  (engines.messages && engines.messages->waits()));

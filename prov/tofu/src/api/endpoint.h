@@ -177,7 +177,9 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     bool enabled_ = false;
     bool leaves_copies_ = false; ///< the domain's estate has the area, and the number with it
     Bindings bound_{tx_, rx_};
-    ServiceName name_;
+    names::Announcement own_name_;
+    names::Announcement* name_ = nullptr; ///< by which it can be found: its own or its scalable endpoint's; null: none
+    unsigned rounds_ = 0;                 ///< with a name
 };
 
 } // namespace tofu

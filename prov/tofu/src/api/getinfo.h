@@ -11,6 +11,8 @@
 
 #include "av/address.h"
 
+struct fid_nic;
+
 namespace tofu {
 
 // --- hints, against what core/limits.h promises
@@ -44,13 +46,7 @@ template <class Attr>
 /// hint of 0 rules nothing out (fi_mr(3), FI_MR_UNSPEC); since then the caller sets the bits that it can do.
 [[nodiscard]] bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept;
 
-} // namespace tofu
-
 // --- the description of the network interface in an info (fid_nic, fi_nic(3))
-
-struct fid_nic;
-
-namespace tofu {
 
 namespace vcq {
 class Backend;
@@ -59,9 +55,6 @@ class Backend;
 /// Describes the interface controller of a node; a domain uses all its TNIs. The caller closes it, or gives it to an
 /// info, which then owns it; fi_dupinfo copies it. Null: no memory.
 [[nodiscard]] fid_nic* make_nic(const vcq::Backend& backend) noexcept;
-
-} // namespace tofu
-namespace tofu {
 
 // --- the answer: the provider's offers, filtered by the caller's hints
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What finds endpoints of one machine without an address: the mark of a job in a domain's nonce, host and service names
-// (key_of, find, Announcement), and the service name of an endpoint (ServiceName).
+// What finds endpoints of one machine without an address: the mark of a job in a domain's nonce, and host and service
+// names (key_of, find, Announcement).
 #pragma once
 
 #include <cstdint>
@@ -71,35 +71,3 @@ class Announcement {
 };
 
 } // namespace tofu::names
-
-namespace tofu {
-
-// --- ServiceName: the service name that an endpoint can be found by
-
-class ServiceName {
-  public:
-    /// Announces the endpoint under a name of its own; key 0: none. 0 or -FI_E*.
-    [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept
-    {
-        const int ret = key != 0 ? own_.open(key, address) : 0;
-        share(own_);
-        return ret;
-    }
-    /// Takes part in the announcement of a scalable endpoint.
-    void share(names::Announcement& name) noexcept { shown_ = name.is_open() ? &name : nullptr; }
-    /// Called once per round of progress. Clears the list of processes that have found the name every 256 rounds; it
-    /// has room for some thousand.
-    void progress() noexcept
-    {
-        constexpr unsigned rounds_per_look = 256;
-        if (shown_ != nullptr && ++rounds_ % rounds_per_look == 0) [[unlikely]]
-            shown_->clear();
-    }
-
-  private:
-    names::Announcement own_;
-    names::Announcement* shown_ = nullptr;
-    unsigned rounds_ = 0;
-};
-
-} // namespace tofu

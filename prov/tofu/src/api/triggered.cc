@@ -73,7 +73,13 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
         return -FI_EINVAL;
     const auto plain = [](std::uint64_t flags) { return flags & ~FI_TRIGGER; };
     const auto list = [](const auto& msg) { return Atomics::List{msg.msg_iov, msg.iov_count}; };
+    const auto send = [](const auto& of, std::uint64_t flags) { return proto::send_of(of.msg, flags); };
+    const auto recv = [](const auto& of, std::uint64_t flags) { return proto::recv_of(of.msg, flags); };
     fid_ep* ep = nullptr;
+    const auto use = [&](const auto& of, auto&& call_of) {
+        ep = of.ep;
+        work.call = call_of(of, plain(of.flags));
+    };
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
     case FI_OP_CNTR_ADD:
@@ -81,48 +87,29 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
             return ret;
         work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
-    case FI_OP_RECV:
-        ep = op.msg->ep;
-        work.call = proto::recv_of(op.msg->msg, plain(op.msg->flags));
-        break;
-    case FI_OP_SEND:
-        ep = op.msg->ep;
-        work.call = proto::send_of(op.msg->msg, plain(op.msg->flags));
-        break;
-    case FI_OP_TRECV:
-        ep = op.tagged->ep;
-        work.call = proto::recv_of(op.tagged->msg, plain(op.tagged->flags));
-        break;
-    case FI_OP_TSEND:
-        ep = op.tagged->ep;
-        work.call = proto::send_of(op.tagged->msg, plain(op.tagged->flags));
-        break;
+    case FI_OP_RECV: use(*op.msg, recv); break;
+    case FI_OP_SEND: use(*op.msg, send); break;
+    case FI_OP_TRECV: use(*op.tagged, recv); break;
+    case FI_OP_TSEND: use(*op.tagged, send); break;
     case FI_OP_READ:
-        ep = op.rma->ep;
-        work.call = RmaCall{op.rma->msg, plain(op.rma->flags), true, false};
-        break;
     case FI_OP_WRITE:
-        ep = op.rma->ep;
-        work.call = RmaCall{op.rma->msg, plain(op.rma->flags), false, false};
+        use(*op.rma, [&](const auto& of, std::uint64_t flags) {
+            return RmaCall{of.msg, flags, request.op_type == FI_OP_READ, false};
+        });
         break;
     case FI_OP_ATOMIC:
-        ep = op.atomic->ep;
-        work.call = AtomicCall{Family::base, op.atomic->msg, {}, {}, plain(op.atomic->flags), false};
+        use(*op.atomic,
+            [](const auto& of, std::uint64_t flags) { return AtomicCall{Family::base, of.msg, {}, {}, flags, false}; });
         break;
     case FI_OP_FETCH_ATOMIC:
-        ep = op.fetch_atomic->ep;
-        work.call = AtomicCall{
-            Family::fetch, op.fetch_atomic->msg, {}, list(op.fetch_atomic->fetch), plain(op.fetch_atomic->flags),
-            false};
+        use(*op.fetch_atomic, [&](const auto& of, std::uint64_t flags) {
+            return AtomicCall{Family::fetch, of.msg, {}, list(of.fetch), flags, false};
+        });
         break;
     case FI_OP_COMPARE_ATOMIC:
-        ep = op.compare_atomic->ep;
-        work.call = AtomicCall{Family::compare,
-                               op.compare_atomic->msg,
-                               list(op.compare_atomic->compare),
-                               list(op.compare_atomic->fetch),
-                               plain(op.compare_atomic->flags),
-                               false};
+        use(*op.compare_atomic, [&](const auto& of, std::uint64_t flags) {
+            return AtomicCall{Family::compare, of.msg, list(of.compare), list(of.fetch), flags, false};
+        });
         break;
     default: return -FI_EINVAL; // the application may have written any number
     }
@@ -140,15 +127,16 @@ struct Way {
 };
 Way way_of(const Work& work) noexcept
 {
-    struct Find {
-        const Work& work;
-        Way operator()(const trigger::CounterCall&) const noexcept { return {}; }
-        Way operator()(const proto::SendCall& call) const noexcept { return {work.tx, call.dest}; }
-        Way operator()(const proto::RecvCall&) const noexcept { return {work.receives}; }
-        Way operator()(const RmaCall& call) const noexcept { return {work.tx, call.msg.addr}; }
-        Way operator()(const AtomicCall& call) const noexcept { return {work.tx, call.msg.addr}; }
-    };
-    return std::visit(Find{work}, work.call);
+    return std::visit(
+        [&](const auto& call) -> Way {
+            if constexpr (requires { call.dest; })
+                return {work.tx, call.dest};
+            else if constexpr (requires { call.msg.addr; })
+                return {work.tx, call.msg.addr};
+            else
+                return {work.receives}; // null for a counter
+        },
+        work.call);
 }
 
 } // namespace
