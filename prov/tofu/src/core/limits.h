@@ -10,7 +10,8 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
-namespace tofu::limits {
+namespace tofu {
+namespace limits {
 
 /// FI_MR_BASIC and FI_MR_SCALABLE by number: libfabric 2 deprecates the names, but programs still ask for them.
 inline constexpr int mr_basic = 1 << 0;
@@ -57,9 +58,7 @@ inline constexpr std::uint64_t unmixed_msg_order = FI_ORDER_RAR | FI_ORDER_RAW |
 /// The mr_mode for keys and addresses of the provider's choice, which cost peers no lookup.
 inline constexpr int provider_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-} // namespace tofu::limits
-
-namespace tofu {
+} // namespace limits
 
 /// The bytes that the processor fetches at once: 256 on the A64FX. A wrong value only costs speed.
 #ifdef __aarch64__

@@ -92,15 +92,11 @@ const Hwloc* load() noexcept
     return &all;
 }
 
-} // namespace
-
 const Hwloc* hwloc() noexcept
 {
     static const Hwloc* const all = load();
     return all;
 }
-
-namespace {
 
 /// pmix_topology_t of PMIx 4 and later.
 struct PmixTopology {
@@ -132,8 +128,6 @@ hwloc_topology_t of_open_mpi() noexcept
     return kept != nullptr ? *kept : nullptr;
 }
 
-} // namespace
-
 hwloc_topology_t copy_of_launchers(const Hwloc& library) noexcept
 {
     // A topology can be read by the library that made it, and by no other.
@@ -147,8 +141,6 @@ hwloc_topology_t copy_of_launchers(const Hwloc& library) noexcept
         return nullptr;
     return copy;
 }
-
-namespace {
 
 constexpr int numa_depth = HWLOC_TYPE_DEPTH_NUMANODE;
 /// HWLOC_TOPOLOGY_FLAG_NO_DISTANCES, _NO_MEMATTRS and _NO_CPUKINDS of hwloc 2.8.
