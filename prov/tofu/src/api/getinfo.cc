@@ -3,12 +3,14 @@
 #include "api/getinfo.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -221,53 +223,49 @@ namespace {
 // Ajima et al., "The Tofu Interconnect D", CLUSTER 2018: 6.8 GB/s each way.
 constexpr std::size_t link_bits_per_s = 54'400'000'000;
 
-template <class T>
-T* allocate_zeroed() noexcept
-{
-    return static_cast<T*>(std::calloc(1, sizeof(T)));
-}
+/// An interface with its parts. Its strings are the C library's.
+struct Nic : fid_nic {
+    fi_device_attr device{};
+    fi_bus_attr bus{};
+    fi_link_attr link{};
+    static Nic& of(struct fid* fid) noexcept { return static_cast<Nic&>(*reinterpret_cast<fid_nic*>(fid)); }
+    [[nodiscard]] std::array<char**, 4> strings() noexcept
+    {
+        return {&device.name, &device.driver, &link.address, &link.network_type};
+    }
+};
 
 int close_nic(struct fid* fid) noexcept
 {
-    auto* const nic = reinterpret_cast<fid_nic*>(fid);
-    if (const fi_device_attr* device = nic->device_attr)
-        for (char* text : {device->name, device->device_id, device->device_version, device->vendor_id, device->driver,
-                           device->firmware})
-            std::free(text);
-    if (const fi_link_attr* link = nic->link_attr)
-        for (char* text : {link->address, link->network_type})
-            std::free(text);
-    for (void* part : {static_cast<void*>(nic->device_attr), static_cast<void*>(nic->bus_attr),
-                       static_cast<void*>(nic->link_attr), static_cast<void*>(nic)})
-        std::free(part);
+    Nic& nic = Nic::of(fid);
+    for (char** text : nic.strings())
+        std::free(*text);
+    delete &nic;
     return 0;
 }
 
-char* copy_of(const char* text) noexcept
+/// Null: no memory.
+fid_nic* copy_of(const Nic& from) noexcept
 {
-    return text != nullptr ? strdup(text) : nullptr;
+    auto* const nic = new (std::nothrow) Nic(from);
+    if (nic == nullptr)
+        return nullptr;
+    nic->device_attr = &nic->device;
+    nic->bus_attr = &nic->bus;
+    nic->link_attr = &nic->link;
+    for (char** text : nic->strings())
+        *text = *text != nullptr ? strdup(*text) : nullptr;
+    return nic;
 }
-
-/// All but the strings. Null: no memory.
-fid_nic* make_empty() noexcept;
 
 /// fi_dupinfo(3) asks for a copy by FI_DUP.
 int control_nic(struct fid* fid, int command, void* argument) noexcept
 {
     if (command != FI_DUP)
         return -FI_ENOSYS;
-    const auto* const nic = reinterpret_cast<const fid_nic*>(fid);
-    fid_nic* const copy = make_empty();
+    fid_nic* const copy = copy_of(Nic::of(fid));
     *static_cast<fid_nic**>(argument) = copy; // also a null: libfabric closes what it finds there
-    if (copy == nullptr)
-        return -FI_ENOMEM;
-    copy->device_attr->name = copy_of(nic->device_attr->name);
-    copy->device_attr->driver = copy_of(nic->device_attr->driver);
-    *copy->bus_attr = *nic->bus_attr;
-    *copy->link_attr = *nic->link_attr;
-    copy->link_attr->address = copy_of(nic->link_attr->address);
-    copy->link_attr->network_type = copy_of(nic->link_attr->network_type);
-    return 0;
+    return copy != nullptr ? 0 : -FI_ENOMEM;
 }
 
 /// fi_tostr(3) of an info: appends what libfabric's own interfaces show.
@@ -298,51 +296,32 @@ fi_ops nic_ops = {.size = sizeof(fi_ops),
                   .tostr = show_nic,
                   .ops_set = nullptr};
 
-fid_nic* make_empty() noexcept
-{
-    auto* const nic = allocate_zeroed<fid_nic>();
-    if (nic == nullptr)
-        return nullptr;
-    nic->fid.fclass = FI_CLASS_NIC;
-    nic->fid.ops = &nic_ops;
-    nic->device_attr = allocate_zeroed<fi_device_attr>();
-    nic->bus_attr = allocate_zeroed<fi_bus_attr>();
-    nic->link_attr = allocate_zeroed<fi_link_attr>();
-    if (nic->device_attr != nullptr && nic->bus_attr != nullptr && nic->link_attr != nullptr)
-        return nic;
-    close_nic(&nic->fid);
-    return nullptr;
-}
-
-/// The node's coordinates, x.y.z.a.b.c; null if they are unknown, or if the query would make the process join the
-/// simulator's job, which a mere query of fi_getinfo must not do.
-char* address_of_node(const vcq::Backend& backend) noexcept
-{
-    std::uint8_t c[6] = {};
-    const vcq::Functions& f = backend.functions();
-    if (f.job != nullptr || f.query_my_coords == nullptr || f.query_my_coords(c) != UTOFU_SUCCESS)
-        return nullptr;
-    char text[6 * 4];
-    std::snprintf(text, sizeof(text), "%u.%u.%u.%u.%u.%u", c[0], c[1], c[2], c[3], c[4], c[5]);
-    return strdup(text);
-}
-
 } // namespace
 
 fid_nic* make_nic(const vcq::Backend& backend) noexcept
 {
-    fid_nic* const nic = make_empty();
-    if (nic == nullptr)
-        return nullptr;
-    nic->device_attr->name = strdup("tofu");
-    nic->device_attr->driver = strdup(backend.functions().job != nullptr ? "tofu_sim" : "libtofucom");
-    nic->bus_attr->bus_type = FI_BUS_UNKNOWN; // on the processor's chip
-    nic->link_attr->address = address_of_node(backend);
-    nic->link_attr->mtu = backend.caps().max_mtu;
-    nic->link_attr->speed = link_bits_per_s;
-    nic->link_attr->state = FI_LINK_UP;
-    nic->link_attr->network_type = strdup("Tofu-D");
-    return nic;
+    const vcq::Functions& f = backend.functions();
+    const bool simulated = f.job != nullptr;
+    const auto text = [](const char* literal) { return const_cast<char*>(literal); }; // of which a copy is made
+    Nic nic{};
+    nic.fid.fclass = FI_CLASS_NIC;
+    nic.fid.ops = &nic_ops;
+    nic.device.name = text("tofu");
+    nic.device.driver = text(simulated ? "tofu_sim" : "libtofucom");
+    nic.bus.bus_type = FI_BUS_UNKNOWN; // on the processor's chip
+    // The node's coordinates, x.y.z.a.b.c, unless the query would make the process join the simulator's job, which a mere
+    // query of fi_getinfo must not do.
+    std::uint8_t c[6] = {};
+    char address[6 * 4];
+    if (!simulated && f.query_my_coords != nullptr && f.query_my_coords(c) == UTOFU_SUCCESS) {
+        std::snprintf(address, sizeof(address), "%u.%u.%u.%u.%u.%u", c[0], c[1], c[2], c[3], c[4], c[5]);
+        nic.link.address = address;
+    }
+    nic.link.mtu = backend.caps().max_mtu;
+    nic.link.speed = link_bits_per_s;
+    nic.link.state = FI_LINK_UP;
+    nic.link.network_type = text("Tofu-D");
+    return copy_of(nic);
 }
 
 // --- the answer. Memory is the C library's: libfabric frees it.

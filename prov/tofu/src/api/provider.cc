@@ -20,31 +20,6 @@
 
 namespace tofu {
 
-/// fi_fabric(3). 0, -FI_EINVAL, -FI_ENOMEM.
-static int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept;
-
-fi_provider provider = {
-    .version = FI_VERSION(1, 0),
-    .fi_version = 0, // filled in by fi_prov_ini
-    .context = {},
-    .name = "tofu",
-    .getinfo = get_info,
-    .fabric = open_fabric,
-    .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
-};
-
-} // namespace tofu
-
-extern "C" [[gnu::visibility("default")]] fi_provider* fi_prov_ini(void)
-{
-    // libfabric skips a provider that names another version than its own, and one binary serves them all: so
-    // it is the version of the library that loads us.
-    tofu::provider.fi_version = fi_version();
-    tofu::define_params();
-    return &tofu::provider;
-}
-namespace tofu {
-
 namespace {
 
 int close_fabric(struct fid* fid) noexcept
@@ -69,8 +44,7 @@ fi_ops_fabric fabric_ops = {
     .domain2 = nullptr,
 };
 
-} // namespace
-
+/// fi_fabric(3). 0, -FI_EINVAL, -FI_ENOMEM.
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
 {
     if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
@@ -87,4 +61,25 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexce
     return 0;
 }
 
+} // namespace
+
+fi_provider provider = {
+    .version = FI_VERSION(1, 0),
+    .fi_version = 0, // filled in by fi_prov_ini
+    .context = {},
+    .name = "tofu",
+    .getinfo = get_info,
+    .fabric = open_fabric,
+    .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
+};
+
 } // namespace tofu
+
+extern "C" [[gnu::visibility("default")]] fi_provider* fi_prov_ini(void)
+{
+    // libfabric skips a provider that names another version than its own, and one binary serves them all: so
+    // it is the version of the library that loads us.
+    tofu::provider.fi_version = fi_version();
+    tofu::define_params();
+    return &tofu::provider;
+}

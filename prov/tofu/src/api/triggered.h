@@ -33,16 +33,6 @@ struct CounterCall {
     bool add; ///< else the counter is set
 };
 
-/// The application's context of a call.
-template <class Call>
-[[nodiscard]] void* context_of(const Call& call) noexcept
-{
-    if constexpr (requires { call.msg; })
-        return call.msg.context;
-    else
-        return call.context;
-}
-
 using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall, AtomicCall>;
 
 } // namespace tofu::trigger
@@ -110,7 +100,10 @@ class WorkQueue final : public Later {
     ssize_t defer(EpHandle& handle, Call call) noexcept
     {
         call.flags &= ~FI_TRIGGER;
-        return post_later(handle, call, trigger::context_of(call));
+        if constexpr (requires { call.msg; })
+            return post_later(handle, call, call.msg.context);
+        else
+            return post_later(handle, call, call.context);
     }
     ssize_t post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept;
     template <class Fill>

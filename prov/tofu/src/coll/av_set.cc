@@ -74,27 +74,14 @@ int AvSet::set_up(const fi_av_set_attr* wish) noexcept
     return 0;
 }
 
-bool AvSet::has(fi_addr_t address) const noexcept
-{
-    return address / 64 < present_.size() && (present_[address / 64] >> address % 64 & 1) != 0;
-}
-
-void AvSet::mark(fi_addr_t address, bool present) noexcept
-{
-    const std::uint64_t bit = std::uint64_t{1} << address % 64;
-    present_[address / 64] = present ? present_[address / 64] | bit : present_[address / 64] & ~bit;
-}
-
 /// Appends a member. False: no memory.
 bool AvSet::add(fi_addr_t address) noexcept
 {
-    while (present_.size() <= address / 64)
-        if (!present_.push(0))
-            return false;
-    if (!members_.push(address))
-        return false;
-    mark(address, true);
-    return true;
+    return allocates([&] {
+        present_.resize(std::max<std::size_t>(present_.size(), address + 1));
+        members_.push_back(address);
+        present_[address] = true;
+    });
 }
 
 const AvSet* AvSet::mate(const fid_av_set* other) const noexcept
@@ -115,7 +102,7 @@ int AvSet::unite(const fid_av_set* other) noexcept
     for (const fi_addr_t address : from->members_)
         if (!has(address) && !add(address)) {
             for (; members_.size() > before; members_.pop_back())
-                mark(members_.back(), false);
+                present_[members_.back()] = false;
             return -FI_ENOMEM;
         }
     return 0;
@@ -127,17 +114,11 @@ int AvSet::keep(const fid_av_set* other, bool common) noexcept
     const AvSet* const with = mate(other);
     if (with == nullptr)
         return -FI_EINVAL;
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < members_.size(); i++)
-        if (with->has(members_[i]) == common)
-            members_[kept++] = members_[i]; // their order stays
-    // After the loop, because `other` may be this set.
-    for (auto& word : present_)
-        word = 0;
-    while (members_.size() > kept)
-        members_.pop_back();
+    std::erase_if(members_, [&](fi_addr_t address) { return with->has(address) != common; }); // their order stays
+    // After that, because `other` may be this set.
+    present_.assign(present_.size(), false);
     for (const fi_addr_t address : members_)
-        mark(address, true);
+        present_[address] = true;
     return 0;
 }
 
@@ -160,7 +141,7 @@ int AvSet::remove(fi_addr_t address) noexcept
 {
     if (!has(address))
         return -FI_EINVAL;
-    mark(address, false);
+    present_[address] = false;
     (void)members_.erase(address);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <rdma/fi_collective.h>
 
@@ -41,12 +42,11 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     /// The set of a fid. Null: it is not a set of the same address vector.
     [[nodiscard]] const AvSet* mate(const fid_av_set* other) const noexcept;
     [[nodiscard]] int keep(const fid_av_set* other, bool common) noexcept;
-    [[nodiscard]] bool has(fi_addr_t address) const noexcept;
+    [[nodiscard]] bool has(fi_addr_t address) const noexcept { return address < present_.size() && present_[address]; }
     [[nodiscard]] bool add(fi_addr_t address) noexcept;
-    void mark(fi_addr_t address, bool present) noexcept;
 
     Array<fi_addr_t> members_;
-    Array<std::uint64_t> present_; ///< one bit for each AV index: set if it is a member
+    std::vector<bool> present_; ///< by AV index: it is a member
 };
 
 } // namespace tofu::coll
