@@ -70,6 +70,44 @@ int query_domain_atomic(fid_domain*, fi_datatype type, fi_op op, fi_atomic_attr*
     return query_atomic(type, op, attr, flags);
 }
 
+// --- the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h)
+
+int read_statistics(struct fid* domain, struct fi_tofu_statistic* list, std::size_t* count) noexcept
+{
+    if (domain == nullptr || domain->fclass != FI_CLASS_DOMAIN || count == nullptr || (list == nullptr && *count != 0))
+        return -FI_EINVAL;
+    const auto sums = DomainBase::of(domain).statistics().sums();
+    const std::size_t room = *count;
+    *count = 0;
+    const auto add = [&](const StatisticsBook::Row& row, std::uint64_t value) {
+        if (*count < room)
+            list[*count] = {row.name, row.meaning, value};
+        ++*count;
+    };
+    for (std::size_t i = 0; i < stats; i++)
+        add(StatisticsBook::rows()[i], sums[i]);
+    for (const StatisticsBook::OldName& old : StatisticsBook::old_names())
+        add(old.row, sums[static_cast<std::size_t>(old.stat)]);
+    return 0;
+}
+
+fi_tofu_ops_statistics statistics_ops = {sizeof(fi_tofu_ops_statistics), read_statistics};
+
+/// fi_open_ops(3).
+int open_extension(struct fid*, const char* name, std::uint64_t flags, void** ops, void*) noexcept
+{
+    if (name == nullptr || ops == nullptr)
+        return -FI_EINVAL;
+    if (std::strcmp(name, FI_TOFU_STATISTICS) != 0)
+        return -FI_ENOSYS;
+    if (flags != 0)
+        return -FI_EBADFLAGS;
+    *ops = &statistics_ops;
+    return 0;
+}
+
+// --- the tables
+
 fi_ops domain_fid_ops = object_ops({.close = calls<&Domain::close>,
                                     .bind = calls<&Domain::bind>,
                                     .control = control_domain,
@@ -291,45 +329,6 @@ std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
     std::lock_guard guard(home_lock_);
     handles[0] = home_.handle();
     return 1 + regions_->overflow().handles(handles + 1, most - 1);
-}
-
-// --- the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h)
-
-namespace {
-
-int read_statistics(struct fid* domain, struct fi_tofu_statistic* list, std::size_t* count) noexcept
-{
-    if (domain == nullptr || domain->fclass != FI_CLASS_DOMAIN || count == nullptr || (list == nullptr && *count != 0))
-        return -FI_EINVAL;
-    const auto sums = DomainBase::of(domain).statistics().sums();
-    const std::size_t room = *count;
-    *count = 0;
-    const auto add = [&](const StatisticsBook::Row& row, std::uint64_t value) {
-        if (*count < room)
-            list[*count] = {row.name, row.meaning, value};
-        ++*count;
-    };
-    for (std::size_t i = 0; i < stats; i++)
-        add(StatisticsBook::rows()[i], sums[i]);
-    for (const StatisticsBook::OldName& old : StatisticsBook::old_names())
-        add(old.row, sums[static_cast<std::size_t>(old.stat)]);
-    return 0;
-}
-
-fi_tofu_ops_statistics statistics_ops = {sizeof(fi_tofu_ops_statistics), read_statistics};
-
-} // namespace
-
-int open_extension(struct fid*, const char* name, std::uint64_t flags, void** ops, void*) noexcept
-{
-    if (name == nullptr || ops == nullptr)
-        return -FI_EINVAL;
-    if (std::strcmp(name, FI_TOFU_STATISTICS) != 0)
-        return -FI_ENOSYS;
-    if (flags != 0)
-        return -FI_EBADFLAGS;
-    *ops = &statistics_ops;
-    return 0;
 }
 
 } // namespace tofu

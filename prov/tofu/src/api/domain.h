@@ -21,9 +21,6 @@
 
 namespace tofu {
 
-/// fi_open_ops(3): the operations of a domain beyond libfabric's interfaces (rdma/fi_ext_tofu.h). 0, -FI_EINVAL, or
-/// -FI_ENOSYS for an unknown name.
-int open_extension(struct fid* domain, const char* name, std::uint64_t flags, void** ops, void* context) noexcept;
 /// fi_mr(3): the operation table of a domain for memory regions.
 extern fi_ops_mr region_ops;
 

@@ -27,10 +27,8 @@
 
 namespace tofu {
 
-namespace {
-
 template <class T, class... More>
-int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, TxContext& tx, More&... more) noexcept
+static int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, TxContext& tx, More&... more) noexcept
 {
     engine.reset(new (std::nothrow) T(tx, more...));
     if (engine == nullptr)
@@ -44,8 +42,6 @@ int make_engine(std::unique_ptr<T>& engine, Engine::Kind kind, TxContext& tx, Mo
         tx.engines().add(kind, *engine);
     return 0;
 }
-
-} // namespace
 
 EndpointEngines::EndpointEngines() noexcept = default;
 EndpointEngines::~EndpointEngines() = default;
@@ -91,10 +87,9 @@ void EndpointEngines::drop(TxContext& tx) noexcept
 
 // --- Endpoint: open, enable, progress, close (fi_endpoint(3))
 
-namespace {
 /// The table before fi_enable, when only the queries work: what an endpoint will be able to do can be asked
 /// (fi_atomic(3)).
-fi_ops_atomic* queries_alone() noexcept
+static fi_ops_atomic* queries_alone() noexcept
 {
     static fi_ops_atomic table = [] {
         fi_ops_atomic ops = ops_of_disabled.atomic;
@@ -105,7 +100,6 @@ fi_ops_atomic* queries_alone() noexcept
     }();
     return &table;
 }
-} // namespace
 
 Endpoint::Endpoint(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_EP)
 {
@@ -222,11 +216,10 @@ void Endpoint::choose_operations() noexcept
     receives = engines_.messages != nullptr ? &engines_.messages->receiver().queue() : nullptr;
 }
 
-namespace {
 /// Makes progress until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that
 /// makes progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number
 /// stays unsettled (EndpointNumbers).
-void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, TxContext& tx) noexcept
+static void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, TxContext& tx) noexcept
 {
     constexpr std::chrono::milliseconds patience{10};
     const auto end = Clock::now() + patience;
@@ -236,7 +229,6 @@ void stop_writers(proto::MessageEngine* messages, const coll::Collectives* group
     while (!have_stopped() && Clock::now() < end)
         tx.progress();
 }
-} // namespace
 
 void Endpoint::close_area() noexcept
 {

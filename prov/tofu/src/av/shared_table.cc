@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 namespace tofu {
-namespace {
 
 constexpr unsigned tries = 8; ///< to open the file, where others remove it at the same time
 constexpr off_t turn_byte = 0;
@@ -22,8 +21,6 @@ constexpr std::size_t numbers_at = 4096;
 constexpr std::size_t places_at = numbers_at + PeerStore::most * sizeof(fi_addr_t);
 constexpr std::size_t file_size = places_at + PeerStore::most * sizeof(Peer);
 static_assert(sizeof(PeerStore::Head) <= numbers_at && std::atomic<std::uint64_t>::is_always_lock_free);
-
-} // namespace
 
 PeerStore::~PeerStore()
 {

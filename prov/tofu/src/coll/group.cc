@@ -21,7 +21,6 @@
 
 namespace tofu::coll {
 
-namespace {
 using enum Outcome::Kind;
 constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
 constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
@@ -30,7 +29,6 @@ constexpr unsigned rounds_at_once = 32;     // of operations, in one call of pro
 constexpr std::uint64_t probe_after_ms = 10;
 constexpr std::uint64_t question_after_ms = 20;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
-} // namespace
 
 Outcome Census::step() noexcept
 {
@@ -456,17 +454,13 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
     return false;
 }
 
-namespace {
-
-int close_group(struct fid* fid) noexcept
+static int close_group(struct fid* fid) noexcept
 {
     Group& group = Group::of(reinterpret_cast<fid_mc*>(fid));
     return group.engine().close(group);
 }
 
-fi_ops group_fid_ops = object_ops({.close = close_group});
-
-} // namespace
+static fi_ops group_fid_ops = object_ops({.close = close_group});
 
 // --- life
 

@@ -353,9 +353,7 @@ bool Lanes::take(Lane& lane) noexcept
     return lane.step == before;
 }
 
-namespace {
 constexpr std::uint64_t pause_ms = 1; // between two reads for a member that has not called yet
-} // namespace
 
 bool Search::open(const Roster& roster) noexcept
 {

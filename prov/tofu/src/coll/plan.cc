@@ -45,8 +45,7 @@ int query(fid_domain*, fi_collective_op coll, fi_collective_attr* attr, std::uin
     return 0;
 }
 
-namespace {
-schedule::Kind kind_of(fi_collective_op coll) noexcept
+static schedule::Kind kind_of(fi_collective_op coll) noexcept
 {
     using enum schedule::Kind;
     switch (coll) {
@@ -61,7 +60,6 @@ schedule::Kind kind_of(fi_collective_op coll) noexcept
     default: return barrier; // check_support() has rejected all others
     }
 }
-} // namespace
 
 void View::read(std::size_t at, void* to, std::size_t size) const noexcept
 {

@@ -18,11 +18,8 @@ extern fi_provider provider;
 /// since libfabric logs nothing unless FI_LOG_LEVEL is set. `format` as for printf, without a newline.
 void warn_user(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
-} // namespace tofu
-
 #define TOFU_WARN(subsystem, ...) FI_WARN(&::tofu::provider, subsystem, __VA_ARGS__)
 #define TOFU_INFO(subsystem, ...) FI_INFO(&::tofu::provider, subsystem, __VA_ARGS__)
-namespace tofu {
 
 // --- uTofu's return codes as libfabric's error codes and as text, by one table
 

@@ -18,15 +18,11 @@
 
 namespace tofu {
 
-namespace {
-
 constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uintptr_t word_mask = 7;
 
 /// Stands for a STADD of no region, and for a key that no directory lists: a peer that guesses it gets an error.
 constexpr utofu_stadd_t nowhere = std::uint64_t{0xffffff} << 40;
-
-} // namespace
 
 RegionTable::RegionTable(DomainBase& domain) noexcept
     : domain_(domain), directory_(domain), overflow_(domain, *this), key_readers_(domain)

@@ -15,15 +15,11 @@
 
 namespace tofu {
 
-namespace {
-
 constexpr std::uint64_t tick_ms = 100;
 constexpr std::uint8_t idle_ticks = 10; // after this number, credits are returned
 constexpr std::size_t accounts_per_tick = 256;
 constexpr std::uint32_t most_skips = 256; // rounds between two looks into an empty pool
 constexpr unsigned closing_polls = 256;
-
-} // namespace
 
 EventCredits::~EventCredits()
 {
