@@ -307,7 +307,7 @@ constexpr Check list[] = {
      "mem/mr, which also handles two STADDs", 2, registered_twice},
     {"reg-inside", "memory inside a registration has the STADD of that registration",
      "none: mem/reg_cache only avoids the consequences", 2, registered_inside},
-    {"reg-full", "a VCQ without a free STag returns ERR_FULL, after 6144 regions", "mem/overflow_vcq", 1, many_regions},
+    {"reg-full", "a VCQ without a free STag returns ERR_FULL, after 6144 regions", "mem/mr", 1, many_regions},
     {"reg-again", "a released STADD is not reused at once",
      "none: tx/remote_memory cannot detect it (docs/wire-protocol.md, \"Regions\")", 1, stadd_again},
     {"reg-key", "STADD minus address leaves the top bit of a key free", "none: mem/mr looks it up then", 1,

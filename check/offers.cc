@@ -246,7 +246,7 @@ constexpr Check list[] = {
      1, vcqs_full},
     {"vcq-exclusive", "VCQs with a CQ of their own are available", "none: they save the library's lock (utofu/vcq)", 1,
      exclusive_vcqs},
-    {"vcq-again", "VCQs that are freed can be created again", "endpoint, mem/overflow_vcq", 1, opened_again},
+    {"vcq-again", "VCQs that are freed can be created again", "endpoint, mem/mr", 1, opened_again},
     {"vcq-two-processes", "two processes of a node have different CQs on one TNI", "utofu/tni_allocator (guide 4.1.2)",
      2, own_cq},
     {"vcq-threads", "thread-safe VCQs that share a CQ serve two threads", "utofu/vcq (guide 2.5)", 1, two_threads},

@@ -11,7 +11,6 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 
@@ -159,9 +158,9 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// and other processes may fill places of a shared vector. Used in turn.
     Array<std::uint32_t> removed_;
     std::mutex user_mutex_;
-    std::map<fi_addr_t, fi_addr_t> user_ids_;      ///< of places that have one
-    std::map<fi_addr_t, std::uint32_t> more_uses_; ///< of places: further uses by insert_once()
-    std::mutex watch_mutex_;                       ///< taken before the observers' locks
+    Map<fi_addr_t, fi_addr_t> user_ids_;      ///< of places that have one
+    Map<fi_addr_t, std::uint32_t> more_uses_; ///< of places: further uses by insert_once()
+    std::mutex watch_mutex_;                  ///< taken before the observers' locks
     List<Watcher, &Watcher::next> watchers_;
 };
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <rdma/fi_collective.h>
 
@@ -46,7 +45,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     [[nodiscard]] bool add(fi_addr_t address) noexcept;
 
     Array<fi_addr_t> members_;
-    std::vector<bool> present_; ///< by AV index: it is a member
+    Array<bool> present_; ///< by AV index: it is a member
 };
 
 } // namespace tofu::coll
