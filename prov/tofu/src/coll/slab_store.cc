@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -19,23 +18,10 @@ namespace tofu::coll {
 
 static_assert(SlabStore::head_size > proto::slot_counter_offset && SlabStore::head_size >= sizeof(proto::AreaHeader));
 
-unsigned SlabStore::Arena::find(unsigned wanted) const noexcept
-{
-    unsigned free = 0;
-    for (unsigned i = 0; i < count; i++) {
-        free = cells[i] == Cell::free ? free + 1 : 0;
-        if (free == wanted)
-            return i + 1 - wanted;
-    }
-    return count;
-}
-
 int SlabStore::open(Arena& arena, unsigned cells) noexcept
 {
     arena.memory = OwnMemory(head_size + cells * cell_size);
-    arena.cells.reset(new (std::nothrow) Cell[cells]());
-    arena.count = cells;
-    if (!arena.memory || !arena.cells)
+    if (!arena.memory || !allocates([&] { arena.cells.assign(cells, Cell::free); }))
         return -FI_ENOMEM;
     std::memset(arena.memory.get(), 0, head_size);
     const proto::AreaHeader header{proto::area_magic, wire_version, static_cast<std::uint16_t>(max_endpoints), 0, 0};
@@ -54,7 +40,7 @@ int SlabStore::make(unsigned cells) noexcept
         return ret;
     unsigned all = 0;
     for (const Arena& each : arenas_)
-        all += each.count;
+        all += static_cast<unsigned>(each.cells.size());
     int ret = open(arena, std::max(cells, all));
     if (ret != 0 && all > cells)
         ret = open(arena, cells);
@@ -70,16 +56,16 @@ int SlabStore::make(unsigned cells) noexcept
 
 int SlabStore::take(unsigned cells, Slab& slab) noexcept
 {
-    const auto has_room = [&](const Arena& arena) { return arena.find(cells) != arena.count; };
+    const auto has_room = [&](Arena& arena) { return arena.find(cells) != arena.cells.end(); };
     auto arena = std::ranges::find_if(arenas_, has_room);
     if (arena == arenas_.end()) {
         if (int ret = make(cells); ret != 0)
             return ret;
         arena = std::prev(arenas_.end());
     }
-    const unsigned first = arena->find(cells);
-    std::fill_n(&arena->cells[first], cells, Cell::used);
-    const std::size_t offset = head_size + first * cell_size;
+    const auto first = arena->find(cells);
+    std::fill_n(first, cells, Cell::used);
+    const std::size_t offset = head_size + static_cast<std::size_t>(first - arena->cells.begin()) * cell_size;
     slab = {arena->memory.get() + offset, arena->stadd + offset, cells};
     std::memset(slab.base, 0, cells * cell_size);
     return 0;

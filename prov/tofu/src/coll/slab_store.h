@@ -4,9 +4,9 @@
 // memory (docs/wire-protocol.md, "Writes that outlive their endpoint"). All calls are made under the home lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <utofu.h>
 
@@ -50,11 +50,16 @@ class SlabStore {
         OwnMemory memory;
         utofu_stadd_t stadd = 0;
         unsigned number = 0;
-        unsigned count = 0;
-        std::unique_ptr<Cell[]> cells;
-        /// The first of so many free ones in a row, or `count`.
-        [[nodiscard]] unsigned find(unsigned wanted) const noexcept;
-        [[nodiscard]] bool has_only_free() const noexcept { return find(count) == 0; }
+        Array<Cell> cells;
+        /// The first of so many free ones in a row, or the end.
+        [[nodiscard]] auto find(unsigned wanted) noexcept
+        {
+            return std::search_n(cells.begin(), cells.end(), wanted, Cell::free);
+        }
+        [[nodiscard]] bool has_only_free() noexcept
+        {
+            return find(static_cast<unsigned>(cells.size())) == cells.begin();
+        }
     };
     [[nodiscard]] int make(unsigned cells) noexcept;
     [[nodiscard]] int open(Arena& arena, unsigned cells) noexcept;
