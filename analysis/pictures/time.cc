@@ -315,7 +315,7 @@ void draw_scale(Svg& svg, double x, double y, double most)
              {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
 }
 
-using Pair = std::pair<uint32_t, uint32_t>; ///< who waits, for whom
+using Pair = std::pair<uint32_t, uint32_t>; ///< the process that waits, and the awaited one
 
 /// A table of the pairs with the longest waits, at `table`.
 void draw_longest(Svg& svg, const Run& run, const std::map<Pair, uint64_t>& pairs, double table)
