@@ -269,9 +269,17 @@ void World::leave(unsigned p)
     remote_.close_all(p, false);
     close_objects(p);
     // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it.
+    lose_copies(p, [this](unsigned to) { return processes_[to].stopped || !may_run(to); });
+}
+
+/// The domain of the process is gone, and with it the copies of its closed endpoints. Without `apart` a close has made
+/// progress for the receivers, so there are none.
+template <class Lacks>
+void World::lose_copies(unsigned p, Lacks&& lacks)
+{
     for (auto& m : model_.messages)
-        if (program_.setup.apart != 0 && m->from->process == p && m->to != nullptr && m->taken == nullptr &&
-            (processes_[m->to->process].stopped || !may_run(m->to->process)))
+        if (program_.setup.apart != 0 && m->from->process == p && m->from->state != Endpoint::open &&
+            m->to != nullptr && m->taken == nullptr && lacks(m->to->process))
             m->broken = true;
 }
 
@@ -314,6 +322,7 @@ void World::kill(unsigned p)
     Process& process = processes_[p];
     platform_->enter(p);
     process.stopped = true; // it reads nothing
+    lose_copies(p, [](unsigned) { return true; });
     if (platform_->kill(p))
         lose_objects(p);
     else

@@ -136,6 +136,8 @@ class World {
     void leave(unsigned p);
     void close_objects(unsigned p);
     void kill(unsigned p);
+    template <class Lacks>
+    void lose_copies(unsigned p, Lacks&& lacks);
     void clear_away(unsigned p);
     void lose_objects(unsigned p);
     /// A call that may wait for the progress of others. A process that was killed waits for no other one.
