@@ -16,7 +16,7 @@ too_long="analysis/replay/recorded.cc:write_steps
     fabtests/atomic/initiators.cc:check_random fabtests/atomic/pairs.cc:check_lists
     fabtests/mpi/collectives.cc:coll_basic
     fabtests/mpi/collectives.cc:coll_operations fabtests/mpi/mpi_oracle.cc:random_steps
-    prov/tofu/src/api/triggered.cc:make prov/tofu/src/utofu/library.cc:load
+    prov/tofu/src/utofu/library.cc:load
     tests/lib/model.h:search tests/prov/coll/barrier_circuit_test.cc:expect_circuit
     tests/prov/coll/oracle_test.cc:random_groups
     tests/prov/swarm/generator.cc:scene tests/prov/swarm/model.cc:on_entry tests/prov/swarm/swarm.cc:main
