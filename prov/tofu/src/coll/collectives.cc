@@ -220,10 +220,15 @@ int Collectives::close(Group& group) noexcept
         joined = group.joined();
         by_number_[group.fi_addr & place_mask] = nullptr;
         open_--;
+        group.closing = true;
         group.leave();
     }
     group.events().forget(group.fid);
     group.lanes().shut_door(!joined);
+    {
+        std::lock_guard guard(tx_.lock());
+        group.closing = false;
+    }
     bury_gone();
     return 0;
 }
@@ -238,7 +243,7 @@ void Collectives::bury_gone() noexcept
             for (Group** at = &first_; *at != nullptr; at = &(*at)->next) {
                 if (!tx_.reports().closing) // else a question fails, whether the peer lives or not
                     (*at)->seek_dead();
-                if (!(*at)->listed_busy && (*at)->gone()) {
+                if (!(*at)->listed_busy && !(*at)->closing && (*at)->gone()) {
                     found = *at;
                     *at = found->next;
                     found->lanes().deregister_local();
