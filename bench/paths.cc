@@ -67,12 +67,26 @@ class Paths {
         count("fi_atomic, SUM of 512 UINT64", 1, [&] {
             return fi_atomic(a_.end, a_.memory, 512, desc, a_.peer, base, key, FI_UINT64, FI_SUM, &context_);
         });
+        count("fi_fetch_atomic, SUM of UINT64, and its entry", 0, [&] {
+            const ssize_t ret = fi_fetch_atomic(a_.end, a_.memory, 1, desc, a_.memory + 64, desc, a_.peer, base, key,
+                                                FI_UINT64, FI_SUM, &context_);
+            a_.finish(ret == 0 ? 1 : 0);
+            return ret;
+        });
+        count("fi_atomic, SUM of 512 DOUBLE, and its entry", 0, [&] {
+            const ssize_t ret =
+                fi_atomic(a_.end, a_.memory, 512, desc, a_.peer, base, key, FI_DOUBLE, FI_SUM, &context_);
+            a_.finish(ret == 0 ? 1 : 0);
+            return ret;
+        });
         count(
             "fi_tinject, 8 B", 0, [&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, true);
         count(
             "fi_tsend, 64 B", 1, [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
+        read_many();
+        counter();
         many_peers();
         barriers("fi_barrier over gates", "fi_cq_read, entry of a barrier over gates", "on");
         barriers("fi_barrier by Puts", "fi_cq_read, entry of a barrier by Puts", "off");
@@ -159,6 +173,50 @@ class Paths {
             again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
+    }
+
+    /// A full queue: 32 entries by one call, which the result is of.
+    void read_many()
+    {
+        constexpr int entries = 32;
+        const char* const name = "fi_cq_read, 32 entries of writes";
+        auto base = reinterpret_cast<std::uint64_t>(b_.memory);
+        fi_cq_tagged_entry entry[entries];
+        for (int i = -calls; i < calls; ++i) {
+            for (int n = 0; n < entries; ++n)
+                again(
+                    [&] {
+                        return fi_write(a_.end, a_.memory, 8, nullptr, a_.peer, base, fi_mr_key(b_.region), &context_);
+                    },
+                    "fi_write");
+            if (i >= 0)
+                COUNT_TOGGLE();
+            const ssize_t got = fi_cq_read(a_.cq, entry, entries);
+            if (i >= 0)
+                COUNT_TOGGLE();
+            check(got > 0 ? 0 : -FI_EOTHER, name);
+            a_.finish(entries - got);
+            end_of(i, name);
+        }
+    }
+    void counter()
+    {
+        const char* const name = "fi_cntr_read, nothing new";
+        fi_cntr_attr attr{};
+        fid_cntr* writes = nullptr;
+        check(fi_cntr_open(a_.domain, &attr, &writes, nullptr), "fi_cntr_open");
+        fid_ep* const end = a_.add_endpoint(writes);
+        for (int i = -calls; i < calls; ++i) {
+            if (i >= 0)
+                COUNT_TOGGLE();
+            (void)fi_cntr_read(writes);
+            if (i >= 0)
+                COUNT_TOGGLE();
+            end_of(i, name);
+        }
+        a_.ep.pop_back();
+        fi_close(&end->fid);
+        fi_close(&writes->fid);
     }
 
     /// What a collective of MPI does: a message to each of several peers in turn, from each in turn, and one that was

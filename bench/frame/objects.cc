@@ -63,12 +63,14 @@ Objects::~Objects()
     fi_freeinfo(info);
 }
 
-fid_ep* Objects::add_endpoint()
+fid_ep* Objects::add_endpoint(fid_cntr* writes)
 {
     fid_ep* one = nullptr;
     check(fi_endpoint(domain, info, &one, nullptr), "fi_endpoint");
     check(fi_ep_bind(one, &av->fid, 0), "fi_ep_bind");
     check(fi_ep_bind(one, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+    if (writes != nullptr)
+        check(fi_ep_bind(one, &writes->fid, FI_WRITE), "fi_ep_bind");
     check(fi_enable(one), "fi_enable");
     ep.push_back(one);
     return one;

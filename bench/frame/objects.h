@@ -35,7 +35,8 @@ struct Objects {
     Objects& operator=(const Objects&) = delete;
     ~Objects();
 
-    fid_ep* add_endpoint();
+    /// `writes`: counts its writes; closed by the caller, after the endpoint.
+    fid_ep* add_endpoint(fid_cntr* writes = nullptr);
     /// The region's rights are all there are; closed with the rest.
     fid_mr* add_region(char* memory, std::size_t bytes, std::uint64_t key);
     fi_addr_t insert(fid_ep* theirs) const;
