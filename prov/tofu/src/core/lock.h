@@ -33,17 +33,20 @@ class Lock {
     Lock* next = nullptr; ///< in the list of a domain's locks (AutoProgress::adopt)
 
   private:
+    /// Looks at the lock less and less often: between two looks of a waiter the lock and what it protects stay in the
+    /// cache of the holder's processor, which does many operations in the time that it takes to move them.
     [[gnu::noinline]] void wait() noexcept
     {
-        unsigned spins = 0;
+        constexpr unsigned longest = 128;
+        unsigned pause = 4;
         do {
-            while (word_.load(std::memory_order_relaxed)) {
-                if (++spins < 64)
-                    relax_cpu();
-                else
-                    sched_yield();
-            }
-        } while (word_.exchange(true, std::memory_order_acquire));
+            for (unsigned i = 0; i < pause; i++)
+                relax_cpu();
+            if (pause < longest)
+                pause *= 2;
+            else
+                sched_yield();
+        } while (word_.load(std::memory_order_relaxed) || word_.exchange(true, std::memory_order_acquire));
     }
     static void relax_cpu() noexcept
     {
