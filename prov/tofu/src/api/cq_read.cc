@@ -158,13 +158,15 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
     // Without locks no other thread completes operations, and read() has counted the look.
     const bool locked = lock_.enabled();
     if (count == 0) { // the application asks for progress only
-        (void)progress_.count_look();
+        progress_.count_look();
         progress_.run();
     } else if (empty()) {
-        if (locked)
-            (void)progress_.count_look();
-        else
+        if (locked) {
+            progress_.count_look();
+        } else {
+            progress_.begin_look();
             begin_read(buffer, count);
+        }
         progress_.look(*this);
         const std::size_t taken = locked ? 0 : end_read();
         if (taken != 0) {
@@ -184,36 +186,47 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
 
 std::uint64_t Counter::read() noexcept
 {
-    if (!look()) [[unlikely]]
-        progress_.run() ? progress_.found() : progress_.found_nothing();
+    Endpoint* const endpoint = first_due();
+    if (endpoint == nullptr) [[unlikely]]
+        make_round();
+    else if (const Sight sight = endpoint->sight(); sight.what != Sight::nothing) [[unlikely]]
+        take(*endpoint, sight);
     const std::uint64_t value = value_.load(std::memory_order_acquire);
     if (wait_.watched()) [[unlikely]]
         seen_value_.store(value, std::memory_order_relaxed);
     return value;
 }
 
-/// The short way of progress, as that of a queue. False: it takes a full round.
-[[gnu::always_inline]] inline bool Counter::look() noexcept
+/// The endpoint to look at, where that is enough, as for a queue. Null: it takes a full round.
+[[gnu::always_inline]] inline Endpoint* Counter::first_due() noexcept
 {
     if (progress_.locked() || counts_remote_events_.load(std::memory_order_relaxed)) [[unlikely]] {
-        (void)progress_.count_look();
-        return false;
+        progress_.count_look();
+        return nullptr;
     }
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
-    if (endpoint == nullptr || progress_.has_others() || owner().deferred().any()) [[unlikely]]
-        return false;
-    const Sight sight = endpoint->sight();
+    return progress_.has_others() || owner().deferred().any() ? nullptr : endpoint;
+}
+
+void Counter::make_round() noexcept
+{
+    if (!progress_.locked())
+        progress_.begin_look();
+    progress_.run() ? progress_.found() : progress_.found_nothing();
+}
+
+void Counter::take(Endpoint& endpoint, const Sight& sight) noexcept
+{
     switch (sight.what) {
-    case Sight::nothing: return true;
+    case Sight::nothing: break;
     case Sight::notices:
-        if (endpoint->take_notices())
+        if (endpoint.take_notices())
             progress_.found();
-        endpoint->take_messages();
-        return true;
-    case Sight::packets: endpoint->take_packets(sight.ring); return true;
-    case Sight::work: break;
+        endpoint.take_messages();
+        break;
+    case Sight::packets: endpoint.take_packets(sight.ring); break;
+    case Sight::work: make_round(); break;
     }
-    return false;
 }
 
 ssize_t read_cq(fid_cq* cq, void* buffer, std::size_t count) noexcept

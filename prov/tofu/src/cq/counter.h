@@ -18,6 +18,7 @@
 namespace tofu {
 
 class DomainBase;
+class Endpoint;
 struct Work;
 
 class Counter final : public Object<Counter, fid_cntr, DomainBase> {
@@ -79,7 +80,9 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
 
   private:
     void changed() noexcept;
-    [[nodiscard]] bool look() noexcept;
+    [[nodiscard]] Endpoint* first_due() noexcept;
+    [[gnu::noinline]] void make_round() noexcept;
+    [[gnu::noinline]] void take(Endpoint& endpoint, const Sight& sight) noexcept;
     static bool ready(void* self) noexcept;
 
     ProgressSet progress_;

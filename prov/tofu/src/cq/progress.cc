@@ -58,17 +58,29 @@ bool ProgressSet::look_everywhere(bool patient) noexcept
     return some;
 }
 
+void ProgressSet::begin_interval() noexcept
+{
+    const unsigned length = interval_.load(std::memory_order_relaxed);
+    // The length may have changed: a multiple of it follows, so that full rounds come.
+    looks_.store((looks_.load(std::memory_order_relaxed) + length) & ~(length - 1), std::memory_order_relaxed);
+    std::atomic_ref(left_).store(length, std::memory_order_relaxed);
+}
+
 /// Yields if that may help. The backend knows whether there are more processes than cores; without it, a peer that has
 /// not answered for long may need this core.
-void ProgressSet::yield(unsigned looks) noexcept
+void ProgressSet::yield() noexcept
 {
-    if (looks < 2 * (between_if_oversubscribed +
-                     1)) // programs that yield between two looks, as Open MPI does, need no more of it
+    const bool found = found_.load(std::memory_order_relaxed);
+    const unsigned idle = found ? 0 : idle_.load(std::memory_order_relaxed) + interval_.load(std::memory_order_relaxed);
+    idle_.store(idle, std::memory_order_relaxed);
+    found_.store(false, std::memory_order_relaxed);
+    // Programs that yield between two looks, as Open MPI does, need no more of it.
+    if (idle < 2 * interval_if_oversubscribed)
         return;
     const auto ask = domain_.backend().functions().give_way;
-    const bool oversubscribed = ask != nullptr && ask(looks / (between_if_oversubscribed + 1)) != 0;
-    between_.store(oversubscribed ? between_if_oversubscribed : between, std::memory_order_relaxed);
-    if (!oversubscribed && looks >= patience && looks % yield_every <= between)
+    const bool oversubscribed = ask != nullptr && ask(idle / interval_if_oversubscribed) != 0;
+    interval_.store(oversubscribed ? interval_if_oversubscribed : interval, std::memory_order_relaxed);
+    if (!oversubscribed && idle >= patience && idle % yield_every < interval)
         sched_yield();
 }
 

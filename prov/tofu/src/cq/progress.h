@@ -72,21 +72,25 @@ class ProgressSet final : public ProgressSource {
     bool run() noexcept { return run(false); }
     // --- the looks of readers. Each counts, by one of these two calls.
     /// The endpoint to look at first, if nothing else is due: neither a full round nor a question whether to yield.
-    /// Else null: call look(). Where locks are off.
-    [[nodiscard, gnu::always_inline]] Pollable* first_due() noexcept
+    /// Else null: call begin_look(), then look() or run(). Where locks are off.
+    [[nodiscard, gnu::always_inline]] Pollable* first_due() noexcept { return --left_ != 0 ? first_ : nullptr; }
+    void begin_look() noexcept
     {
-        return (count_look() & between_.load(std::memory_order_relaxed)) != 0 ? first_ : nullptr;
+        if (left_ == 0)
+            begin_interval();
     }
     /// Are locks on? Then a look needs lock().
     [[nodiscard]] bool locked() const noexcept { return lock_.enabled(); }
     /// Whether there is another endpoint than that one.
     [[nodiscard]] bool has_others() const noexcept { return endpoints_.size() != 1; }
-    unsigned count_look() noexcept
+    void count_look() noexcept
     {
-        // relaxed, and no addition in one step: threads that look at the same time may count one look
-        const unsigned looks = looks_.load(std::memory_order_relaxed) + 1;
-        looks_.store(looks, std::memory_order_relaxed);
-        return looks;
+        // relaxed, and no subtraction in one step: threads that look at the same time may count one look
+        const std::atomic_ref left(left_);
+        if (const unsigned now = left.load(std::memory_order_relaxed) - 1; now != 0) [[likely]]
+            left.store(now, std::memory_order_relaxed);
+        else
+            begin_interval();
     }
     /// A shorter round for the reader of one queue. It ends with the first endpoint that fills the queue, and leaves
     /// out the home VCQ, whose notices make no entries. Every full_round-th look is a run(), so that no endpoint
@@ -97,13 +101,12 @@ class ProgressSet final : public ProgressSource {
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits
-    // for may need that core, so after some idle polls the reader yields. Any thread; the count is a hint.
-    void found() noexcept { found_at_.store(looks_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+    // for may need that core, so after some idle intervals the reader yields. Any thread; the count is a hint.
+    void found() noexcept { found_.store(true, std::memory_order_relaxed); }
     void found_nothing() noexcept
     {
-        const unsigned looks = looks_.load(std::memory_order_relaxed);
-        if ((looks & between_.load(std::memory_order_relaxed)) == 0) [[unlikely]]
-            yield(looks - found_at_.load(std::memory_order_relaxed));
+        if (interval_begins()) [[unlikely]]
+            yield();
     }
 
   private:
@@ -112,28 +115,36 @@ class ProgressSet final : public ProgressSource {
     void look_in_turn(const CompletionQueue& queue) noexcept;
     [[nodiscard]] bool full_round_due() noexcept
     {
-        const unsigned looks = lock_.enabled() ? ++locked_looks_ : looks_.load(std::memory_order_relaxed);
-        return looks % full_round == 0;
+        if (lock_.enabled())
+            return ++locked_looks_ % full_round == 0;
+        return interval_begins() && looks_.load(std::memory_order_relaxed) % full_round == 0;
     }
-    void yield(unsigned looks) noexcept;
+    [[nodiscard]] bool interval_begins() noexcept
+    {
+        return std::atomic_ref(left_).load(std::memory_order_relaxed) == interval_.load(std::memory_order_relaxed);
+    }
+    void begin_interval() noexcept;
+    void yield() noexcept;
 
     static constexpr unsigned patience = 4096; ///< idle polls, some 20 us: answers that are under way arrive sooner
     static constexpr unsigned yield_every = 256;
     static constexpr unsigned full_round = 32; ///< looks
-    // Idle polls between two checks whether to yield, less one: some 0.2 us if the last yield was useful.
-    static constexpr unsigned between = 15;
-    static constexpr unsigned between_if_oversubscribed = 3;
+    // Looks in an interval, with whose last comes a check whether to yield: some 0.2 us if the last yield was useful.
+    static constexpr unsigned interval = 16;
+    static constexpr unsigned interval_if_oversubscribed = 4;
 
     DomainBase& domain_;
     Lock lock_;
-    std::atomic<unsigned> looks_{0};
-    std::atomic<unsigned> between_{between};
-    Pollable* first_ = nullptr;         ///< that filled the queue last, or any; null: there is none
-    std::atomic<unsigned> found_at_{0}; ///< looks_ when something was found
-    unsigned locked_looks_ = 0;         ///< under lock_, where locks are on
-    std::size_t next_ = 0;              ///< the endpoint that a look begins with
+    unsigned left_ = interval;       ///< looks of the interval; where locks are on, atomic
+    std::atomic<bool> found_{false}; ///< something, in this interval or since the last check
+    Pollable* first_ = nullptr;      ///< that filled the queue last, or any; null: there is none
+    std::atomic<unsigned> looks_{0}; ///< before this interval: a multiple of its length
+    std::atomic<unsigned> idle_{0};  ///< looks in the last intervals, in which nothing was found
+    std::atomic<unsigned> interval_{interval};
+    unsigned locked_looks_ = 0; ///< under lock_, where locks are on
+    std::size_t next_ = 0;      ///< the endpoint that a look begins with
     Array<Pollable*> endpoints_;
-    static_assert(full_round % (between + 1) == 0 && full_round % (between_if_oversubscribed + 1) == 0);
+    static_assert(full_round % interval == 0 && interval % interval_if_oversubscribed == 0);
 };
 
 } // namespace tofu
