@@ -42,7 +42,7 @@ struct Done : vcq::CompletionHandler {
     unsigned told = 0;
     Done()
     {
-        notify = [](CompletionHandler* self, const vcq::Notice&) noexcept { static_cast<Done*>(self)->told++; };
+        notify = [](CompletionHandler* self, vcq::Notice) noexcept { static_cast<Done*>(self)->told++; };
     }
 };
 

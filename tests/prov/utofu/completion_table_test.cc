@@ -18,7 +18,7 @@ struct Told : CompletionHandler {
     std::vector<int> codes;
     Told()
     {
-        notify = [](CompletionHandler* self, const Notice& notice) noexcept {
+        notify = [](CompletionHandler* self, Notice notice) noexcept {
             static_cast<Told*>(self)->codes.push_back(notice.code);
         };
     }
@@ -57,8 +57,8 @@ TEST_F(CompletionTableTest, EachTagIsAcquiredOnceAndFreeAfterItsNotice)
     EXPECT_EQ(*taken.begin(), 1u);
     EXPECT_EQ(*taken.rbegin(), tags);
     EXPECT_EQ(table.acquire(&who), 0);
-    EXPECT_EQ(table.arrived(17), &who);
-    EXPECT_EQ(table.arrived(17), nullptr); // reported already
+    EXPECT_EQ(&table.arrived(17), &who);
+    EXPECT_NE(&table.arrived(17), &who); // reported already
     EXPECT_EQ(take(), 17);
 }
 
@@ -67,10 +67,10 @@ TEST_F(CompletionTableTest, ABatchHoldsItsTagUntilItsLastNotice)
     const std::uint8_t batch = take();
     table.expect(batch, 2);
     table.extend(batch, 1);
-    EXPECT_EQ(table.arrived(batch), &who);
+    EXPECT_EQ(&table.arrived(batch), &who);
     EXPECT_TRUE(table.shorten(batch)); // one will not come
     EXPECT_FALSE(table.all_free());
-    EXPECT_EQ(table.arrived(batch), &who);
+    EXPECT_EQ(&table.arrived(batch), &who);
     EXPECT_TRUE(table.all_free());
     const std::uint8_t single = take();
     EXPECT_FALSE(table.shorten(single)); // the tag is for one again
@@ -81,7 +81,7 @@ TEST_F(CompletionTableTest, AnEndlessBatchIsClosedByItsHandlerAlone)
     const std::uint8_t batch = take();
     table.expect(batch, CompletionTable::endless);
     for (unsigned i = 0; i < 70000; i++)
-        ASSERT_EQ(table.arrived(batch), &who);
+        ASSERT_EQ(&table.arrived(batch), &who);
     table.close(batch, &other);
     EXPECT_FALSE(table.all_free());
     for (unsigned i = 0; i < 2 * CompletionTable::lost_age; i++)
@@ -104,7 +104,7 @@ TEST_F(CompletionTableTest, AHandlerIsNotifiedOfEachMissingNotice)
     EXPECT_TRUE(other.codes.empty());
     EXPECT_FALSE(table.give_up(lost, false, CompletionTable::lost_age));
     EXPECT_FALSE(table.no_waiters());
-    EXPECT_EQ(table.arrived(young), &other);
+    EXPECT_EQ(&table.arrived(young), &other);
     EXPECT_TRUE(table.no_waiters());
     EXPECT_EQ(table.free(), tags - 1);
 }
@@ -115,9 +115,8 @@ TEST_F(CompletionTableTest, AGivenUpTagIsKeptForItsLateNotice)
     grow_old();
     EXPECT_TRUE(table.grow_older());
     EXPECT_TRUE(table.give_up(lost, false, CompletionTable::lost_age));
-    CompletionHandler* const given_up = table.arrived(tag);
-    ASSERT_NE(given_up, nullptr);
-    given_up->notify(given_up, Notice{0, 0});
+    CompletionHandler& given_up = table.arrived(tag);
+    given_up.notify(&given_up, Notice{0, 0});
     EXPECT_EQ(who.codes, std::vector<int>{lost});
     EXPECT_TRUE(table.all_free());
 }

@@ -117,7 +117,7 @@ struct Told : CompletionHandler {
     std::vector<Notice> notices;
     Told()
     {
-        notify = [](CompletionHandler* self, const Notice& notice) noexcept {
+        notify = [](CompletionHandler* self, Notice notice) noexcept {
             static_cast<Told*>(self)->notices.push_back(notice);
         };
     }
@@ -414,7 +414,7 @@ TEST_F(VcqTest, AWaiterMayPostAgain)
         int left = 300;
     } chain;
     chain.vcq = &vcq;
-    chain.notify = [](CompletionHandler* self, const Notice&) noexcept {
+    chain.notify = [](CompletionHandler* self, Notice) noexcept {
         auto& c = *static_cast<Chain*>(self);
         if (--c.left > 0) {
             EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {When::delivered, false, false, &c}), Post::done);

@@ -45,16 +45,20 @@ struct alignas(4) Native { // fits one register
     std::uint8_t size = 0; ///< 4 or 8; 0: the fast path does not do this pair
     std::uint8_t code = 0; ///< utofu_armw_op, unless the method is cswap
     bool reads = false;    ///< the operation takes no operand
+    Fetched fetched = Fetched::nothing;
 };
 
+/// The bounds of the table: powers of two, so that one test finds all values outside of it.
+inline constexpr unsigned native_ops = 32, native_types = 16;
+static_assert(op_count <= native_ops && datatype_count <= native_types);
 constexpr unsigned native_index(unsigned op, unsigned type)
 {
-    return op * datatype_count + type;
+    return op * native_types + type;
 }
 
 /// By family, then by native_index().
 inline constexpr auto natives = [] {
-    std::array<std::array<Native, op_count * datatype_count>, 3> t{};
+    std::array<std::array<Native, native_ops * native_types>, 3> t{};
     for (const Family family : {Family::base, Family::fetch, Family::compare})
         for (unsigned op = 0; op < op_count; ++op)
             for (unsigned type = 0; type < datatype_count; ++type) {
@@ -62,15 +66,18 @@ inline constexpr auto natives = [] {
                 const Method method = lookup(family, static_cast<fi_op>(op), static_cast<fi_datatype>(type));
                 if (is_one_armw(method) && (size == 4 || size == 8))
                     t[static_cast<unsigned>(family)][native_index(op, type)] = {
-                        size, static_cast<std::uint8_t>(armw_of(method)), method == Method::read};
+                        size, static_cast<std::uint8_t>(armw_of(method)), method == Method::read,
+                        family == Family::base ? Fetched::nothing
+                        : size == 4            ? Fetched::short_word
+                                               : Fetched::word};
             }
     return t;
 }();
 
 /// The end of a short operation. `size`: bytes of the fetched value, 0 for the base family. `entry`: a success is
-/// reported.
-template <unsigned size, bool entry>
-void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept
+/// reported. `counted`: there is a counter.
+template <unsigned size, bool entry, bool counted>
+void native_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept
 {
     FastOp& op = *static_cast<FastOp*>(self);
     TxContext& tx = *op.context;
@@ -83,18 +90,8 @@ void native_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexce
     if constexpr (entry)
         tx.reports().binding.cq->hand_over(
             {.context = op.user_context, .flags = FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ)});
-    if (Counter* const counter = size == 0 ? tx.reports().counters.write : tx.reports().counters.read)
-        counter->count();
-}
-
-[[gnu::always_inline]] inline vcq::CompletionHandler::Function native_end(bool base, std::size_t size,
-                                                                          bool entry) noexcept
-{
-    if (base)
-        return entry ? &native_done<0, true> : &native_done<0, false>;
-    if (size == 8)
-        return entry ? &native_done<8, true> : &native_done<8, false>;
-    return entry ? &native_done<4, true> : &native_done<4, false>;
+    if constexpr (counted)
+        (size == 0 ? tx.reports().counters.write : tx.reports().counters.read)->count();
 }
 
 /// The value of an operand of 4 or 8 bytes; the upper half of a short one is zero.
@@ -134,7 +131,7 @@ inline constexpr ssize_t not_native = 1;
 
 /// Posts the ARMW.
 template <class Way>
-[[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, Native how, const PlainCall& call,
+[[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, const Native& how, const PlainCall& call,
                                                     const Target& target, const Way& as) noexcept
 {
     const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
@@ -145,12 +142,12 @@ template <class Way>
 
 /// The condition of all fast paths: an aligned target, to which a communication may go now.
 template <bool indirect>
-[[gnu::always_inline]] inline const Peer* find_target(Atomics& engine, Native how, const PlainCall& call,
+[[gnu::always_inline]] inline const Peer* find_target(Atomics& engine, const Native& how, const PlainCall& call,
                                                       Target& target) noexcept
 {
     const Peer* const peer = indirect ? engine.access().resolve_known(call.to, call.key, call.address, how.size,
                                                                       access_of(call.family, call.op), target)
-                                      : engine.access().resolve_at_once(call.to, call.key, call.address, target);
+                                      : engine.access().resolve_open(call.to, call.key, call.address, target);
     const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else it lies across two words
                       engine.runner().open_for_native(indirect ? peer->home : target.vcq);
     return goes ? peer : nullptr;
@@ -159,7 +156,7 @@ template <bool indirect>
 /// Submits a call on the fast path. `indirect`: keys are looked up in a directory. Of a read enough is kept to do it by a
 /// Get.
 template <bool indirect>
-[[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, Native how, const PlainCall& call) noexcept
+[[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, const Native& how, const PlainCall& call) noexcept
 {
     Atomics& engine = Atomics::of(tx);
     Target target;
@@ -179,7 +176,7 @@ template <bool indirect>
         return answer(tx, vcq::Post::busy);
     FastOp& op = tx.fast()[place];
     const bool base = call.family == Family::base;
-    op.notify = native_end(base, how.size, !call.is_inject && tx.reports().binding.reports(call.flags));
+    op.notify = engine.native_end(how.fetched, !call.is_inject && tx.reports().binding.reports(call.flags));
     op.user_context = call.context;
     op.kept = static_cast<std::uint8_t>((how.reads ? FastOp::kept_read : 0) | (indirect ? FastOp::kept_indirect : 0));
     if (!base)

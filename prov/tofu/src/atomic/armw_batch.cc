@@ -213,7 +213,7 @@ void BatchRunner::close(Batch& batch) noexcept
 }
 
 /// The notice of the next element if the operation fetches, else of the last.
-void BatchRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void BatchRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     Batch& batch = *static_cast<Batch*>(self);
     AtomicOp& op = *batch.op;
@@ -230,7 +230,7 @@ void BatchRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) 
         op.runner->batches.end(batch);
 }
 
-void BatchRunner::on_lost(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void BatchRunner::on_lost(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     note(*static_cast<Batch::Lost*>(self)->batch->op, notice.code);
 }

@@ -211,6 +211,24 @@ constexpr unsigned inject_polls = 64;
 
 } // namespace
 
+namespace {
+
+template <unsigned size, bool entry>
+vcq::CompletionHandler::Function end_of(const TxCounters& counters) noexcept
+{
+    const Counter* const counter = size == 0 ? counters.write : counters.read;
+    return counter != nullptr ? &native_done<size, entry, true> : &native_done<size, entry, false>;
+}
+
+/// By Fetched.
+template <bool entry>
+Atomics::Ends ends_of(const TxCounters& counters) noexcept
+{
+    return {end_of<0, entry>(counters), end_of<4, entry>(counters), end_of<8, entry>(counters)};
+}
+
+} // namespace
+
 Atomics::Atomics(TxContext& tx) noexcept
     : tx_(tx), short_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       access_(tx.vcq(), tx.peers(), tx.peer_memory()), runner_(tx.vcq(), tx.pending(), access_)
@@ -220,6 +238,8 @@ Atomics::Atomics(TxContext& tx) noexcept
     runner_.ordered = (tx.config().attr.msg_order & orders) != 0;
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
     inject_flags_ = vcq::flags_of(runner_.ordered, false);
+    ends_[false] = ends_of<false>(tx.reports().counters);
+    ends_[true] = ends_of<true>(tx.reports().counters);
 }
 
 // --- taking a call in
@@ -372,21 +392,20 @@ ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
 /// Inlined into each entry, and handed on as a copy, so that what an entry knows of its call stays in registers.
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
-    TxContext& tx = *EpHandle::of(fid).tx;
-    std::unique_lock<Lock> guard(tx.lock());
-    Atomics& engine = Atomics::of(tx);
-    if (static_cast<unsigned>(call.op) < op_count && static_cast<unsigned>(call.type) < datatype_count &&
-        call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
-        const Native how = natives[static_cast<unsigned>(call.family)][native_index(call.op, call.type)];
+    const auto op = static_cast<unsigned>(call.op), type = static_cast<unsigned>(call.type);
+    const bool is_one = (op / native_ops | type / native_types | (call.count - 1)) == 0;
+    if (is_one && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
+        const Native& how = natives[static_cast<unsigned>(call.family)][native_index(op, type)];
         if (how.size != 0 && (call.operand || how.reads) && (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
-            const ssize_t rc =
-                engine.access().at_once() ? submit_native<false>(tx, how, call) : submit_by_directory(tx, how, call);
+            TxContext& tx = *EpHandle::of(fid).tx;
+            const std::lock_guard guard(tx.lock());
+            const ssize_t rc = Atomics::of(tx).access().at_once() ? submit_native<false>(tx, how, call)
+                                                                  : submit_by_directory(tx, how, call);
             if (rc != not_native) [[likely]]
                 return rc;
         }
     }
-    guard.unlock();
     const PlainCall copy = call;
     return submit_plain(fid, copy);
 }

@@ -4,6 +4,7 @@
 // the pending queue resume. Under the context's lock.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -83,6 +84,7 @@ class Atomics final : public Engine {
     static Atomics& of(TxContext& tx) noexcept { return static_cast<Atomics&>(*tx.engines()[atomic]); }
     using Call = AtomicCall;
     using List = AtomicList;
+    using Ends = std::array<vcq::CompletionHandler::Function, 3>; ///< of the fast path, by Fetched
 
     /// With FI_ORDER_ATOMIC_* (or the plain FI_ORDER_RAR ... WAW) each operation takes effect after the earlier ones to
     /// the same peer.
@@ -130,6 +132,10 @@ class Atomics final : public Engine {
     /// Notes that an unsignaled ARMW is posted: from now on an unsignaled error may be its.
     void unsignaled() noexcept { posted_unsignaled_ = true; }
     [[nodiscard]] unsigned long native_flags() const noexcept { return native_flags_; }
+    [[nodiscard]] vcq::CompletionHandler::Function native_end(Fetched fetched, bool entry) const noexcept
+    {
+        return (entry ? ends_[true] : ends_[false])[static_cast<unsigned>(fetched)];
+    }
     [[nodiscard]] unsigned long inject_flags() const noexcept { return inject_flags_; }
     [[nodiscard]] RemoteMemory& access() noexcept { return access_; }
     /// May an inject be unsignaled? Such an ARMW cannot be counted.
@@ -143,6 +149,7 @@ class Atomics final : public Engine {
     unsigned long inject_flags_;
     bool short_inject_;
     bool posted_unsignaled_ = false;
+    Ends ends_[2]; ///< [an entry is wanted]
     RemoteMemory access_;
     AtomicRunner runner_;
 };

@@ -109,7 +109,7 @@ Post WordRunner::post_native(WordOp& f) noexcept
     return posted;
 }
 
-void WordRunner::word_done(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void WordRunner::word_done(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
@@ -145,7 +145,7 @@ void WordRunner::get_again(WordOp& f) noexcept
             settle(f, 0, code);
 }
 
-void WordRunner::got_word(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void WordRunner::got_word(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
@@ -266,7 +266,7 @@ Post WordRunner::post_group(WordOp& leader) noexcept
     return ops_.vcq.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
 }
 
-void WordRunner::loop_done(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void WordRunner::loop_done(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
@@ -403,7 +403,7 @@ void SpanRunner::release(Span& s) noexcept
     pool_.renew(&s);
 }
 
-void SpanRunner::on_get(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void SpanRunner::on_get(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     Span& s = *static_cast<Span*>(self);
     AtomicOp& op = *s.op;
@@ -455,7 +455,7 @@ void SpanRunner::post(Span& s) noexcept
         all_arrived(s);
 }
 
-void SpanRunner::on_notice(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void SpanRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     Span& s = *static_cast<Span*>(self);
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {

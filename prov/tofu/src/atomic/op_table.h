@@ -49,6 +49,9 @@ constexpr bool is_one_armw(Method method)
     return method > Method::none && method <= Method::cswap;
 }
 
+/// What an ARMW of the fast path brings back.
+enum class Fetched : std::uint8_t { nothing, short_word, word };
+
 /// What the ARMW does that carries the method out on a word, where it is one.
 constexpr utofu_armw_op armw_of(Method method)
 {

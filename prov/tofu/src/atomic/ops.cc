@@ -169,7 +169,7 @@ void AtomicOps::end(AtomicOp& op) noexcept
     release(&op);
 }
 
-void AtomicOps::event_done(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void AtomicOps::event_done(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     AtomicOp* const op = static_cast<AtomicOp*>(self);
     if (op->event == AtomicEvent::read)

@@ -246,7 +246,7 @@ class AtomicOps {
     void end(AtomicOp& op) noexcept;
 
   private:
-    static void event_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void event_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
@@ -276,9 +276,9 @@ class WordRunner {
                                   const std::byte* words, utofu_stadd_t base) noexcept;
 
   private:
-    static void word_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
-    static void loop_done(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
-    static void got_word(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void word_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void loop_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void got_word(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void go_on(Deferred& word) noexcept;
 
     [[nodiscard]] WordOp* make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
@@ -320,8 +320,8 @@ class BatchRunner {
     void close(Batch& batch) noexcept;
 
   private:
-    static void on_notice(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
-    static void on_lost(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void on_lost(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     [[nodiscard]] bool open(AtomicOp& op) noexcept;
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
@@ -354,8 +354,8 @@ class SpanRunner {
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
 
   private:
-    static void on_get(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
-    static void on_notice(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void on_get(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void go_on(Deferred& span) noexcept;
     void post(Span& span) noexcept;
     void all_arrived(Span& span) noexcept;

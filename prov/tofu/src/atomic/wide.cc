@@ -143,7 +143,7 @@ bool WideRunner::post_put(WideOp& f) noexcept
     return true;
 }
 
-void WideRunner::lock_answer(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void WideRunner::lock_answer(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide;
@@ -166,7 +166,7 @@ void WideRunner::lock_answer(vcq::CompletionHandler* self, const Notice& notice)
 
 /// The freeing. Where it finds another token the lease was over before: what was written then may have met the work of
 /// others, which is reported as an error; without a write, nothing has happened.
-void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
+void WideRunner::judge_free(WideOp& f, Notice notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
     if (!held && f.code == UTOFU_SUCCESS) {
@@ -174,7 +174,7 @@ void WideRunner::judge_free(WideOp& f, const Notice& notice) noexcept
             begin_again(f, 0);
             return;
         }
-        f.code = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_OTHER;
+        f.code = notice.code != UTOFU_SUCCESS ? static_cast<int>(notice.code) : int{UTOFU_ERR_MRQ_OTHER};
     }
     if (f.in_air == 0 && f.put_posted && f.free_posted)
         end(f);
@@ -188,7 +188,7 @@ void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
     go_on(f);
 }
 
-void WideRunner::data_answer(vcq::CompletionHandler* self, const Notice& notice) noexcept
+void WideRunner::data_answer(vcq::CompletionHandler* self, Notice notice) noexcept
 {
     WideOp& f = *static_cast<WideOp::Part*>(self)->op;
     WideRunner& runner = f.op->runner->wide;

@@ -94,8 +94,8 @@ class WideRunner {
   private:
     static constexpr unsigned slot_count = 128;
 
-    static void lock_answer(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
-    static void data_answer(vcq::CompletionHandler* self, const vcq::Notice& notice) noexcept;
+    static void lock_answer(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void data_answer(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     void go_on(WideOp& f) noexcept;
     [[nodiscard]] bool took(WideOp& f, vcq::Post posted) noexcept;
     void post_lock(WideOp& f) noexcept;
@@ -103,7 +103,7 @@ class WideRunner {
     void judge_lock(WideOp& f) noexcept;
     void compute(WideOp& f) noexcept;
     void begin_again(WideOp& f, std::uint64_t expect) noexcept;
-    void judge_free(WideOp& f, const vcq::Notice& notice) noexcept;
+    void judge_free(WideOp& f, vcq::Notice notice) noexcept;
     void later(WideOp& f, std::uint32_t within = 1) noexcept;
     void end(WideOp& f) noexcept;
     [[nodiscard]] std::uint64_t next_token() noexcept;

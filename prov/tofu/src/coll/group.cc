@@ -44,13 +44,13 @@ Outcome Census::step() noexcept
     return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
 }
 
-void Census::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Census& census = *static_cast<Census*>(handler);
     const directory::DoorsLine line = census.lanes_.answer();
     census.asking_ = false;
     if (notice.code != UTOFU_SUCCESS)
-        census.found_ = {breaks, fi_error_of(notice.code), notice.code};
+        census.found_ = {breaks, fi_error_of(notice.code), static_cast<int>(notice.code)};
     else if (line.nonce != nonce_of_domain(census.roster_.members[census.asked_].nonce))
         census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
     else
@@ -72,7 +72,7 @@ void Vigil::step(unsigned all) noexcept
     asked_ = time;
 }
 
-void Vigil::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Vigil::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Vigil& vigil = *static_cast<Vigil*>(handler);
     const directory::DoorsLine line = vigil.lanes_.answer();

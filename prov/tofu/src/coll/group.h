@@ -105,7 +105,7 @@ class Census : vcq::CompletionHandler {
     [[nodiscard]] Outcome step() noexcept;
 
   private:
-    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     Lanes& lanes_;
     const Roster& roster_;
@@ -125,7 +125,7 @@ class Vigil : vcq::CompletionHandler {
     void step(unsigned all) noexcept;
 
   private:
-    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     Lanes& lanes_;
     unsigned next_ = 0;       ///< lane that was asked last

@@ -201,7 +201,7 @@ vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std
                                              {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
 }
 
-void Lanes::on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Lane& lane = *static_cast<Lane*>(handler);
     Lanes& lanes = *lane.lanes;
@@ -405,7 +405,7 @@ void Search::look(Look& look) noexcept
         unknown_--;
 }
 
-void Search::on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Search::on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Look& look = *static_cast<Look*>(handler);
     look.reading = false;

@@ -272,7 +272,7 @@ class Lanes {
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] bool pay(Lane& lane) noexcept;
-    static void on_put(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer lands.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
@@ -333,7 +333,7 @@ class Search {
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
     void lose(Look& look, int err, int prov_errno, bool lives = false) noexcept;
-    static void on_read(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_;
     Lanes& lanes_;

@@ -365,7 +365,7 @@ void KeyReaders::post(Revocation& revocation) noexcept
         revocation.state = Revocation::State::ended;
 }
 
-void KeyReaders::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void KeyReaders::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& revocation = *static_cast<Revocation*>(handler);
     revocation.code = notice.code;

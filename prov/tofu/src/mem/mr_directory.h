@@ -361,7 +361,7 @@ class KeyReaders {
     void post(Revocation& revocation) noexcept;
     void end(Revocation& revocation) noexcept;
     void enter(utofu_vcq_id_t reader) noexcept;
-    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     DomainBase& domain_;
     Revocation revocations_[most_at_once];

@@ -161,7 +161,7 @@ void Estate::start_probe() noexcept
     probe_.gone = post == vcq::Post::error;
 }
 
-void Estate::on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void Estate::on_probe(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& probe = *static_cast<Probe*>(handler);
     probe.under_way = false;

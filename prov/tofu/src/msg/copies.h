@@ -114,7 +114,7 @@ class Estate {
         bool under_way = false;
         bool gone = false; ///< the last one has shown that the receiver is gone
     };
-    static void on_probe(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_probe(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     void watch() noexcept;
     void release_for(const Probe& gone) noexcept;
     void start_probe() noexcept;

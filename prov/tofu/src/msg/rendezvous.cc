@@ -145,7 +145,7 @@ bool RendezvousReceiver::get_piece(Fetch& f) noexcept
     return true;
 }
 
-void RendezvousReceiver::on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RendezvousReceiver::on_fetched(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& f = *static_cast<Fetch*>(handler);
     RendezvousReceiver& m = *f.owner;
@@ -188,7 +188,7 @@ void RendezvousReceiver::finish(Fetch& f) noexcept
 }
 
 /// The CSWAP has ended: notifies the application.
-void RendezvousReceiver::finished(Fetch& f, const vcq::Notice& notice) noexcept
+void RendezvousReceiver::finished(Fetch& f, vcq::Notice notice) noexcept
 {
     if (!own_.open)
         return;
@@ -361,7 +361,7 @@ bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, 
     return post == vcq::Post::error;
 }
 
-void EagerGets::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void EagerGets::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& transfer = *static_cast<Transfer*>(handler);
     transfer.pending--;

@@ -130,11 +130,11 @@ class RendezvousReceiver {
     void advance(Fetch& fetch) noexcept;
     [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
     void finish(Fetch& fetch) noexcept;
-    void finished(Fetch& fetch, const vcq::Notice& notice) noexcept;
+    void finished(Fetch& fetch, vcq::Notice notice) noexcept;
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
     static void go_on(Deferred& fetch) noexcept;
-    static void on_fetched(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_fetched(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_; ///< its VCQ posts the Gets, with its local registrations
     RingContext& own_;
@@ -199,7 +199,7 @@ class EagerGets {
     [[nodiscard]] bool post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, utofu_stadd_t at,
                             std::size_t size) noexcept;
     void release(Transfer& transfer) noexcept;
-    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
 

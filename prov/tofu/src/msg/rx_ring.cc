@@ -60,7 +60,7 @@ namespace {
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
 /// Does the end of a probe show that the sender is dead?
-bool shows_death(const RxRing& ring, const vcq::Notice& notice) noexcept
+bool shows_death(const RxRing& ring, vcq::Notice notice) noexcept
 {
     // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
@@ -251,7 +251,7 @@ void RxRings::set_dead(RxRing& ring) noexcept
     dead_ += !std::exchange(ring.dead, true);
 }
 
-void RxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RxRing& ring = *static_cast<Inquiry<RxRing>*>(handler)->of;
     RxRings& self = *ring.owner;

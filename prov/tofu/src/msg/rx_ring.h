@@ -314,7 +314,7 @@ class RxRings {
     void revoke(RxRing& ring) noexcept;
     void start_probe(RxRing& ring) noexcept;
     void set_dead(RxRing& ring) noexcept;
-    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     RingContext& own_;
     int (*seen_)(const void* address, std::size_t size) = nullptr; ///< see seen()

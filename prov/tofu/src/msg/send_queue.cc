@@ -170,7 +170,7 @@ void SendRequests::channel_failed(TxChannel& ch, vcq::CompletionHandler* handler
             end(*awaited_[i], ch.err, ch.prov_errno);
 }
 
-void SendRequests::on_delivered(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void SendRequests::on_delivered(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& r = *static_cast<SendRequest*>(static_cast<Request*>(handler));
     SendRequests& m = *r.owner;

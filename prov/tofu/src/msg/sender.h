@@ -72,7 +72,7 @@ class PacketBuffers {
         buffer.owner = this;
         return &buffer;
     }
-    static void on_sent(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
+    static void on_sent(vcq::CompletionHandler* handler, vcq::Notice) noexcept
     {
         auto& buffer = *static_cast<PacketBuffer*>(handler); // the MRQ reports a failure to the channel
         buffer.owner->release(buffer);
@@ -172,7 +172,7 @@ class SendRequests {
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
     void begin(SendRequest& request, TxChannel& to, const SendCall& call) noexcept;
-    static void on_delivered(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_delivered(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_;
     RingSet& rings_;

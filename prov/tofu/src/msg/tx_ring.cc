@@ -156,7 +156,7 @@ void TxRings::start_probe(TxChannel& ch) noexcept
         ch.starved += post == vcq::Post::busy;
 }
 
-void TxRings::on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void TxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
     TxRings& out = *ch.owner;
@@ -500,7 +500,7 @@ int TxRings::ask_for_slot(TxChannel& ch) noexcept
     return v.slot != 0 ? 0 : -FI_EAGAIN;
 }
 
-void TxRings::on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
     TxRings& self = *ch.owner;

@@ -301,10 +301,10 @@ class TxRings {
     }
     [[nodiscard]] bool look_for_room(TxChannel& ch, std::uint32_t slots) noexcept;
     void start_probe(TxChannel& ch) noexcept;
-    static void on_life(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     [[nodiscard]] int ask_for_slot(TxChannel& ch) noexcept;
-    static void on_anon_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     void on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept;
     void on_absence(TxChannel& ch, int code) noexcept;
     void get_header(TxChannel& ch) noexcept;

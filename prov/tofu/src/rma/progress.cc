@@ -166,7 +166,7 @@ BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
 }
 
 /// Where there is no such region the event goes to the peer's own word.
-void RmaRunner::on_empty(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RmaRunner::on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     RmaRunner& runner = *op.runner;
@@ -183,14 +183,14 @@ void RmaRunner::on_empty(vcq::CompletionHandler* handler, const vcq::Notice& not
 
 // --- progress
 
-void RmaRunner::on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RmaRunner::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& op = *static_cast<RmaOp*>(handler);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
         op.runner->finish(op);
 }
 
-void RmaRunner::on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RmaRunner::on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     op.event_ended(notice.code);

@@ -263,10 +263,18 @@ Rma::Rma(TxContext& tx) noexcept
       memory_(tx.rails().memory(Rails::own)),
       longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size))
 {
+    const TxCounters& counters = tx.reports().counters;
+    const auto choose = [](const Counter* counter, auto counted, auto uncounted) {
+        return counter != nullptr ? counted : uncounted;
+    };
+    write_done_[false] = choose(counters.write, &fast_done<false, false, true>, &fast_done<false, false, false>);
+    write_done_[true] = choose(counters.write, &fast_done<false, true, true>, &fast_done<false, true, false>);
+    read_done_[false] = choose(counters.read, &fast_done<true, false, true>, &fast_done<true, false, false>);
+    read_done_[true] = choose(counters.read, &fast_done<true, true, true>, &fast_done<true, true, false>);
 }
 
-template <bool read, bool entry>
-void Rma::fast_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+template <bool read, bool entry, bool counted>
+void Rma::fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     const FastOp& op = *static_cast<FastOp*>(handler);
     TxContext& tx = *op.context;
@@ -284,8 +292,8 @@ void Rma::fast_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) 
     }
     if constexpr (entry)
         tx.reports().binding.cq->hand_over({.context = op.user_context, .flags = flags});
-    if (Counter* const counter = read ? tx.reports().counters.read : tx.reports().counters.write)
-        counter->count();
+    if constexpr (counted)
+        (read ? tx.reports().counters.read : tx.reports().counters.write)->count();
 }
 
 ssize_t Rma::fast_refused(vcq::Post posted) noexcept
@@ -312,7 +320,8 @@ ssize_t Rma::go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to,
     if (place == 0) [[unlikely]]
         return fast_refused(vcq::Post::busy);
     FastOp& op = tx_.fast()[place];
-    op.notify = tx_.reports().binding.reports(flags) ? &fast_done<read, true> : &fast_done<read, false>;
+    const auto& done = read ? read_done_ : write_done_;
+    op.notify = tx_.reports().binding.reports(flags) ? done[true] : done[false];
     op.user_context = context;
     const vcq::SignaledArgs how{&op, read ? read_flags_ : write_flags_};
     vcq::Post posted;

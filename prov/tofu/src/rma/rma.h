@@ -136,15 +136,13 @@ class RmaRunner {
     /// not.
     void mute() noexcept
     {
-        ops_.each([](RmaOp& op) {
-            op.notify = op.last.notify = [](vcq::CompletionHandler*, const vcq::Notice&) noexcept {};
-        });
+        ops_.each([](RmaOp& op) { op.notify = op.last.notify = [](vcq::CompletionHandler*, vcq::Notice) noexcept {}; });
     }
 
   private:
     friend class Pending::Stream;
-    static void on_notice(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
-    static void on_last(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    static void on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
     [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
     void send_data_at_once(RmaOp& op) noexcept;
@@ -152,7 +150,7 @@ class RmaRunner {
     [[nodiscard]] static bool waits_for_others(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
     [[nodiscard]] BlockReason post_empty(RmaOp& op) noexcept;
-    static void on_empty(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
     [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept;
@@ -218,8 +216,8 @@ class Rma final : public Engine {
     }
 
   private:
-    template <bool read, bool entry>
-    static void fast_done(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    template <bool read, bool entry, bool counted>
+    static void fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] ssize_t fast_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_read_buffer() noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
@@ -234,6 +232,8 @@ class Rma final : public Engine {
     unsigned long inject_flags_;
     unsigned long write_flags_;
     unsigned long read_flags_;
+    /// The ends of writes and reads on the fast path: [an entry is wanted].
+    vcq::CompletionHandler::Function write_done_[2], read_done_[2];
     RmaRunner runner_;
     LocalMemory& memory_;
     std::size_t longest_; ///< longer transfers may take another rail (Rails), or several communications

@@ -130,7 +130,7 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
     return false;
 }
 
-void EventCredits::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void EventCredits::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     EventAccount& p = *static_cast<EventAccount*>(handler);
     p.under_way = false;

@@ -95,7 +95,7 @@ class EventCredits {
     void ask(EventAccount& account) noexcept;
     void give(EventAccount& account) noexcept;
     [[nodiscard]] bool post(EventAccount& account, std::int64_t credits) noexcept;
-    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     void judge(EventAccount& account, std::uint64_t word) noexcept;
     [[gnu::noinline]] void tick() noexcept;
 

@@ -49,7 +49,7 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) no
 }
 
 /// Also where it failed: an unreachable peer has nothing that could be overtaken.
-void VcqOrder::on_fence(vcq::CompletionHandler* handler, const vcq::Notice&) noexcept
+void VcqOrder::on_fence(vcq::CompletionHandler* handler, vcq::Notice) noexcept
 {
     Way& way = *static_cast<Way*>(handler);
     way.fenced = false;
@@ -408,7 +408,7 @@ int RemoteKeys::post(Lookup& lookup) noexcept
     return posted == vcq::Post::busy ? -FI_EAGAIN : -FI_EKEYREJECTED;
 }
 
-void RemoteKeys::on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept
+void RemoteKeys::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& lookup = *static_cast<Lookup*>(handler);
     int result = -FI_EKEYREJECTED;

@@ -64,7 +64,7 @@ class VcqOrder {
         bool wrote;         ///< one of the communications was no Get
     };
     [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept;
-    static void on_fence(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_fence(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     vcq::Vcq& vcq_;
     bool begun_ = false;
@@ -161,7 +161,7 @@ class RemoteKeys {
     [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int enlist(Lookup& lookup) noexcept;
     [[nodiscard]] int met(Lookup& lookup, bool listed) noexcept;
-    static void on_answer(vcq::CompletionHandler* handler, const vcq::Notice& notice) noexcept;
+    static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] int next_step(Lookup& lookup, std::uint64_t value) noexcept;
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;
@@ -308,8 +308,14 @@ class RemoteMemory {
     [[nodiscard, gnu::always_inline]] const Peer* resolve_at_once(fi_addr_t to, std::uint64_t key,
                                                                   std::uint64_t address, Target& target) const noexcept
     {
+        return at_once_ ? resolve_open(to, key, address, target) : nullptr;
+    }
+    /// The same where at_once() holds.
+    [[nodiscard, gnu::always_inline]] const Peer* resolve_open(fi_addr_t to, std::uint64_t key, std::uint64_t address,
+                                                               Target& target) const noexcept
+    {
         const Peer* const peer = peers_.find(to);
-        if (!at_once_ || peer == nullptr || peer->counts_events || directory::is_indirect(key)) [[unlikely]]
+        if (peer == nullptr || peer->counts_events || directory::is_indirect(key)) [[unlikely]]
             return nullptr;
         target = RemoteKeys::by_bias(*peer, key, address);
         return peer;

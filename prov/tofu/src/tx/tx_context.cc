@@ -52,7 +52,7 @@ bool Fence::flushed(const Peer& peer) noexcept
 }
 
 /// The ARMW may have failed: at an unreachable peer there is nothing to overtake.
-void Fence::on_flush(vcq::CompletionHandler* fence, const vcq::Notice&) noexcept
+void Fence::on_flush(vcq::CompletionHandler* fence, vcq::Notice) noexcept
 {
     static_cast<Fence*>(fence)->flushing_ = false;
 }

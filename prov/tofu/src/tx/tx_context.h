@@ -103,7 +103,7 @@ class Fence : vcq::CompletionHandler {
 
   private:
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
-    static void on_flush(vcq::CompletionHandler* fence, const vcq::Notice& notice) noexcept;
+    static void on_flush(vcq::CompletionHandler* fence, vcq::Notice notice) noexcept;
 
     TxContext& tx_;
     bool flushing_ = false; ///< the ARMW is under way

@@ -177,9 +177,8 @@ void CompletionTable::reset() noexcept
 
 bool CompletionTable::all_given_up() const noexcept
 {
-    return std::all_of(std::begin(entries_), std::end(entries_), [](const Entry& entry) {
-        return entry.handler == nullptr || entry.handler == &given_up_handler;
-    });
+    return std::all_of(std::begin(entries_), std::end(entries_),
+                       [](const Entry& entry) { return entry.is_free() || entry.handler == &given_up_handler; });
 }
 
 bool CompletionTable::grow_older() noexcept
@@ -189,7 +188,7 @@ bool CompletionTable::grow_older() noexcept
     for (unsigned n = 1; n < size; n++) {
         Entry& entry = entries_[n];
         const bool given_up = entry.handler == &given_up_handler;
-        if (entry.handler == nullptr || (entry.expected == endless && !given_up))
+        if (entry.is_free() || (entry.expected == endless && !given_up))
             continue;
         if (entry.age < lost_age)
             entry.age++;
@@ -209,7 +208,7 @@ bool CompletionTable::give_up(int code, bool for_good, std::uint16_t least_age) 
     for (unsigned n = 1; n < size; n++) {
         Entry& entry = entries_[n];
         CompletionHandler* const handler = entry.handler;
-        if (handler == nullptr || handler == &given_up_handler || entry.age < least_age)
+        if (entry.is_free() || handler == &given_up_handler || entry.age < least_age)
             continue;
         some = true;
         const unsigned missing = entry.expected == endless ? 1 : entry.expected;
@@ -324,7 +323,7 @@ int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const S
     sink_ = sink;
     closing_ = false;
     sent_pending_ = 0;
-    wanted_ = 0;
+    wanted_ = round_wanted;
     completions_.reset();
     return 0;
 }
@@ -393,7 +392,7 @@ bool Vcq::drain() noexcept
         each->closing_ = true;
         each->last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
     }
-    static constinit CompletionHandler fenced{[](CompletionHandler*, const Notice&) noexcept {}};
+    static constinit CompletionHandler fenced{[](CompletionHandler*, Notice) noexcept {}};
     std::size_t hand = 0;
     const bool quiet = await([&] {
         return unsignaled_.visit(hand, [this](utofu_vcq_id_t peer) {
@@ -475,13 +474,22 @@ unsigned Vcq::poll_tcq(unsigned budget) noexcept
 }
 
 /// After a failure takes all entries: only the TOQ limits how many unsignaled posts can fail, such as those to a peer
-/// that is gone, and an MRQ that overflows ends the process (guide, chapter 7).
+/// that is gone, and an MRQ that overflows ends the process (guide, chapter 7). `code` came with the first entry, or
+/// says that the poll itself has failed.
 unsigned Vcq::poll_failures(int code, utofu_mrq_notice notice) noexcept
 {
-    on_mrq(code, notice);
+    const auto is_entry = [&] {
+        return code == UTOFU_SUCCESS || (code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH);
+    };
     unsigned taken = 0;
-    for (; taken < most_notices && next_notice(notice, code); taken++)
+    while (is_entry()) {
         on_mrq(code, notice);
+        if (++taken == most_notices)
+            return taken;
+        code = functions_->poll_mrq(handle_, 0, &notice);
+    }
+    if (code != UTOFU_ERR_NOT_FOUND)
+        last_error_ = code;
     return taken;
 }
 
@@ -501,8 +509,8 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
         return;
     }
     // The post never left the node, so its MRQ notice will not come (guide 2.2.12).
-    if (CompletionHandler* const handler = completions_.arrived(static_cast<std::uint8_t>(number)); handler != nullptr)
-        handler->notify(handler, Notice{code, 0});
+    CompletionHandler& handler = completions_.arrived(static_cast<std::uint8_t>(number));
+    handler.notify(&handler, Notice{code, 0});
 }
 
 void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept

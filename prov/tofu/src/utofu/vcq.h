@@ -81,16 +81,16 @@ class Handle : ForkAware {
 // --- CompletionTable: finds the completion handler of a notice. A signaled post takes a tag, which travels
 // as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
 
-/// The end of a communication, for its completion handler.
+/// The end of a communication, for its completion handler. Two words, which are passed in registers.
 struct Notice {
-    int code;            ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
-    std::uint64_t value; ///< ARMW: the value before the operation; else 0
+    std::int64_t code;   ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
+    std::uint64_t value; ///< ARMW: the value before the operation; of others whatever the library says
 };
 
 /// Waits for the end of a communication; base of requests. Its function runs in the thread that polls, under the lock
 /// of the VCQ's owner, and may post again.
 struct CompletionHandler {
-    using Function = void (*)(CompletionHandler* self, const Notice& notice) noexcept;
+    using Function = void (*)(CompletionHandler* self, Notice notice) noexcept;
     Function notify;
 };
 
@@ -121,30 +121,31 @@ class CompletionTable {
         first_free_ = entry.next_free;
         free_count_--;
         entry.handler = handler;
+        entry.expected = 1;
+        entry.age = 0;
         return number;
     }
     void release(std::uint8_t number) noexcept
     {
         Entry& entry = entries_[number];
-        entry.handler = nullptr;
-        entry.expected = 1;
+        entry.expected = 0;
         entry.age = 0;
         entry.next_free = first_free_;
         first_free_ = number;
         free_count_++;
     }
-    /// Returns the completion handler of a notice. Null: the completion handler has been notified already.
-    [[nodiscard, gnu::always_inline]] CompletionHandler* arrived(std::uint8_t number) noexcept
+    /// Returns the completion handler of a notice: one that does nothing, where it has been notified already.
+    [[nodiscard, gnu::always_inline]] CompletionHandler& arrived(std::uint8_t number) noexcept
     {
         Entry& entry = entries_[number];
-        CompletionHandler* const handler = entry.handler;
-        if (handler == nullptr) [[unlikely]]
-            return nullptr;
+        CompletionHandler* handler = entry.handler;
         if (entry.expected == 1) [[likely]]
             release(number);
+        else if (entry.expected == 0) [[unlikely]]
+            handler = &given_up_handler;
         else
             (void)shorten(number);
-        return handler;
+        return *handler;
     }
 
     // --- batches: posts to one peer that share one tag. Notices of posts to the same remote VCQ come in the order of
@@ -175,14 +176,14 @@ class CompletionTable {
     /// Frees the tag, if it still belongs to `handler`: no notice will come for it any more.
     void close(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (entries_[number].handler == handler)
+        if (belongs_to(number, handler))
             release(number);
     }
     /// Ends an endless batch for which failures may still arrive at any time. Its tag is not freed, so that they
     /// reach no other completion handler, and no_waiters() does not count it.
     void abandon(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (entries_[number].handler == handler)
+        if (belongs_to(number, handler))
             entries_[number].handler = &given_up_handler;
     }
 
@@ -198,14 +199,19 @@ class CompletionTable {
   private:
     /// The completion handler of tags that were given up. They are not free, so that late notices reach no other
     /// completion handler.
-    static void ignore(CompletionHandler*, const Notice&) noexcept {}
+    static void ignore(CompletionHandler*, Notice) noexcept {}
     static constinit inline CompletionHandler given_up_handler{ignore};
     struct Entry {
-        CompletionHandler* handler = nullptr; ///< null: the tag is free
+        CompletionHandler* handler = nullptr; ///< of the last user, where the tag is free
         std::uint8_t next_free = 0;
-        std::uint16_t expected = 1; ///< notices until the tag is free again; 1 except for batches
+        std::uint16_t expected = 0; ///< notices until the tag is free again; 1 except for batches; 0: it is free
         std::uint16_t age = 0;
+        [[nodiscard]] bool is_free() const noexcept { return expected == 0; }
     };
+    [[nodiscard]] bool belongs_to(std::uint8_t number, const CompletionHandler* handler) const noexcept
+    {
+        return !entries_[number].is_free() && entries_[number].handler == handler;
+    }
     [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
 
     std::uint16_t free_count_ = 0;
@@ -474,7 +480,7 @@ class Posts : public Handle {
 
     // --- What waits for a round of progress of the VCQ's owner says so. Only a hint, which spares polls the look at
     // all that might wait: every full round looks anyway, and says what waits then.
-    void set_busy(bool busy = true) noexcept { busy_ = busy; }
+    void set_busy(bool busy = true) noexcept { wanted_ = busy ? wanted_ | round_wanted : wanted_ & ~round_wanted; }
 
   protected:
     ~Posts() = default;
@@ -483,11 +489,10 @@ class Posts : public Handle {
     std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
     bool closing_ = false;
     bool pausing_ = false; ///< closing_ is temporary (quiesce)
-    /// Tells the next poll to look into the TCQ (lowest bit) or at further VCQs (times beside_step), by one test for
-    /// all.
-    std::uint32_t wanted_ = 0;
-    static constexpr std::uint32_t tcq_wanted = 1, beside_step = 2;
-    std::uint32_t busy_ = 1; ///< see set_busy()
+    /// Tells the next poll to look into the TCQ or at further VCQs (times beside_step), and that something waits for a
+    /// round of progress (set_busy), by one test for all.
+    std::uint32_t wanted_ = round_wanted;
+    static constexpr std::uint32_t tcq_wanted = 1, round_wanted = 2, beside_step = 4;
     UnsignaledPeers unsignaled_;
     CompletionTable completions_;
 
@@ -627,7 +632,7 @@ class Vcq final : public Posts {
     void leave_beside() noexcept { wanted_ -= beside_step; }
 
     /// Has a poll or a round of progress more to do than to look for the notices of signaled posts?
-    [[nodiscard, gnu::always_inline]] bool has_work() const noexcept { return (sent_pending_ | wanted_ | busy_) != 0; }
+    [[nodiscard, gnu::always_inline]] bool has_work() const noexcept { return (sent_pending_ | wanted_) != 0; }
     /// Takes the notices that are awaited, where has_work() is false. Returns how many entries it took.
     [[gnu::always_inline]] unsigned poll_notices(unsigned budget = poll_budget) noexcept;
     /// A poll of a full round: it looks into the TCQ, too.
@@ -653,7 +658,6 @@ class Vcq final : public Posts {
     unsigned poll_tcq(unsigned budget) noexcept;
     [[nodiscard]] bool all_idle() const noexcept;
     [[gnu::noinline, gnu::cold]] unsigned poll_failures(int code, utofu_mrq_notice notice) noexcept;
-    [[nodiscard, gnu::always_inline]] bool next_notice(utofu_mrq_notice& notice, int& code) noexcept;
     void on_tcq(int code, void* cbdata) noexcept;
     [[gnu::always_inline]] void on_mrq(int code, const utofu_mrq_notice& notice) noexcept;
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
@@ -681,22 +685,8 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
             sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(type, notice.edata), notice.vcq_id);
         return;
     }
-    if (CompletionHandler* const handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));
-        handler != nullptr) [[likely]]
-        handler->notify(handler, Notice{code, type == UTOFU_MRQ_TYPE_LCL_ARMW ? notice.rmt_value : 0});
-}
-
-/// Takes the next entry of the MRQ. False: there is none, or the poll itself failed.
-inline bool Vcq::next_notice(utofu_mrq_notice& notice, int& code) noexcept
-{
-    code = functions_->poll_mrq(handle_, 0, &notice);
-    if (code == UTOFU_SUCCESS) [[likely]]
-        return true;
-    if (code <= UTOFU_ERR_MRQ_OTHER && code >= UTOFU_ERR_MRQ_RMT_LENGTH)
-        return true;
-    if (code != UTOFU_ERR_NOT_FOUND) [[unlikely]]
-        last_error_ = code;
-    return false;
+    CompletionHandler& handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));
+    handler.notify(&handler, Notice{code, notice.rmt_value});
 }
 
 inline unsigned Vcq::poll_inline(unsigned budget) noexcept
@@ -706,7 +696,7 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
     unsigned taken = 0;
     // A queue without awaited notices can only hold errors and room to release: an occasional poll is enough.
     const bool look = ++polls_ % tcq_interval == 0;
-    const bool makes_room = sent_pending_ != 0 || wanted_ != 0 || look;
+    const bool makes_room = sent_pending_ != 0 || (wanted_ & ~round_wanted) != 0 || look;
     if (makes_room) [[unlikely]]
         taken = poll_others(budget);
     // When the TOQ has room again, the posts before must not have filled the MRQ with failures.
@@ -718,17 +708,13 @@ inline unsigned Vcq::poll_inline(unsigned budget) noexcept
 inline unsigned Vcq::poll_notices(unsigned budget) noexcept
 {
     utofu_mrq_notice notice;
-    int code = UTOFU_SUCCESS;
-    unsigned taken = 0;
-    while (taken < budget && next_notice(notice, code)) {
-        taken++;
-        if (code != UTOFU_SUCCESS) [[unlikely]]
-            return taken + poll_failures(code, notice);
+    unsigned left = budget;
+    do {
+        if (const int code = functions_->poll_mrq(handle_, 0, &notice); code != UTOFU_SUCCESS) [[unlikely]]
+            return budget - left + (code == UTOFU_ERR_NOT_FOUND ? 0 : poll_failures(code, notice));
         on_mrq(UTOFU_SUCCESS, notice);
-        if (!mrq_is_due()) // no completion handler expects another one
-            break;
-    }
-    return taken;
+    } while (--left != 0 && mrq_is_due()); // as long as a completion handler expects another one
+    return budget - left;
 }
 
 } // namespace tofu::vcq
