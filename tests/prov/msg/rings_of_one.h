@@ -28,7 +28,7 @@ struct Above final : Protocol {
     struct In final : RxRings {
         explicit In(Above& above) : RxRings(above.rings.own), above(above) {}
         std::uint32_t take_fast(RxRing&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
-        void take_packets(std::size_t from) noexcept { take_arrived<In>(from); }
+        void take_packets(RingPoll& first) noexcept { take_arrived<In>(first); }
         bool take(RxRing& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)

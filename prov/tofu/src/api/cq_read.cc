@@ -18,7 +18,7 @@ namespace tofu {
 // --- the short way: no other thread, nothing in the queue, no full round due, and the endpoint that spoke last
 
 /// What a look at the endpoint finds, when it looks at nothing that can wait for a full round.
-[[gnu::always_inline]] inline Sight Endpoint::sight() const noexcept
+[[gnu::always_inline]] inline Sight Endpoint::sight() noexcept
 {
     const vcq::Vcq& vcq = tx_.vcq();
     if (vcq.has_work() || !tx_.pending().empty()) [[unlikely]]
@@ -28,9 +28,9 @@ namespace tofu {
     return engines_.messages ? engines_.messages->sight() : Sight{Sight::nothing};
 }
 
-[[gnu::always_inline]] inline void Endpoint::take_packets(std::size_t ring) noexcept
+[[gnu::always_inline]] inline void Endpoint::take_packets(const Sight& sight) noexcept
 {
-    engines_.messages->receiver().take_packets(ring);
+    engines_.messages->receiver().take_packets(*sight.ring);
 }
 
 [[gnu::always_inline]] inline bool Endpoint::take_notices() noexcept
@@ -57,21 +57,21 @@ ssize_t CompletionQueue::read(void* buffer, std::size_t count) noexcept
         if (progress_.has_others()) [[unlikely]]
             break;
         return -FI_EAGAIN;
-    case Sight::packets: return read_packets(*endpoint, sight.ring, buffer, count);
-    case Sight::notices: return read_notices(*endpoint, buffer, count);
+    case Sight::packets: return read_packets(buffer, count, *endpoint, sight);
+    case Sight::notices: return read_notices(buffer, count, *endpoint);
     case Sight::work: break;
     }
     return read_slowly(buffer, count, reader_.sources);
 }
 
-ssize_t CompletionQueue::read_packets(Endpoint& endpoint, std::size_t ring, void* buffer, std::size_t count) noexcept
+ssize_t CompletionQueue::read_packets(void* buffer, std::size_t count, Endpoint& endpoint, Sight sight) noexcept
 {
     begin_read(buffer, count);
-    endpoint.take_packets(ring);
+    endpoint.take_packets(sight);
     return close_read();
 }
 
-ssize_t CompletionQueue::read_notices(Endpoint& endpoint, void* buffer, std::size_t count) noexcept
+ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint& endpoint) noexcept
 {
     begin_read(buffer, count);
     (void)endpoint.take_notices();
@@ -111,7 +111,7 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
         return;
     const Sight seen = enabled_ ? sight() : Sight{Sight::nothing};
     if (seen.what == Sight::packets) {
-        take_packets(seen.ring);
+        take_packets(seen);
     } else if (seen.what != Sight::nothing) {
         (void)tx_.vcq().poll_inline();
         if (!tx_.pending().empty()) [[unlikely]]
@@ -224,7 +224,7 @@ void Counter::take(Endpoint& endpoint, const Sight& sight) noexcept
             progress_.found();
         endpoint.take_messages();
         break;
-    case Sight::packets: endpoint.take_packets(sight.ring); break;
+    case Sight::packets: endpoint.take_packets(sight); break;
     case Sight::work: make_round(); break;
     }
 }

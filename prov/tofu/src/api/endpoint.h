@@ -141,8 +141,8 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     bool progress(bool patient) noexcept override;
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
     // --- for the readers of queues and counters (api/cq_read.cc)
-    [[nodiscard]] Sight sight() const noexcept;
-    void take_packets(std::size_t ring) noexcept;
+    [[nodiscard]] Sight sight() noexcept;
+    void take_packets(const Sight& sight) noexcept;
     /// False: none has come.
     bool take_notices() noexcept;
     /// A round of the message engine, if there is one.

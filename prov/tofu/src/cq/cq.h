@@ -203,9 +203,9 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     {
         write({context, flags, length, buffer, data, tag, source});
     }
-    [[nodiscard, gnu::noinline]] ssize_t read_packets(Endpoint& endpoint, std::size_t ring, void* buffer,
-                                                      std::size_t count) noexcept;
-    [[nodiscard, gnu::noinline]] ssize_t read_notices(Endpoint& endpoint, void* buffer, std::size_t count) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t read_packets(void* buffer, std::size_t count, Endpoint& endpoint,
+                                                      Sight sight) noexcept;
+    [[nodiscard, gnu::noinline]] ssize_t read_notices(void* buffer, std::size_t count, Endpoint& endpoint) noexcept;
     [[nodiscard]] ssize_t close_read() noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     /// The buffer of a reading call.

@@ -17,12 +17,15 @@ namespace tofu {
 
 class CompletionQueue;
 class DomainBase;
+namespace proto {
+struct RingPoll;
+}
 
 /// What a reader of a queue sees at an endpoint before it calls anything: packets in rings, notices that may have come,
 /// or something that takes a round of progress.
 struct Sight {
     enum What : std::uint8_t { nothing, packets, notices, work } what;
-    std::size_t ring = 0; ///< packets: the place of the first ring that has one
+    proto::RingPoll* ring = nullptr; ///< packets: of the first ring that has one
 };
 
 /// An endpoint, as the sets see it whose progress polls its VCQ.

@@ -77,9 +77,18 @@ template <class Call>
     return take_later(fid, call);
 }
 
-/// The slow path of a call with one buffer. It takes a copy of the call, so that the fast paths can keep theirs in
-/// registers.
-[[gnu::noinline]] ssize_t send_buffer(Sender& sender, SendCall call, const void* buf, std::size_t length,
+/// Sends one buffer on a fast path, if one can: `call` has everything but the segments.
+[[gnu::always_inline]] inline bool send_at_once(fid_ep* fid, const SendCall& call, const void* buf,
+                                                std::size_t length) noexcept
+{
+    TxContext& tx = *EpHandle::of(fid).tx;
+    std::lock_guard guard(tx.lock());
+    Sender& sender = Sender::of(tx);
+    return sender.send_inline(call, buf, length) || sender.send_eager(call, buf, length);
+}
+
+/// The slow path of such a call.
+[[gnu::noinline]] ssize_t send_buffer(fid_ep* fid, SendCall call, const void* buf, std::size_t length,
                                       void* desc) noexcept
 {
     if (((call.flags & FI_INJECT) || call.is_inject) && length > limits::inject_size) [[unlikely]]
@@ -89,29 +98,21 @@ template <class Call>
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return for_later;
+        return take_later(fid, call, buf, length, desc);
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
     call.count = 1;
     call.length = length;
-    return sender.send(call);
+    TxContext& tx = *EpHandle::of(fid).tx;
+    std::lock_guard guard(tx.lock());
+    return Sender::of(tx).send(call);
 }
 
 /// Sends one buffer: `call` has everything but the segments.
-[[gnu::always_inline]] inline ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf, std::size_t length,
-                                                 void* desc) noexcept
+ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf, std::size_t length, void* desc) noexcept
 {
-    TxContext& tx = *EpHandle::of(fid).tx;
-    ssize_t ret = 0;
-    {
-        std::lock_guard guard(tx.lock());
-        Sender& sender = Sender::of(tx);
-        if (sender.send_inline(call, buf, length) || sender.send_eager(call, buf, length)) [[likely]]
-            return 0;
-        ret = send_buffer(sender, call, buf, length, desc);
-    }
-    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
+    return send_at_once(fid, call, buf, length) ? 0 : send_buffer(fid, call, buf, length, desc);
 }
 
 ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
@@ -199,15 +200,26 @@ struct MessageCalls {
     {
         return msg != nullptr ? enter_recv(ep, proto::recv_of(*msg, flags)) : -FI_EINVAL;
     }
+    [[gnu::always_inline]] static SendCall send_call(fid_ep* ep, fi_addr_t dest, Tag... tag, void* context) noexcept
+    {
+        return {.dest = dest,
+                .tag = one(tag...),
+                .flags = EpHandle::of(ep).tx_flags,
+                .context = context,
+                .packet_flags = tag_flag};
+    }
+    /// As recv_otherwise().
+    [[gnu::noinline]] static ssize_t send_otherwise(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest,
+                                                    Tag... tag, void* context) noexcept
+    {
+        return send_buffer(ep, send_call(ep, dest, tag..., context), buf, len, desc);
+    }
     static ssize_t send(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t dest, Tag... tag,
                         void* context) noexcept
     {
-        const SendCall call{.dest = dest,
-                            .tag = one(tag...),
-                            .flags = EpHandle::of(ep).tx_flags,
-                            .context = context,
-                            .packet_flags = tag_flag};
-        return enter_send(ep, call, buf, len, desc);
+        return send_at_once(ep, send_call(ep, dest, tag..., context), buf, len)
+                   ? 0
+                   : send_otherwise(ep, buf, len, desc, dest, tag..., context);
     }
     static ssize_t sendv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t dest, Tag... tag,
                          void* context) noexcept
@@ -225,10 +237,19 @@ struct MessageCalls {
     {
         return msg != nullptr ? enter_send(ep, send_of(*msg, flags)) : -FI_EINVAL;
     }
+    [[gnu::always_inline]] static SendCall inject_call(fi_addr_t dest, Tag... tag) noexcept
+    {
+        return {.dest = dest, .tag = one(tag...), .packet_flags = tag_flag, .is_inject = true};
+    }
+    /// As recv_otherwise().
+    [[gnu::noinline]] static ssize_t inject_otherwise(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest,
+                                                      Tag... tag) noexcept
+    {
+        return send_buffer(ep, inject_call(dest, tag...), buf, len, nullptr);
+    }
     static ssize_t inject(fid_ep* ep, const void* buf, size_t len, fi_addr_t dest, Tag... tag) noexcept
     {
-        const SendCall call{.dest = dest, .tag = one(tag...), .packet_flags = tag_flag, .is_inject = true};
-        return enter_send(ep, call, buf, len, nullptr);
+        return send_at_once(ep, inject_call(dest, tag...), buf, len) ? 0 : inject_otherwise(ep, buf, len, dest, tag...);
     }
     static ssize_t senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t dest,
                             Tag... tag, void* context) noexcept

@@ -436,13 +436,14 @@ template <bool polled>
         std::memcpy(buffer, m.payload, 8);
     else if (m.length != 0)
         std::memcpy(buffer, m.payload, m.length);
-    if (rx.binding.reports(r.flags)) [[likely]] {
-        CompletionQueue& cq = *rx.binding.cq;
+    const RxContext& to = rx;
+    if (to.binding.reports(r.flags)) [[likely]] {
+        CompletionQueue& cq = *to.binding.cq;
         const std::uint64_t flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
         const Completion entry{r.context, flags, m.length, buffer, m.data, m.tag, source};
         polled ? cq.hand_over(entry) : cq.write(entry);
     }
-    if (Counter* counter = rx.counters.recv)
+    if (Counter* counter = to.counters.recv)
         counter->count();
     TOFU_PROBE(match, r.context);
 }
@@ -455,7 +456,8 @@ template <bool polled>
         if (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL) [[unlikely]]
             return false;
     }
-    Matcher& matcher = queue_.matcher(m.tagged);
+    ReceiveQueue& queue = queue_;
+    Matcher& matcher = queue.matcher(m.tagged);
     Posted** const at = matcher.match_few(in.key, m.tag);
     if (at == nullptr) [[unlikely]]
         return deliver_otherwise(in, {m.tagged, m.has_data, m.is_long, m.length, m.tag, m.data, m.payload}, source);
@@ -464,7 +466,7 @@ template <bool polled>
         return false;
     finish_fast<true>(receive, m, source);
     matcher.drop_few(at);
-    queue_.free_single(receive);
+    queue.free_single(receive);
     return true;
 }
 
@@ -571,9 +573,9 @@ bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
     return true;
 }
 
-void Receiver::take_packets(std::size_t ring) noexcept
+void Receiver::take_packets(RingPoll& first) noexcept
 {
-    take_arrived<Receiver>(ring);
+    take_arrived<Receiver>(first);
 }
 
 // --- MessageEngine (msg/message_engine.h): it is defined here, since the polls of the rings are inlined into its

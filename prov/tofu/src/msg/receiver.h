@@ -42,8 +42,8 @@ class Receiver final : public RxRings, private SrxPeer {
     /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;
     [[nodiscard]] RendezvousReceiver& rendezvous() noexcept { return rendezvous_; }
-    /// Takes packets from the place of first_arrived() on, a bounded number.
-    void take_packets(std::size_t ring) noexcept;
+    /// Takes packets from the ring of first_arrived() on, a bounded number.
+    void take_packets(RingPoll& first) noexcept;
     /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
     /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;

@@ -196,7 +196,7 @@ void RendezvousReceiver::finished(Fetch& f, vcq::Notice notice) noexcept
         notice.code == UTOFU_SUCCESS && notice.value == completion_word(f.message.completion.seq, completion_pending);
     if (!waited) {
         f.err = FI_EHOSTDOWN;
-        f.prov_errno = notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER;
+        f.prov_errno = notice.code != UTOFU_SUCCESS ? static_cast<int>(notice.code) : int{UTOFU_ERR_MRQ_PEER};
     }
     end(f, f.err == 0 ? f.length : 0, f.err, f.prov_errno);
     pool_.release(&f);

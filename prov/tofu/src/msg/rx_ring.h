@@ -237,14 +237,14 @@ class RxRings {
     ///     happened.
     ///   bool take(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
     ///     stays, there is no room for it.
-    ///   void take_packets(std::size_t from): calls take_arrived().
+    ///   void take_packets(RingPoll& first): calls take_arrived().
     template <class Up>
     void poll() noexcept;
-    /// Finds the place of the first ring that has a packet, which poll() or take_arrived() takes. False: there is none.
-    [[nodiscard, gnu::always_inline]] bool first_arrived(std::size_t& ring) const noexcept;
-    /// poll() of all rings from this place on, where there are few.
+    /// Finds the first ring that has a packet, which poll() or take_arrived() takes. Null: there is none.
+    [[nodiscard, gnu::always_inline]] RingPoll* first_arrived() noexcept;
+    /// poll() of all rings from this one on, where there are few.
     template <class Up>
-    void take_arrived(std::size_t from) noexcept;
+    void take_arrived(RingPoll& first) noexcept;
     [[nodiscard]] bool has_many_rings() const noexcept { return polls_.size() > all_rings; }
     /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const RxRing& ring, std::uint32_t seq) const noexcept
@@ -299,11 +299,13 @@ class RxRings {
     static constexpr std::size_t all_rings = 16; ///< rings polled in a round
 
     template <class Up>
+    void take_of_several(std::size_t from) noexcept;
+    template <class Up>
     void poll_in_turn() noexcept;
     template <class Up>
-    [[nodiscard]] unsigned drain(RingPoll& poll) noexcept;
+    [[nodiscard]] bool drain(RingPoll& poll) noexcept;
     template <class Up>
-    [[nodiscard]] unsigned empty(RingPoll& first, std::uint64_t control) noexcept;
+    [[nodiscard]] bool empty(RingPoll& first, std::uint64_t control) noexcept;
     template <class Up>
     [[nodiscard]] std::uint32_t take_otherwise(RxRing& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool take_release(RxRing& ring, std::uint64_t control) noexcept;
@@ -339,23 +341,30 @@ class RxRings {
 /// Prefetches the other cache lines of the next slot of the first ring: when a longer packet is there, its lines come
 /// at the same time and not one after the other. An unwritten line is in the cache already and costs
 /// nothing.
-inline bool RxRings::first_arrived(std::size_t& ring) const noexcept
+inline RingPoll* RxRings::first_arrived() noexcept
 {
-    const Array<RingPoll>& polls = polls_;
+    Array<RingPoll>& polls = polls_;
     if (polls.empty())
-        return false;
+        return nullptr;
     for (std::size_t before = processor_line; before < slot_size; before += processor_line)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(polls[0].word) - before);
-    for (const RingPoll& poll : polls)
-        if (poll.arrived(poll.read())) [[unlikely]] {
-            ring = static_cast<std::size_t>(&poll - &polls[0]);
-            return true;
-        }
-    return false;
+    for (RingPoll& poll : polls)
+        if (poll.arrived(poll.read())) [[unlikely]]
+            return &poll;
+    return nullptr;
 }
 
 template <class Up>
-[[gnu::always_inline]] inline void RxRings::take_arrived(std::size_t from) noexcept
+[[gnu::always_inline]] inline void RxRings::take_arrived(RingPoll& first) noexcept
+{
+    if (polls_.size() == 1) [[likely]]
+        (void)drain<Up>(first);
+    else
+        take_of_several<Up>(static_cast<std::size_t>(&first - polls_.data()));
+}
+
+template <class Up>
+[[gnu::noinline]] void RxRings::take_of_several(std::size_t from) noexcept
 {
     Array<RingPoll>& polls = polls_;
     std::size_t at = from;
@@ -372,8 +381,8 @@ inline void RxRings::poll() noexcept
 {
     if (has_many_rings()) [[unlikely]]
         poll_in_turn<Up>();
-    else if (std::size_t ring; first_arrived(ring))
-        static_cast<Up&>(*this).take_packets(ring);
+    else if (RingPoll* const first = first_arrived(); first != nullptr)
+        static_cast<Up&>(*this).take_packets(*first);
 }
 
 /// Of many rings looks at the one that last had a packet, then at some of the others.
@@ -381,44 +390,42 @@ template <class Up>
 [[gnu::noinline]] void RxRings::poll_in_turn() noexcept
 {
     Array<RingPoll>& polls = polls_;
-    if (hot_ < polls.size() && drain<Up>(polls[hot_]) != 0)
+    if (hot_ < polls.size() && drain<Up>(polls[hot_]))
         return;
     for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
         if (next_poll_ >= polls.size())
             next_poll_ = 0;
         const std::size_t at = next_poll_++;
-        if (at != hot_ && drain<Up>(polls[at]) != 0)
+        if (at != hot_ && drain<Up>(polls[at]))
             hot_ = at;
     }
 }
 
-/// Takes packets out of one ring and returns how many. The ring may be closed by that.
+/// Takes packets out of one ring. False: it took none. The ring may be closed by that.
 template <class Up>
-[[gnu::noinline]] unsigned RxRings::drain(RingPoll& poll) noexcept
+[[gnu::noinline]] bool RxRings::drain(RingPoll& poll) noexcept
 {
     const std::uint64_t control = poll.read();
-    if (!poll.arrived(control)) [[likely]]
-        return 0;
-    return empty<Up>(poll, control);
+    return poll.arrived(control) && empty<Up>(poll, control);
 }
 
-/// Takes packets of a ring as long as there are some. `control`: the control word of the first.
+/// Takes packets of a ring as long as there are some. `control`: the control word of the first. False: it stays.
 template <class Up>
-[[gnu::always_inline]] inline unsigned RxRings::empty(RingPoll& first, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline bool RxRings::empty(RingPoll& first, std::uint64_t control) noexcept
 {
     Up& up = static_cast<Up&>(*this);
     RingPoll* poll = &first;
     RxRing& ring = *rings_[first.ring];
-    for (unsigned taken = 0; taken < batch; taken++) {
+    for (unsigned left = batch; left != 0; left--) {
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
         std::uint32_t slots = up.take_fast(ring, poll->word, control);
         if (slots == 0) [[unlikely]] {
             slots = take_otherwise<Up>(ring, control);
             if (slots == 0)
-                return taken;
+                return left != batch;
             if (ring.place == no_place) // the packet was a release
-                return taken + 1;
+                return true;
             poll = &polls_[ring.place];
         }
         ring.next_seq += slots;
@@ -428,9 +435,9 @@ template <class Up>
         poll->word = ring.control(ring.next_seq, geometry_.ring_slots);
         control = poll->read();
         if (!poll->arrived(control))
-            return taken + 1;
+            break;
     }
-    return batch;
+    return true;
 }
 
 /// Takes a packet that take_fast() has left. 0: it stays; else the number of its slots.

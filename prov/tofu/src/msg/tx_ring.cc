@@ -50,7 +50,7 @@ void TxRings::begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std
     ch.number = static_cast<std::uint16_t>(number);
     ch.serial = static_cast<std::uint16_t>(serial);
     ch.next_seq = ch.mark[0] = ch.mark[1] = next_seq;
-    ch.consumed = next_seq - 1;
+    ch.set_consumed(next_seq - 1);
     ch.anonymous.notify = on_anon_notice;
     ch.life.notify = on_life;
     ch.anonymous.of = ch.life.of = &ch;
@@ -163,7 +163,8 @@ void TxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexc
     const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
     out.own_.end(ch.life);
     if (out.own_.open && !lives)
-        out.fail(ch, FI_EHOSTDOWN, notice.code != UTOFU_SUCCESS ? notice.code : UTOFU_ERR_MRQ_PEER);
+        out.fail(ch, FI_EHOSTDOWN,
+                 notice.code != UTOFU_SUCCESS ? static_cast<int>(notice.code) : int{UTOFU_ERR_MRQ_PEER});
 }
 
 // --- the end
@@ -309,10 +310,11 @@ void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
     ch.starved = 0;
     ch.ring = part + grant.offset();
     ch.slots = grant.slots;
-    ch.consumed = seq_base(ch.peer.nonce);
+    const std::uint32_t base = seq_base(ch.peer.nonce);
+    ch.set_consumed(base);
     for (std::uint32_t& mark : ch.mark)
-        mark = ch.consumed + 1 - (mark != ch.next_seq);
-    ch.next_seq = ch.consumed + 1;
+        mark = base + 1 - (mark != ch.next_seq);
+    ch.next_seq = base + 1;
     ch.state = ChannelState::open;
     own_.vcq.statistics().count(Stat::ring_granted);
     TOFU_PROBE(ring_grant, ch.peer.home, grant.first);
@@ -340,7 +342,7 @@ void TxRings::read_credit_block(TxChannel& ch) noexcept
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
     } else if (consumed >> 32 == 0) { // no grant
-        ch.consumed = believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed);
+        ch.set_consumed(believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed()));
     }
     if (status == LeaseStatus::revoked) {
         ch.leave |= ch.state == ChannelState::open;

@@ -42,7 +42,7 @@ struct TxChannel {
     Peer peer{};
     utofu_stadd_t ring = 0;
     std::uint32_t next_seq = 1; ///< sequence number of the next slot
-    std::uint32_t consumed = 0; ///< slots that the peer has taken, as far as we know (low 32 bits)
+    std::uint32_t room_end = 1; ///< of the first slot that may not be written yet, as far as we know
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
     bool leave = false; ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
@@ -118,7 +118,10 @@ struct TxChannel {
     {
         return state == ChannelState::open || state == ChannelState::leaving;
     }
-    [[nodiscard]] std::uint32_t free_slots() const noexcept { return slots - (next_seq - 1 - consumed); }
+    [[nodiscard]] std::uint32_t free_slots() const noexcept { return room_end - next_seq; }
+    /// Slots that the peer has taken, as far as we know (low 32 bits).
+    [[nodiscard]] std::uint32_t consumed() const noexcept { return room_end - 1 - slots; }
+    void set_consumed(std::uint32_t count) noexcept { room_end = count + slots + 1; }
     [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
     {
         return ring + std::uint64_t{(seq - 1) & (slots - 1)} * slot_size;
@@ -143,6 +146,8 @@ class TxChannels {
         const Found& found = recent_.at(address);
         if (found.address != address || found.generation != found.peer->generation) [[unlikely]]
             return nullptr;
+        if (found.channel == nullptr)
+            __builtin_unreachable(); // spares the caller a second test
         return found.channel;
     }
     /// The channel to this endpoint, whatever address it was entered for, or null.
