@@ -98,6 +98,45 @@ void count_reserved()
     surround<less, &vcq::Functions::dereg_mem>(library_functions());
 }
 
+bool reads_nothing = false; ///< this process does not find others
+unsigned inline_puts = 0;
+
+/// A member gives up its join and closes its endpoint after another one has read its line, and before it has found that
+/// member: no word comes.
+TEST(GivenUp, AJoinOfAMemberThatFoundNobodyEndsForThoseThatHaveFoundIt)
+{
+    expect_processes(2, [](const Rank& rank) {
+        surround<[](auto go_on, auto... args) { return reads_nothing ? int{UTOFU_ERR_BUSY} : go_on(args...); },
+                 &vcq::Functions::get>(library_functions());
+        surround<[](auto go_on, auto... args) {
+            inline_puts++;
+            return go_on(args...);
+        },
+                 &vcq::Functions::put_piggyback>(library_functions());
+        Circle circle(rank);
+        reads_nothing = rank.number == 1;
+        inline_puts = 0;
+        fid_mc* const group = circle.begin_join(circle.all());
+        std::uint32_t event = 0;
+        if (rank.number == 1) {
+            EXPECT_TRUE(wait_until([&] { return rank.get(results) != 0; }));
+            circle.leave(group);
+            circle.replace(1);
+        } else {
+            EXPECT_TRUE(wait_until([&] {
+                (void)fi_eq_read(circle.eq, &event, nullptr, 0, 0);
+                return inline_puts != 0; // its vote
+            }));
+            rank.set(results, 1);
+            EXPECT_EQ(circle.end_join(group), FI_ESHUTDOWN);
+            circle.leave(group);
+            circle.replace(1);
+        }
+        reads_nothing = false;
+        circle.barrier(circle.join(circle.all()));
+    });
+}
+
 /// The survivors close all their groups with the dead member, one of them before it dies. It never says that it has
 /// left.
 TEST_P(Leaving, GroupsOfDeadMembersGiveTheirMemoryBack)

@@ -47,7 +47,7 @@ Outcome Census::step() noexcept
 void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Census& census = *static_cast<Census*>(handler);
-    const directory::DoorsLine line = census.lanes_.answer();
+    const directory::DoorsLine line = census.lanes_.answer<directory::DoorsLine>();
     census.asking_ = false;
     if (notice.code != UTOFU_SUCCESS)
         census.found_ = {breaks, fi_error_of(notice.code), static_cast<int>(notice.code)};
@@ -75,7 +75,7 @@ void Vigil::step(unsigned all) noexcept
 void Vigil::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Vigil& vigil = *static_cast<Vigil*>(handler);
-    const directory::DoorsLine line = vigil.lanes_.answer();
+    const directory::DoorsLine line = vigil.lanes_.answer<directory::DoorsLine>();
     Lane& lane = vigil.lanes_.all()[vigil.next_];
     if (notice.code != UTOFU_SUCCESS || line.nonce != nonce_of_domain(lane.peer.nonce))
         vigil.lanes_.lose(lane, FI_EHOSTDOWN, notice.code);
@@ -551,6 +551,8 @@ void Group::progress() noexcept
         joining_.search();
     if (!joining_.searches() && state_ == State::joining && ops_.empty())
         joining_.ask(ops_, roster_);
+    if (joining_.waits_for_calls() && state_ == State::joining)
+        joining_.search_again();
     if (!ops_.empty())
         run();
     if (waits_for_leaves())

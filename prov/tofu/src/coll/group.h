@@ -225,6 +225,9 @@ class Joining {
     [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
     /// Continues the search for neighbours.
     void search() noexcept { search_.progress(); }
+    /// True while the first vote waits for members, any of which may give up.
+    [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::asks && search_.over(); }
+    void search_again() noexcept { search_.read_again(); }
     /// Begins the next vote among all members, as an operation of the group.
     void ask(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }

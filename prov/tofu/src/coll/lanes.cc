@@ -114,7 +114,7 @@ int Lanes::open(const Roster& roster) noexcept
 {
     const unsigned count = 2 * bits_of(roster.size());
     lanes_.reset(new (std::nothrow) Lane[count]);
-    staging_ = OwnMemory(count * slots * sizeof(Slot) + sizeof(directory::DoorsLine));
+    staging_ = OwnMemory(count * slots * sizeof(Slot) + sizeof(DoorRow));
     if (!lanes_ || !staging_)
         return -FI_ENOMEM;
     count_ = count;
@@ -180,19 +180,16 @@ vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexce
     utofu_stadd_t from = 0;
     if (tx_.vcq().query_stadd(member.home, directory_stag, from) != 0)
         return vcq::Post::error;
-    const vcq::Post post =
-        tx_.vcq().get(member.home, staged_stadd(count_, 0), from + directory::doors_offset,
-                      sizeof(directory::DoorsLine), {.when = vcq::When::delivered, .handler = &handler});
-    in_flight_ += post == vcq::Post::done;
-    return post;
+    return read(member, handler, from + directory::doors_offset, sizeof(directory::DoorsLine));
 }
 
-directory::DoorsLine Lanes::answer() noexcept
+vcq::Post Lanes::read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
+                      std::size_t size) noexcept
 {
-    in_flight_--;
-    directory::DoorsLine line;
-    std::memcpy(&line, staged(count_, 0).payload, sizeof(line));
-    return line;
+    const vcq::Post post = tx_.vcq().get(member.home, staged_stadd(count_, 0), from, size,
+                                         {.when = vcq::When::delivered, .handler = &handler});
+    in_flight_ += post == vcq::Post::done;
+    return post;
 }
 
 vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept
@@ -369,6 +366,8 @@ bool Search::open(const Roster& roster) noexcept
         look.notify = on_read;
     }
     unknown_ = static_cast<unsigned>(lanes.size());
+    again_.search = this;
+    again_.notify = on_read_again;
     return true;
 }
 
@@ -434,20 +433,56 @@ void Search::looked(Look& look, const std::byte* at) noexcept
     }
     DoorRow row;
     std::memcpy(&row, at, sizeof(row));
-    for (const DoorLine& line : row.line) {
-        if (line.key != look.key || line.check != check_of(line, nonce_of_domain(lane.peer.nonce)))
-            continue;
-        if (line.stadd == DoorLine::gone) {
-            lose(look, FI_ESHUTDOWN, 0, true); // it has given up, and may still put a word about that
-            return;
-        }
+    const DoorLine* const line = line_of(look, row);
+    if (line == nullptr) {
+        look.choice = (look.choice + 1) % door_choices;
+        if (look.choice == 0)
+            look.due = clock_ms() + pause_ms;
+    } else if (line->stadd == DoorLine::gone) {
+        lose(look, FI_ESHUTDOWN, 0, true); // it has given up, and may still put a word about that
+    } else {
         unknown_--;
-        lanes_.found(lane, line.stadd + mirror(lane.number) * sizeof(LaneArea));
+        lanes_.found(lane, line->stadd + mirror(lane.number) * sizeof(LaneArea));
+    }
+}
+
+const DoorLine* Search::line_of(const Look& look, const DoorRow& row) const noexcept
+{
+    const auto found = std::ranges::find_if(row.line, [&](const DoorLine& line) {
+        return line.key == look.key && line.check == check_of(line, nonce_of_domain(look.lane->peer.nonce));
+    });
+    return found != std::end(row.line) ? found : nullptr;
+}
+
+void Search::read_again() noexcept
+{
+    const std::uint64_t time = clock_ms();
+    if (again_.due == 0)
+        again_.due = time + again_after_ms;
+    if (time < again_.due || !lanes_.idle())
+        return;
+    again_.due = time + again_after_ms;
+    const auto lanes = lanes_.all();
+    for (std::size_t i = 0; i < lanes.size(); i++) {
+        again_.lane = (again_.lane + 1) % lanes.size();
+        const Lane& lane = lanes[again_.lane];
+        if (lane.step != Lane::Step::known || lanes_.area(lane).said() != 0 || lanes_.area(lane).awaited() != 0)
+            continue;
+        const Look& look = looks_[again_.lane];
+        (void)lanes_.read(lane.peer, again_, look.table + door_offset(look.key, look.choice), sizeof(DoorRow));
         return;
     }
-    look.choice = (look.choice + 1) % door_choices;
-    if (look.choice == 0)
-        look.due = clock_ms() + pause_ms;
+}
+
+/// A peer that has died is found by the probes of its neighbours.
+void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+{
+    const Again& again = *static_cast<Again*>(handler);
+    Search& search = *again.search;
+    const DoorRow row = search.lanes_.answer<DoorRow>();
+    const DoorLine* const line = search.line_of(search.looks_[again.lane], row);
+    if (notice.code == UTOFU_SUCCESS && line != nullptr && line->stadd == DoorLine::gone)
+        search.lanes_.lose(search.lanes_.all()[again.lane], FI_ESHUTDOWN, 0, true);
 }
 
 } // namespace tofu::coll

@@ -233,8 +233,19 @@ class Lanes {
     }
     /// Reads the line of a member's directory that names its domain. One at a time.
     [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
-    /// An ask() has ended: what it has read, unless it has failed.
-    [[nodiscard]] directory::DoorsLine answer() noexcept;
+    /// Reads bytes of a member, at most a DoorRow. One at a time, ask() included.
+    [[nodiscard]] vcq::Post read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
+                                 std::size_t size) noexcept;
+    /// An ask() or a read() has ended: what it has read, unless it has failed.
+    template <class Line>
+    [[nodiscard]] Line answer() noexcept
+    {
+        static_assert(sizeof(Line) <= sizeof(DoorRow));
+        in_flight_--;
+        Line line;
+        std::memcpy(&line, staged(count_, 0).payload, sizeof(line));
+        return line;
+    }
     void found(Lane& lane, utofu_stadd_t remote) noexcept;
     /// `lives`: the peer may still write to our area.
     void lose(Lane& lane, int err, int prov_errno, bool lives = false) noexcept;
@@ -318,8 +329,21 @@ class Search {
     [[nodiscard]] bool over() const noexcept { return unknown_ == 0; }
     /// Polls once for each peer that is still unknown.
     void progress() noexcept;
+    /// Called while the first vote waits and the search is over. A peer that gives up its join says so to those that it
+    /// has found, and marks its line for others. It may do both after this member has read the line, and close its
+    /// endpoint before it finds this member. So the lines of silent peers are read again, one at a time.
+    void read_again() noexcept;
 
   private:
+    struct Look;
+    static constexpr std::uint64_t again_after_ms = 20;
+    struct Again : vcq::CompletionHandler {
+        Search* search = nullptr;
+        unsigned lane = 0;     ///< whose line was read last
+        std::uint64_t due = 0; ///< time of the next read; 0: none has been planned yet
+    };
+    static void on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    [[nodiscard]] const DoorLine* line_of(const Look& look, const DoorRow& row) const noexcept;
     /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
     struct Look : vcq::CompletionHandler {
         Search* search = nullptr;
@@ -340,6 +364,7 @@ class Search {
     std::uint64_t group_;
     std::unique_ptr<Look[]> looks_;
     unsigned unknown_ = 0; ///< lanes whose peer has not been found yet
+    Again again_;
 };
 
 } // namespace tofu::coll
