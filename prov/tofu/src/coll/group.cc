@@ -253,6 +253,12 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     return {goes_on};
 }
 
+/// A barrier has no data, and so no seal.
+std::uint32_t OverGates::seal_of(const CollectiveOp& op, std::uint32_t number) const noexcept
+{
+    return op.native.form == Native::Form::barrier ? 0 : coll::seal_of(group_, number, op.round, op.signature);
+}
+
 Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
     const bool ours = op.shape.root == roster.rank;
@@ -268,7 +274,7 @@ Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& ro
     if (!begun_) {
         const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
         const unsigned used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
-                                   seal_of(group_, number, op.round, op.signature), data);
+                                   seal_of(op, number), data);
         code = gates_.start(op.native.op, data, used);
         if (code == UTOFU_ERR_BUSY)
             return {waits};
@@ -282,8 +288,8 @@ Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& ro
     rounds.moved();
     const bool wanted = op.shape.coll == FI_BROADCAST ? !source : op.shape.coll != FI_REDUCE || ours;
     if (code == UTOFU_SUCCESS &&
-        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
-                seal_of(group_, number, op.round, op.signature), roster.size(), data))
+        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr, seal_of(op, number),
+                roster.size(), data))
         code = UTOFU_ERR_BARRIER_MISMATCH;
     if (code == UTOFU_ERR_BARRIER_MISMATCH)
         return mismatch;
