@@ -128,6 +128,10 @@ TEST(Info, RefusesUnknownNodes)
     EXPECT_EQ(error, -FI_ENODATA);
     ask([](fi_info&) {}, FI_VERSION(1, 17), &error, "tofu://zz", nullptr);
     EXPECT_EQ(error, -FI_ENODATA);
+    for (const char* const unspecific : {"0.0.0.0", "224.0.0.1"}) { // a socket can be bound to both
+        ask([](fi_info&) {}, FI_VERSION(1, 17), &error, unspecific, nullptr);
+        EXPECT_EQ(error, -FI_ENODATA) << unspecific;
+    }
 }
 
 // --- what is granted

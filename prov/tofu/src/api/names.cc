@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <rdma/fi_errno.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -56,14 +58,22 @@ bool is_ours(const char* text) noexcept
     return ours;
 }
 
-/// A socket can be bound to the addresses of this machine alone.
-bool is_own(const addrinfo& address) noexcept
+bool same_host(const sockaddr* a, const sockaddr* b) noexcept
 {
-    const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool own = socket >= 0 && bind(socket, address.ai_addr, address.ai_addrlen) == 0;
-    if (socket >= 0)
-        close(socket);
-    return own;
+    if (a == nullptr || b == nullptr || a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
+               reinterpret_cast<const sockaddr_in*>(b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+bool is_loopback(const sockaddr* a) noexcept
+{
+    return a->sa_family == AF_INET &&
+           ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 } // namespace
@@ -91,9 +101,16 @@ bool is_here(const char* node, bool numeric) noexcept
     addrinfo* found = nullptr;
     if (getaddrinfo(node, nullptr, &hints, &found) != 0)
         return false;
+    ifaddrs* own = nullptr;
     bool here = false;
-    for (const addrinfo* a = found; a != nullptr && !here; a = a->ai_next)
-        here = is_own(*a);
+    if (getifaddrs(&own) == 0) {
+        for (const addrinfo* a = found; a != nullptr && !here; a = a->ai_next) {
+            here = is_loopback(a->ai_addr);
+            for (const ifaddrs* i = own; i != nullptr && !here; i = i->ifa_next)
+                here = same_host(a->ai_addr, i->ifa_addr);
+        }
+        freeifaddrs(own);
+    }
     freeaddrinfo(found);
     return here;
 }
