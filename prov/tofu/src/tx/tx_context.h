@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A transmit context and the engines that post from it. What the context asks of an engine (Engine), and its engines
-// (Engines); FI_FENCE (Fence); the VCQs of its long transfers (Rails); the context, which the engines use and the endpoint opens and closes (TxContext); a receive
-// context (RxContext).
+// (Engines); FI_FENCE (Fence); the VCQs of its long transfers (Rails); the context, which the engines use and the
+// endpoint opens and closes (TxContext); a receive context (RxContext).
 #pragma once
 
 #include <algorithm>
