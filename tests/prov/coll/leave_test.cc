@@ -2,14 +2,19 @@
 // Role: members that die or leave, in a join, before an operation and within: over gates and by Puts, and if the
 // library does not report accesses to closed memory.
 // Called by: make check (tests/prov_collective_linked). Calls: circle, silent.
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
+#include "coll/lanes.h"
 #include "prov/coll/circle.h"
 #include "prov/lib/library.h"
 #include "prov/lib/silent.h"
@@ -134,6 +139,139 @@ TEST(GivenUp, AJoinOfAMemberThatFoundNobodyEndsForThoseThatHaveFoundIt)
         }
         reads_nothing = false;
         circle.barrier(circle.join(circle.all()));
+    });
+}
+
+/// One member in turn gives up a join before or while the others call.
+TEST(GivenUp, JoinsThatAllMembersHaveCalledGiveTheirMemoryBack)
+{
+    expect_processes(3, [](const Rank& rank) {
+        setenv("TOFU_SIM_PPN", "1", 1);
+        count_reserved();
+        Circle circle(rank);
+        const std::size_t without = reserved.size();
+        const auto all_have = [&](std::uint64_t done) { // with progress: a member that has left still tells others
+            rank.set(results + rank.number, done);
+            return wait_until([&] {
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+                return rank.get(results) >= done && rank.get(results + 1) >= done && rank.get(results + 2) >= done;
+            });
+        };
+        for (unsigned i = 0; i < 60; i++) {
+            fid_mc* const group = circle.begin_join(circle.all());
+            if (rank.number != i % 3) {
+                EXPECT_NE(circle.end_join(group), 0);
+            }
+            circle.leave(group);
+            if (i % 2 != 0) {
+                EXPECT_TRUE(all_have(i));
+            }
+        }
+        for (unsigned i = 0; i < 20; i++) {
+            fid_mc* const group = circle.join(circle.all());
+            circle.barrier(group);
+            circle.leave(group);
+            EXPECT_TRUE(all_have(100 + i));
+        }
+        EXPECT_EQ(reserved.size(), without + 1);
+        EXPECT_TRUE(all_have(200));
+    });
+}
+
+unsigned gets = 0;
+const Rank* refuses_local = nullptr; ///< reg_mem fails, once the other process has searched for long enough
+
+/// fi_join_collective fails behind the allocation of the memory that neighbours write. None of them has found it, and
+/// the next join of the same members has other memory.
+TEST(GivenUp, AJoinThatIsRefusedIsFoundByNobody)
+{
+    expect_processes(2, [](const Rank& rank) {
+        surround<[](auto go_on, auto... args) {
+            gets++;
+            return go_on(args...);
+        },
+                 &vcq::Functions::get>(library_functions());
+        surround<[](auto go_on, auto... args) {
+            inline_puts++;
+            return go_on(args...);
+        },
+                 &vcq::Functions::put_piggyback>(library_functions());
+        surround<[](auto go_on, auto... args) {
+            if (refuses_local == nullptr)
+                return go_on(args...);
+            EXPECT_TRUE(wait_until([&] { return refuses_local->get(results) != 0; }));
+            return int{UTOFU_ERR_OUT_OF_MEMORY};
+        },
+                 &vcq::Functions::reg_mem>(library_functions());
+        Circle circle(rank);
+        circle.barrier(circle.join(circle.all()));
+        circle.session.barrier();
+        fid_mc* group = nullptr;
+        if (rank.number == 0) {
+            refuses_local = &rank;
+            fid_av_set* const set = circle.set(circle.all());
+            EXPECT_NE(fi_join_collective(circle.session.ep, FI_ADDR_NOTAVAIL, set, 0, &group, nullptr), 0);
+            EXPECT_EQ(fi_close(&set->fid), 0);
+            refuses_local = nullptr;
+        } else {
+            inline_puts = gets = 0;
+            group = circle.begin_join(circle.all());
+            EXPECT_TRUE(wait_until([&] {
+                std::uint32_t event = 0;
+                (void)fi_eq_read(circle.eq, &event, nullptr, 0, 0);
+                return gets >= 50 || inline_puts != 0; // each row was read several times, or the vote was sent
+            }));
+            EXPECT_EQ(inline_puts, 0u);
+            rank.set(results, 1);
+        }
+        if (rank.number == 0)
+            group = circle.begin_join(circle.all());
+        EXPECT_EQ(circle.end_join(group), 0);
+        circle.barrier(group);
+    });
+}
+
+bool holds_counts = false; ///< no count of consumed messages can be posted
+unsigned counts_seen = 0;
+std::vector<std::uint64_t> words_put;
+
+/// A neighbour gives the memory of a lane to another group behind the last word.
+TEST(Closed, NothingFollowsTheLastWordOfAMember)
+{
+    expect_processes(2, [](const Rank& rank) {
+        setenv("FI_TOFU_GATES", "off", 1);
+        surround<[](auto go_on, utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, void* data, utofu_stadd_t at,
+                    std::size_t size, auto... rest) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, data, std::min(size, sizeof word));
+            const bool is_count = size == sizeof word && word < 1u << 24;
+            counts_seen += is_count;
+            if (is_count && holds_counts)
+                return int{UTOFU_ERR_BUSY};
+            if (size == sizeof word)
+                words_put.push_back(word);
+            return go_on(vcq, peer, data, at, size, rest...);
+        },
+                 &vcq::Functions::put_piggyback>(library_functions());
+        Circle circle(rank);
+        fid_mc* const group = circle.join(circle.all());
+        std::vector<std::uint64_t> words(1500); // three messages
+        holds_counts = true;
+        ASSERT_EQ(fi_broadcast(circle.session.ep, words.data(), words.size(), nullptr, fi_mc_addr(group), 1, FI_UINT64,
+                               0, &circle),
+                  0);
+        circle.session.expect(&circle, FI_COLLECTIVE);
+        words_put.clear();
+        circle.leave(group);
+        holds_counts = false;
+        if (rank.number == 0) {
+            EXPECT_NE(counts_seen, 0u);
+            for (unsigned i = 0; i < 1000; i++)
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+            EXPECT_EQ(words_put.size(), 3u); // a word upwards and downwards, a count in one of these lanes
+            EXPECT_EQ(coll::kind_of(words_put.back()), coll::Word::left);
+        }
+        circle.session.barrier();
     });
 }
 

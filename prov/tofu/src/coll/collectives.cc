@@ -154,11 +154,10 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         std::lock_guard guard(tx_.lock());
         if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
             return ret;
-        std::uint64_t* const before =
-            joins_of(list); // if two threads join the same members, the application orders them
-        if (before == nullptr)
+        // If two threads join the same members, the application orders them.
+        if (!allocates([&] { joins_.try_emplace(list, 0); }))
             return -FI_ENOMEM;
-        key = directory::mix(list + (*before)++ * 0x9e3779b97f4a7c15u);
+        key = directory::mix(list + joins_[list]++ * 0x9e3779b97f4a7c15u);
     }
     std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
     int ret = group == nullptr ? -FI_ENOMEM : group->open();
@@ -167,25 +166,15 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
     if (ret != 0) {
         {
             std::lock_guard guard(tx_.lock());
-            --*joins_of(list);
+            --joins_[list];
         }
-        if (group != nullptr) {
-            group->lanes().shut_door(false);
+        if (group != nullptr)
             group->bury(true);
-        }
         return ret;
     }
+    group->lanes().show(DoorLine::open); // from here on neighbours may write, and nothing fails
     *mc = group.release();
     return static_cast<int>(tx_.call_locked([] { return ssize_t{0}; }));
-}
-
-/// The number of joins of a list of members, which distinguishes the groups of the list. Null: no memory.
-std::uint64_t* Collectives::joins_of(std::uint64_t list) noexcept
-{
-    const auto found = std::ranges::find(joins_, list, &Joins::list);
-    if (found != joins_.end())
-        return &found->count;
-    return joins_.push({list, 0}) ? &joins_.back().count : nullptr;
 }
 
 /// Adds the group to the lists and begins its join.
@@ -214,17 +203,18 @@ int Collectives::enter(Group& group) noexcept
 
 int Collectives::close(Group& group) noexcept
 {
-    bool joined = false;
     {
         std::lock_guard guard(tx_.lock());
-        joined = group.joined();
         by_number_[group.fi_addr & place_mask] = nullptr;
         open_--;
         group.closing = true;
         group.leave();
     }
     group.events().forget(group.fid);
-    group.lanes().shut_door(!joined);
+    if (group.all_found())
+        group.lanes().hide();
+    else
+        group.lanes().show(DoorLine::given_up);
     {
         std::lock_guard guard(tx_.lock());
         group.closing = false;

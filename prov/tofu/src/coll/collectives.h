@@ -72,7 +72,6 @@ class Collectives final : public tofu::Engine {
     void work() noexcept;
     [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
     [[nodiscard]] int collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept;
-    [[nodiscard]] std::uint64_t* joins_of(std::uint64_t list) noexcept;
     [[nodiscard]] int enter(Group& group) noexcept;
     void bury_gone() noexcept;
 
@@ -81,11 +80,8 @@ class Collectives final : public tofu::Engine {
     Group* first_ = nullptr; ///< list of all groups, including closed ones that are not released yet
     Group* busy_ = nullptr;  ///< list of the groups that progress() runs
     unsigned open_ = 0;
-    struct Joins {
-        std::uint64_t list;
-        std::uint64_t count;
-    };
-    Array<Joins> joins_;      ///< of this endpoint
+    /// The number of joins of each list of members, by its hash. It distinguishes the groups of the list.
+    Map<std::uint64_t, std::uint64_t> joins_;
     Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
 };
 

@@ -447,7 +447,8 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
     circuit_.reset();
     row_.reset();
     rows_.reset();
-    if (err == 0) {
+    succeeded_ = err == 0;
+    if (succeeded_) {
         join_.events->post(FI_JOIN_COMPLETE, {&group, group.context, 0});
         return true;
     }
@@ -491,7 +492,7 @@ int Group::open() noexcept
 bool Group::gone() const noexcept
 {
     const unsigned all = bits_of(roster_.size());
-    return state_ == State::left && idle() && !lanes_.owe() && !waits_for_leaves() &&
+    return state_ == State::left && idle() && !lanes_.owe() && !joining_.searches() && !waits_for_leaves() &&
            std::ranges::all_of(lanes_.all(), [&](const Lane& lane) { return lanes_.is_quiet(lane, all); });
 }
 

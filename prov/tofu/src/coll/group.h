@@ -247,6 +247,8 @@ class Joining {
     /// Called when the operation of the vote has ended. The next step is ask(), or the join ends with an event.
     /// True: joined.
     bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
+    /// True if the join has ended without an error. Then all members have found their neighbours.
+    [[nodiscard]] bool succeeded() const noexcept { return succeeded_; }
 
   private:
     /// The vote under way.
@@ -267,6 +269,7 @@ class Joining {
     Stage stage_ = Stage::asks;
     bool wired_ = false;  ///< this member may have said that its gates are wired
     bool proved_ = false; ///< members may have sent packets over the circuit
+    bool succeeded_ = false;
     CollectiveOp question_;
     std::uint64_t agreed_ = 0;               ///< the result of a vote
     unsigned width_ = 0;                     ///< the largest number of gates of any member
@@ -317,6 +320,8 @@ class Group final : public fid_mc {
     [[nodiscard]] int submit(CollectiveOp& op) noexcept;
     /// fi_close: cancels the operations under way and notifies the other members.
     void leave() noexcept;
+    /// True if all members have found their neighbours.
+    [[nodiscard]] bool all_found() const noexcept { return joining_.succeeded(); }
     /// True if operations can be called, even if they all fail.
     [[nodiscard]] bool joined() const noexcept { return state_ == State::joined || state_ == State::broken; }
     /// True if the group was closed, no operation of ours is under way, and no peer writes here any more.

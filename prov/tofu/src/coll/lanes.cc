@@ -41,18 +41,9 @@ DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
 {
     for (unsigned i = 0; table_ && i < door_choices; i++)
         for (DoorLine& line : std::launder(reinterpret_cast<DoorRow*>(table_.get() + door_offset(key, i)))->line)
-            if (free ? line.check == 0 : line.check != 0 && line.key == key)
+            if (free ? line.check == DoorLine::free : line.check != DoorLine::free && line.key == key)
                 return &line;
     return nullptr;
-}
-
-/// The check is cleared first and written last. Partner: Get of Search::look.
-void Doors::write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept
-{
-    std::atomic_ref(line.check).store(0, std::memory_order_seq_cst);
-    std::atomic_ref(line.key).store(key, std::memory_order_seq_cst);
-    std::atomic_ref(line.stadd).store(stadd, std::memory_order_seq_cst);
-    std::atomic_ref(line.check).store(check, std::memory_order_seq_cst);
 }
 
 int Doors::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
@@ -65,20 +56,36 @@ int Doors::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
     if (line == nullptr)
         line = seek(key, true);
     if (line == nullptr) {
-        TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups are open in this domain: close some\n");
+        TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups of this domain are open, or wait for members that "
+                                  "have not closed them: close some at all members\n");
         return -FI_ENOSPC;
     }
     if (int ret = slabs_.take(cells, slab); ret != 0)
         return ret;
-    write(*line, key, slab.stadd, check_of({key, slab.stadd, 0, 0}, domain_.nonce()));
+    std::atomic_ref(line->check).store(DoorLine::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(line->key).store(key, std::memory_order_seq_cst);
+    std::atomic_ref(line->stadd).store(slab.stadd, std::memory_order_seq_cst);
     return 0;
 }
 
-void Doors::shut(std::uint64_t key, bool given_up) noexcept
+/// The check is changed first and last. Partner: Get of Search::look.
+void Doors::show(std::uint64_t key, std::uint64_t state) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    DoorLine* const line = seek(key, false);
+    if (line == nullptr)
+        return;
+    const std::uint64_t check = check_of({key, line->stadd, 0, state}, domain_.nonce());
+    std::atomic_ref(line->check).store(DoorLine::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(line->state).store(state, std::memory_order_seq_cst);
+    std::atomic_ref(line->check).store(check, std::memory_order_seq_cst);
+}
+
+void Doors::remove(std::uint64_t key) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     if (DoorLine* const line = seek(key, false); line != nullptr)
-        write(*line, key, DoorLine::gone, given_up ? check_of({key, DoorLine::gone, 0, 0}, domain_.nonce()) : 0);
+        std::atomic_ref(line->check).store(DoorLine::free, std::memory_order_seq_cst);
 }
 
 void Doors::release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept
@@ -126,9 +133,19 @@ int Lanes::open(const Roster& roster) noexcept
         lane.notify = on_put;
     }
     std::memset(staging_.get(), 0, staging_.size());
-    const int ret = tx_.domain().doors().open(key_, count, slab_);
-    door_open_ = ret == 0;
-    return ret;
+    return tx_.domain().doors().open(key_, count, slab_);
+}
+
+void Lanes::show(std::uint64_t state) noexcept
+{
+    if (slab_)
+        tx_.domain().doors().show(key_, state);
+}
+
+void Lanes::hide() noexcept
+{
+    if (slab_)
+        tx_.domain().doors().remove(key_);
 }
 
 int Lanes::register_local() noexcept
@@ -146,14 +163,11 @@ void Lanes::deregister_local() noexcept
         tx_.vcq().dereg(staging_stadd_);
 }
 
-void Lanes::shut_door(bool given_up) noexcept
-{
-    if (std::exchange(door_open_, false))
-        tx_.domain().doors().shut(key_, given_up);
-}
-
+/// A line whose slab is not quiet stays: a neighbour that calls later finds that this member has given up.
 void Lanes::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
+    if (quiet)
+        hide();
     if (slab_)
         tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
 }
@@ -215,10 +229,15 @@ void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
     }
 }
 
-void Lanes::lose(Lane& lane, int err, int prov_errno, bool lives) noexcept
+void Lanes::given_up() noexcept
+{
+    group_.lost(FI_ESHUTDOWN, 0);
+}
+
+void Lanes::lose(Lane& lane, int err, int prov_errno) noexcept
 {
     lane.step = Lane::Step::lost;
-    lane.may_be_written = lives;
+    lane.may_be_written = false;
     group_.lost(err, prov_errno);
 }
 
@@ -243,7 +262,7 @@ bool Lanes::pay(Lane& lane) noexcept
         const std::uint64_t taken = lane.taken;
         lane.owes_taken = put_bytes(lane, &taken, offsetof(LaneArea, taken), sizeof(taken)) == vcq::Post::busy;
     }
-    if (lane.owes_word && lane.step == Lane::Step::known) {
+    if (lane.owes_word && !lane.owes_taken && lane.step == Lane::Step::known) { // nothing follows the last word
         const std::uint64_t word = lane.own_word;
         lane.owes_word = put_bytes(lane, &word, offsetof(LaneArea, word), sizeof(word)) == vcq::Post::busy;
     }
@@ -377,10 +396,10 @@ void Search::progress() noexcept
         look(looks_[lane.number]);
 }
 
-void Search::lose(Look& look, int err, int prov_errno, bool lives) noexcept
+void Search::lose(Look& look, int err, int prov_errno) noexcept
 {
     unknown_--;
-    lanes_.lose(*look.lane, err, prov_errno, lives);
+    lanes_.lose(*look.lane, err, prov_errno);
 }
 
 void Search::look(Look& look) noexcept
@@ -438,11 +457,11 @@ void Search::looked(Look& look, const std::byte* at) noexcept
         look.choice = (look.choice + 1) % door_choices;
         if (look.choice == 0)
             look.due = clock_ms() + pause_ms;
-    } else if (line->stadd == DoorLine::gone) {
-        lose(look, FI_ESHUTDOWN, 0, true); // it has given up, and may still put a word about that
     } else {
         unknown_--;
         lanes_.found(lane, line->stadd + mirror(lane.number) * sizeof(LaneArea));
+        if (line->state == DoorLine::given_up)
+            lanes_.given_up();
     }
 }
 
@@ -481,8 +500,8 @@ void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) 
     Search& search = *again.search;
     const DoorRow row = search.lanes_.answer<DoorRow>();
     const DoorLine* const line = search.line_of(search.looks_[again.lane], row);
-    if (notice.code == UTOFU_SUCCESS && line != nullptr && line->stadd == DoorLine::gone)
-        search.lanes_.lose(search.lanes_.all()[again.lane], FI_ESHUTDOWN, 0, true);
+    if (notice.code == UTOFU_SUCCESS && line != nullptr && line->state == DoorLine::given_up)
+        search.lanes_.given_up();
 }
 
 } // namespace tofu::coll

@@ -44,10 +44,13 @@ struct Roster {
 /// A line: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete line.
 struct DoorLine {
     std::uint64_t key;   ///< of the group and of the member (key_of)
-    std::uint64_t stadd; ///< of the member's slab, at the home VCQ; `gone`: the member has left before the join ended
-    std::uint64_t check; ///< over the two and the domain's nonce; 0 in a free line
-    std::uint64_t reserved;
-    static constexpr std::uint64_t gone = 0;
+    std::uint64_t stadd; ///< of the member's slab, at the home VCQ
+    std::uint64_t check; ///< over the others and the domain's nonce; `free`; `hidden`
+    std::uint64_t state; ///< `open` or `given_up`
+    static constexpr std::uint64_t free = 0;
+    static constexpr std::uint64_t hidden = 2; ///< the line is in use, and readers do not see it
+    static constexpr std::uint64_t open = 0;
+    static constexpr std::uint64_t given_up = 1; ///< the member has left before the join ended
 };
 struct DoorRow {
     static constexpr unsigned lines = 8;
@@ -63,17 +66,20 @@ constexpr std::uint64_t door_offset(std::uint64_t key, unsigned choice) noexcept
 }
 constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noexcept
 {
-    return directory::mix(directory::mix(line.key ^ nonce) + line.stadd) | 1;
+    return directory::mix(directory::mix(directory::mix(line.key ^ nonce) + line.stadd) + line.state) | 1;
 }
 
 /// All calls acquire the home lock.
 class Doors {
   public:
     explicit Doors(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
-    /// Allocates the memory that a member's peers write, and writes its line. 0 or -FI_E* (-FI_ENOSPC: too many groups).
+    /// Allocates the memory that a member's peers write, and a line, which is hidden. 0 or -FI_E* (-FI_ENOSPC: too many
+    /// groups).
     [[nodiscard]] int open(std::uint64_t key, unsigned cells, Slab& slab) noexcept;
-    /// Removes the line of a member. With `given_up` it marks the line instead, since peers may still search for it.
-    void shut(std::uint64_t key, bool given_up) noexcept;
+    /// Shows the line of a member, in this state. Peers that find it write to the member's slab.
+    void show(std::uint64_t key, std::uint64_t state) noexcept;
+    /// Removes the line of a member, if there is one.
+    void remove(std::uint64_t key) noexcept;
     /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again.
     /// `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's gates.
     void release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept;
@@ -84,7 +90,6 @@ class Doors {
   private:
     [[nodiscard]] int make() noexcept;
     [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
-    static void write(DoorLine& line, std::uint64_t key, std::uint64_t stadd, std::uint64_t check) noexcept;
 
     DomainBase& domain_;
     OwnMemory table_;
@@ -202,9 +207,12 @@ class Lanes {
     // --- Called without the context's lock, since they acquire the home lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open(const Roster& roster) noexcept;
+    /// Lets the neighbours find the memory that they write.
+    void show(std::uint64_t state) noexcept;
+    /// All neighbours have found it.
+    void hide() noexcept;
     /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
     void bury(vcq::Gates& gates, bool keep, bool quiet) noexcept;
-    void shut_door(bool given_up) noexcept;
 
     // --- Called under the context's lock, as all that follow.
     [[nodiscard]] int register_local() noexcept;
@@ -247,8 +255,10 @@ class Lanes {
         return line;
     }
     void found(Lane& lane, utofu_stadd_t remote) noexcept;
-    /// `lives`: the peer may still write to our area.
-    void lose(Lane& lane, int err, int prov_errno, bool lives = false) noexcept;
+    /// A neighbour has left before the join ended. It lives, and has to hear that this member has left, too.
+    void given_up() noexcept;
+    /// The neighbour is dead.
+    void lose(Lane& lane, int err, int prov_errno) noexcept;
     /// True if the peer does not write to our area any more: it is dead, or its word says that it has left. It repeats
     /// that word while it hears of others; the last one has `all` (heard_of) or more.
     [[nodiscard]] bool is_quiet(const Lane& lane, unsigned all) const noexcept
@@ -301,7 +311,6 @@ class Lanes {
     OwnMemory staging_; ///< a Slot[slots] by lane, and an answer; registered with the context's VCQ
     utofu_stadd_t staging_stadd_ = 0;
     bool staging_registered_ = false;
-    bool door_open_ = false;
     std::unique_ptr<Lane[]> lanes_;
     unsigned count_ = 0;
     unsigned in_flight_ = 0;
@@ -356,7 +365,7 @@ class Search {
     };
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
-    void lose(Look& look, int err, int prov_errno, bool lives = false) noexcept;
+    void lose(Look& look, int err, int prov_errno) noexcept;
     static void on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_;
