@@ -247,6 +247,66 @@ TEST(Queue, AMessageIsClaimedUnderAnyContext)
     EXPECT_EQ(p.in[0], 'B');
 }
 
+/// A claim of a message and one of a tagged message are two, even under one context.
+TEST(Queue, AClaimTakesAMessageOfItsKind)
+{
+    Pair p;
+    fi_cq_tagged_entry entry{};
+    fi_msg_tagged tagged{};
+    tagged.addr = FI_ADDR_UNSPEC;
+    tagged.tag = 5;
+    fi_msg plain{};
+    plain.addr = FI_ADDR_UNSPEC;
+    const auto peek = [&](auto&& call) {
+        return eventually([&] {
+            fi_cq_read(p.tx, nullptr, 0);
+            EXPECT_EQ(call(), 0);
+            fi_cq_err_entry error{};
+            return fi_cq_read(p.rx, &entry, 1) == 1 || (fi_cq_readerr(p.rx, &error, 0), false);
+        });
+    };
+    p.out[0] = 'M';
+    p.post(p.tx, [&] { return fi_send(p.a, p.out, 8, nullptr, 1, p.out); });
+    ASSERT_TRUE(peek([&] { return fi_recvmsg(p.b, &plain, FI_PEEK | FI_CLAIM); }));
+    const iovec iov{p.in, sizeof(p.in)};
+    tagged.msg_iov = &iov;
+    tagged.iov_count = 1;
+    EXPECT_EQ(fi_trecvmsg(p.b, &tagged, FI_CLAIM), -FI_EINVAL);
+    p.out[0] = 'T';
+    p.post(p.tx, [&] { return fi_tsend(p.a, p.out, 8, nullptr, 1, 5, p.out); });
+    ASSERT_TRUE(peek([&] { return fi_trecvmsg(p.b, &tagged, FI_PEEK | FI_CLAIM); }));
+    ASSERT_EQ(fi_trecvmsg(p.b, &tagged, FI_CLAIM), 0);
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(p.rx, &entry, 1) == 1; }));
+    EXPECT_EQ(p.in[0], 'T');
+    EXPECT_NE(entry.flags & FI_TAGGED, 0u);
+    plain.msg_iov = &iov;
+    plain.iov_count = 1;
+    ASSERT_EQ(fi_recvmsg(p.b, &plain, FI_CLAIM), 0);
+    ASSERT_TRUE(eventually([&] { return fi_cq_read(p.rx, &entry, 1) == 1; }));
+    EXPECT_EQ(p.in[0], 'M');
+}
+
+/// FI_DISCARD belongs to a peek or a claim (fi_tagged(3)), which have no buffer. A receive that had it alone would write
+/// to whatever address the call has.
+TEST(Queue, ADiscardWithoutAPeekIsRefused)
+{
+    Pair p;
+    const iovec nowhere{nullptr, 8};
+    fi_msg plain{};
+    plain.msg_iov = &nowhere;
+    plain.iov_count = 1;
+    plain.addr = FI_ADDR_UNSPEC;
+    fi_msg_tagged tagged{};
+    tagged.msg_iov = &nowhere;
+    tagged.iov_count = 1;
+    tagged.addr = FI_ADDR_UNSPEC;
+    tagged.tag = 5;
+    EXPECT_EQ(fi_recvmsg(p.b, &plain, FI_DISCARD), -FI_EBADFLAGS);
+    EXPECT_EQ(fi_trecvmsg(p.b, &tagged, FI_DISCARD | FI_COMPLETION), -FI_EBADFLAGS);
+    p.send(5, 8, p.in);
+    p.complete(1);
+}
+
 /// Flags that would make another operation of it are not passed over: a triggered one (fi_trigger(3)) must not start at
 /// once.
 TEST(Queue, AMessageOfAnotherKindIsRefused)

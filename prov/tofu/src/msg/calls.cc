@@ -48,6 +48,9 @@ int check(const RecvCall& call) noexcept
 {
     if (call.flags & ~known_recv_flags) [[unlikely]]
         return -FI_EBADFLAGS;
+    // fi_tagged(3): FI_DISCARD belongs to a peek or a claim. A receive with it alone would have no buffer.
+    if ((call.flags & (FI_DISCARD | FI_PEEK | FI_CLAIM)) == FI_DISCARD) [[unlikely]]
+        return -FI_EBADFLAGS;
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
         return -FI_EINVAL;
     if ((call.flags & no_buffer_flags) == 0 && any_nowhere(call.iov, call.count)) [[unlikely]]

@@ -173,11 +173,13 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     return 0;
 }
 
-/// FI_CLAIM after FI_PEEK | FI_CLAIM with the same context: receives or discards the claimed message.
+/// FI_CLAIM after FI_PEEK | FI_CLAIM of the same kind of call with the same context: receives or discards the claimed
+/// message.
 ssize_t ReceiveQueue::claim(const RecvCall& call) noexcept
 {
-    const auto found =
-        std::find_if(claims_.begin(), claims_.end(), [&](const Claim& c) { return c.context == call.context; });
+    const auto found = std::find_if(claims_.begin(), claims_.end(), [&](const Claim& c) {
+        return c.context == call.context && c.message->tagged == call.tagged;
+    });
     if (found == claims_.end())
         return -FI_EINVAL;
     const Claim claim = *found;
