@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What comes in the middle of fi_trywait is heard, by whichever object and in whichever order they are looked at
-// (cq/poll_set.cc). The provider is linked in: its wait objects here belong to owners that let things come when they
-// are looked at. Run by make check; wake_flag_test.cc has all orders of the steps.
+// (cq/poll_set.cc); and a member of a wait set is closed in the middle of a wait. The provider is linked in: its wait
+// objects here belong to owners that let things come when they are looked at. Run by make check; wake_flag_test.cc has
+// all orders of the steps.
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 #include <poll.h>
 
@@ -85,6 +91,47 @@ TEST(TryWait, LeavesTheDescriptorReadableWhereItFindsSomething)
     first.unread = 0;
     EXPECT_EQ(s.try_wait(), 0);
     EXPECT_FALSE(s.readable());
+}
+
+/// A wait asks its source for VCQs before it sleeps.
+struct Source : tofu::ProgressSource {
+    bool run(bool) noexcept override { return false; }
+    std::size_t vcqs(utofu_vcq_hdl_t*, std::size_t) noexcept override
+    {
+        EXPECT_FALSE(gone) << "a member that was closed is asked";
+        if (asked != nullptr)
+            asked->store(true);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        while (other != nullptr && !other->gone && std::chrono::steady_clock::now() < end)
+            std::this_thread::yield();
+        return 0;
+    }
+    std::atomic<bool> gone{false};
+    std::atomic<bool>* asked = nullptr;
+    Source* other = nullptr; ///< is given time to go
+};
+
+/// Another thread may close one member while a thread waits for the others.
+TEST(WaitSet, AMemberGoesWhileAThreadWaits)
+{
+    Set s;
+    Source sources[2];
+    std::atomic<bool> asked{false};
+    sources[0].asked = &asked;
+    sources[0].other = &sources[1];
+    std::optional<tofu::WaitObject> members[2];
+    const auto never = [](void*) noexcept { return false; };
+    for (unsigned i = 0; i < 2; i++)
+        ASSERT_EQ(members[i].emplace().open({nullptr, never, &sources[i], nullptr}, FI_WAIT_SET, s.set), 0);
+    std::thread closer([&] {
+        while (!asked)
+            std::this_thread::yield();
+        members[1].reset();
+        sources[1].gone = true;
+    });
+    EXPECT_EQ(fi_wait(s.set, 500), -FI_ETIMEDOUT);
+    closer.join();
+    members[0].reset();
 }
 
 /// The members themselves in place of their set: one look is a look at all that ring the descriptor.

@@ -81,7 +81,6 @@ bool WaitSet::look() noexcept
 
 int WaitSet::wait(int timeout_ms) noexcept
 {
-    static constexpr std::size_t most = 64;
     const Deadline deadline(timeout_ms);
     int error = 0;
     const vcq::Backend* const backend = vcq::Backend::get(error);
@@ -90,17 +89,20 @@ int WaitSet::wait(int timeout_ms) noexcept
         clear();
         if (look())
             return 0;
-        ProgressSource* sources[most];
-        std::size_t count = 0;
-        {
-            std::lock_guard guard(mutex_);
-            for (WaitObject* member : members_)
-                if (member->owner().progress != nullptr && count < most)
-                    sources[count++] = member->owner().progress;
-        }
-        if (!sleeper.sleep(sources, count))
+        ProgressSource* self = this;
+        if (!sleeper.sleep(&self, 1))
             return -FI_ETIMEDOUT;
     }
+}
+
+std::size_t WaitSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+{
+    std::lock_guard guard(mutex_);
+    std::size_t count = 0;
+    for (WaitObject* member : members_)
+        if (ProgressSource* const progress = member->owner().progress; progress != nullptr)
+            count += progress->vcqs(handles + count, most - count);
+    return count;
 }
 
 // --- PollSet

@@ -18,7 +18,7 @@ namespace tofu {
 // --- WaitSet
 
 /// fi_wait_open. Queues and counters join when they are opened with FI_WAIT_SET, and leave when they are closed.
-class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
+class WaitSet final : public Object<WaitSet, fid_wait, FabricBase>, public ProgressSource {
   public:
     explicit WaitSet(FabricBase& fabric) noexcept;
     [[nodiscard]] static int open(fid_fabric* fabric, fi_wait_attr* attr, fid_wait** set) noexcept;
@@ -37,6 +37,9 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase> {
     /// Makes progress for all members. True if one has something.
     [[nodiscard]] bool look() noexcept;
     int control(int command, void* argument) noexcept { return signal_.control(kind_, command, argument); }
+    // --- of ProgressSource: the members. Another thread may close one while this one sleeps.
+    bool run(bool) noexcept override { return look(); }
+    [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
   private:
     fi_wait_obj kind_ = FI_WAIT_UNSPEC;
