@@ -350,5 +350,33 @@ TEST(SharedContexts, WhatDoesNotFitIsRefused)
     });
 }
 
+/// The address vector of endpoints that are closed binds no others.
+TEST(SharedContexts, AnotherAddressVectorMayFollowTheLastEndpoint)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps, 0, 1, FI_SHARED_CONTEXT);
+        Group g(base, 1);
+        fi_av_attr attr{};
+        fid_av* av = nullptr;
+        check(fi_av_open(base.domain, &attr, &av, nullptr), "fi_av_open");
+        fid_cq* cq = base.queue();
+        fid_ep* later[2] = {};
+        for (fid_ep*& ep : later) {
+            check(fi_endpoint(base.domain, base.info, &ep, nullptr), "fi_endpoint");
+            check(fi_ep_bind(ep, &av->fid, 0), "bind");
+            check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "bind");
+            check(fi_ep_bind(ep, &g.srx->fid, 0), "bind");
+            EXPECT_EQ(fi_enable(ep), -FI_EINVAL);
+        }
+        g.drop();
+        for (fid_ep* ep : later)
+            EXPECT_EQ(fi_enable(ep), 0);
+        for (fid_ep* ep : later)
+            EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+        EXPECT_EQ(fi_close(&av->fid), 0);
+    });
+}
+
 } // namespace
 } // namespace tofu::test

@@ -215,6 +215,8 @@ void Bindings::drop_all() noexcept
         slot.counter = nullptr;
     if (shared_tx_ != nullptr)
         std::exchange(shared_tx_, nullptr)->leave(tx_);
+    if (std::exchange(joined_rx_, false))
+        shared_rx_->leave();
     shared_rx_ = nullptr;
     tx_.use(nullptr);
     eq_ = nullptr;
@@ -226,7 +228,7 @@ int Bindings::check() noexcept
         return -FI_ENOAV;
     if (!tx_.has_vcq() || (rx_.shares && shared_rx_ == nullptr))
         return -FI_EOPBADSTATE;
-    if (shared_rx_ != nullptr && !shared_rx_->agrees(tx_.peers()))
+    if (shared_rx_ != nullptr && !joined_rx_ && !(joined_rx_ = shared_rx_->join(tx_.peers())))
         return -FI_EINVAL;
     if (shared_rx_ != nullptr && shared_rx_->srx_owner() != nullptr && watcher_.told == nullptr) {
         watcher_ = {[](void* owner) noexcept { static_cast<proto::SrxOwner*>(owner)->addresses_changed(); },

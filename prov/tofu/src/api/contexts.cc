@@ -316,12 +316,20 @@ int SharedReceive::set_up(const fi_rx_attr* attr) noexcept
     return queue_->valid() ? 0 : -FI_ENOMEM;
 }
 
-bool SharedReceive::agrees(const Peers& av) noexcept
+bool SharedReceive::join(const Peers& av) noexcept
 {
     std::lock_guard guard(owner().shared_lock());
-    if (av_ == nullptr || users() == 1)
-        av_ = &av;
-    return av_ == &av;
+    if (joined_ != 0 && av_ != &av)
+        return false;
+    av_ = &av;
+    joined_++;
+    return true;
+}
+
+void SharedReceive::leave() noexcept
+{
+    std::lock_guard guard(owner().shared_lock());
+    joined_--;
 }
 
 ssize_t SharedReceive::cancel(void* context) noexcept

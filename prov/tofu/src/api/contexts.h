@@ -123,8 +123,9 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpH
 
     [[nodiscard]] proto::ReceiveQueue& queue() noexcept { return *queue_; }
     /// Endpoints that receive through it use one address vector (fi_endpoint(3), "Shared contexts"): the first enabled
-    /// says which. False: another one.
-    [[nodiscard]] bool agrees(const Peers& av) noexcept;
+    /// says which, and the last that is closed leaves the choice to others. False: another one; nothing has happened.
+    [[nodiscard]] bool join(const Peers& av) noexcept;
+    void leave() noexcept;
 
     // --- the calls of its operation tables. Any thread, which holds no lock: cancel() takes the shared lock.
     /// fi_cancel (fi_endpoint(3)). 0 or -FI_ENOENT.
@@ -136,7 +137,8 @@ class SharedReceive final : public Object<SharedReceive, fid_ep, DomainBase, EpH
 
   private:
     RxContext rx_;              ///< the rules for receives; each endpoint has a queue and counters of its own
-    const Peers* av_ = nullptr; ///< under the shared lock
+    const Peers* av_ = nullptr; ///< of the endpoints that have joined; under the shared lock, as their number is
+    unsigned joined_ = 0;
     std::optional<proto::SrxOwner> owner_;
     std::optional<proto::ReceiveQueue> queue_;
 };

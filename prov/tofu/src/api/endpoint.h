@@ -84,6 +84,7 @@ class Bindings {
     RxContext& rx_;
     SharedTransmit* shared_tx_ = nullptr;
     Held<SharedReceive> shared_rx_;
+    bool joined_rx_ = false; ///< enabled, or tried to be
     Peers::Watcher watcher_; ///< notifies the owner of shared receives of changed addresses
     Held<EventQueue> eq_;
     bool listed_ = false;
