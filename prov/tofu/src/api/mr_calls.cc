@@ -65,6 +65,8 @@ int tofu_mr_close(struct fid* f) noexcept
 {
     MemoryRegion& region = MemoryRegion::of(f);
     region.owner().regions().remove(region);
+    if (EventQueue* const events = static_cast<Domain&>(region.owner()).registration_events(); events != nullptr)
+        events->forget(*f);
     delete &region;
     return 0;
 }
