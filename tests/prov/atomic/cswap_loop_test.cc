@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -11,6 +12,10 @@
 #include <rdma/fi_errno.h>
 
 #include "initiator.h"
+
+namespace {
+std::function<void()> at_end; ///< called by the end of an operation
+}
 
 namespace tofu {
 
@@ -21,6 +26,8 @@ void complete(Request& request) noexcept
         static_cast<void*>(const_cast<tofu::Reports*>(request.reports)));
     const bool of_utofu = request.err != 0 && request.err != FI_ECANCELED; // whichever it is: FI_EIO
     (*ends)[request.completion.context].push_back(of_utofu ? FI_EIO : request.err);
+    if (at_end)
+        at_end();
 }
 
 } // namespace tofu
@@ -149,6 +156,33 @@ TEST(AtomicRounds, WordOperationsOfOneEndpointShareACswap)
     for (unsigned i = 0; i < 300; ++i, expected *= 3)
         ASSERT_EQ(results[i], expected) << "in the order of the calls";
     EXPECT_LT(net.swaps, 20u);
+}
+
+/// As an operation that waits for the counter of another does (FI_TRIGGER, FI_QUEUE_WORK).
+TEST(AtomicRounds, AnEndMayStartTheNextOperationOnItsWord)
+{
+    for (unsigned seed = 1; seed < 10; seed++) {
+        Net& net = Net::reset(seed);
+        Initiator who;
+        std::uint64_t value = 1, operand = 3, result[12] = {};
+        std::memcpy(&net.memory[0], &value, 8);
+        unsigned started = 0;
+        at_end = [&] {
+            if (started < 12) {
+                started++;
+                who.runner->submit(make(who, {FI_PROD, FI_UINT64, 0, 1, &operand, nullptr, &result[started - 1]}),
+                                   false);
+            }
+        };
+        at_end();
+        ASSERT_TRUE(run({&who})) << "seed " << seed;
+        at_end = nullptr;
+        EXPECT_EQ(who.ends[nullptr].size(), 12u);
+        for (const std::uint64_t before : result) {
+            EXPECT_EQ(before, value);
+            value *= 3;
+        }
+    }
 }
 
 TEST(AtomicRounds, PairsOfSmallElementsShareAWord)
@@ -280,6 +314,16 @@ TEST(AtomicRead, MemoryForReadingOnlyIsReadByGet)
     who.runner->submit(make(who, {FI_SUM, FI_UINT16, 6, 1, &one, nullptr, seen.data()}), false);
     ASSERT_TRUE(run({&who}));
     EXPECT_EQ(who.ends[nullptr], (std::vector<int>{0, FI_EIO}));
+}
+
+TEST(AtomicRead, TakesOneArmwForEachWord)
+{
+    Net& net = Net::reset(22);
+    Initiator who;
+    std::vector<std::uint16_t> seen(700);
+    who.runner->submit(make(who, {FI_ATOMIC_READ, FI_UINT16, 0, 700, nullptr, nullptr, seen.data()}), false);
+    ASSERT_TRUE(run({&who}));
+    EXPECT_EQ(net.posts, 700u / 4) << "a Get as well is for memory that refuses an ARMW";
 }
 
 TEST(AtomicErrors, AFailedOperationEndsOnce)

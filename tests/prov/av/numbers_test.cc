@@ -177,6 +177,21 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
     EXPECT_LE(file.st_size, 512 * 64);
 }
 
+/// A question takes no lock: another descriptor's lock is in its way, and its own is not.
+TEST(NodeFile, TellsWhetherAnotherHoldsALock)
+{
+    const std::string name = "/dev/shm/tofu-fi-test-" + std::to_string(getpid());
+    NodeFile holder, other;
+    ASSERT_TRUE(holder.open(name.c_str()));
+    ASSERT_TRUE(other.open(name.c_str()));
+    EXPECT_TRUE(other.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
+    ASSERT_TRUE(holder.lock(F_WRLCK, 5, 1));
+    EXPECT_FALSE(other.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
+    EXPECT_TRUE(other.lock(F_WRLCK, 6, 1, F_OFD_GETLK));
+    EXPECT_TRUE(holder.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
+    holder.remove();
+}
+
 /// Also by a process without standard input, where descriptor 0 is one as any other.
 TEST(NodeFile, IsClosedWhateverItsDescriptor)
 {

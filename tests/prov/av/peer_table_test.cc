@@ -243,6 +243,26 @@ TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
     EXPECT_EQ(v.remove(at, 1), -FI_EINVAL);
 }
 
+/// They differ in their index alone.
+TEST(Peers, EndpointsOfOneDomainAreToldApart)
+{
+    constexpr unsigned endpoints = 240;
+    tofu::Counted domain;
+    Vector v(domain);
+    EndpointAddress address{};
+    address.home = 3;
+    address.nonce = Vector::nonce_of(address.home);
+    for (unsigned i = 0; i < endpoints; i++) {
+        fi_addr_t place = FI_ADDR_NOTAVAIL;
+        address.index = static_cast<std::uint8_t>(i);
+        ASSERT_EQ(v.insert(address, place), 0);
+        EXPECT_EQ(place, i);
+    }
+    v.changed();
+    for (unsigned i = 0; i < endpoints; i++)
+        EXPECT_EQ(v.lookup(address.home, address.nonce, i), i);
+}
+
 TEST(Peers, WatchersAreToldOfEachChange)
 {
     tofu::Counted domain;

@@ -4,6 +4,7 @@
 // cannot be read, or is refused. Run by make check; what a process decides once is decided in a child.
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,7 +20,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,6 +60,17 @@ int PMIx_Load_topology(void* answer)
     static_cast<void**>(answer)[0] = source;
     static_cast<void**>(answer)[1] = pmix_topology;
     return 0;
+}
+
+/// What Linux says of the NUMA nodes that are online; null: what it says of this machine's.
+static const char* online = nullptr;
+
+FILE* fopen(const char* path, const char* mode)
+{
+    static const auto real = reinterpret_cast<FILE* (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "fopen"));
+    if (online != nullptr && std::strcmp(path, "/sys/devices/system/node/online") == 0)
+        return fmemopen(const_cast<char*>(online), std::strlen(online), "r");
+    return real(path, mode);
 }
 }
 #pragma GCC visibility pop
@@ -281,6 +295,19 @@ TEST(NodeMap, IsTheLaunchersWhereAnMpiLibraryHasIt)
     void* const memory = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     (void)map->prefer(memory, 65536, map->group(0)); // a copy's words
     munmap(memory, 65536);
+}
+
+/// One group is known without hwloc, which takes milliseconds.
+TEST(NodeMap, IsReadWhereLinuxHasSeveralNumaNodes)
+{
+    for (const auto& [nodes, several] : {std::pair{"0\n", false}, {"12\n", false}, {"0-2\n", true}, {"0,4\n", true}})
+        EXPECT_EQ(in_child([nodes = nodes, several = several] {
+                      online = nodes;
+                      opal_hwloc_topology = shared("NUMANode:3 Core:1 PU:1");
+                      return (Map::of_several_groups() != nullptr) == several ? 0 : 1;
+                  }),
+                  0)
+            << nodes;
 }
 
 TEST(NodeMap, IsNotAskedForWhereItIsSwitchedOff)
