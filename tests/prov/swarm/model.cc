@@ -169,6 +169,40 @@ void Model::withdraw(Receive& receive)
 
 // --- entries
 
+/// The entry of a peek. A peek that claims its message becomes the receive of it.
+Receive* Model::on_look(Receive& r, const Entry& entry)
+{
+    if (r.done)
+        contradict("peek %u ended twice", r.number);
+    r.done = true;
+    r.done_at = time;
+    r.error = entry.error;
+    if (entry.error != 0) {
+        if (entry.error != FI_ENOMSG && !(entry.error == FI_ECANCELED && r.at->state != Endpoint::open))
+            contradict("peek %u at %s ended with %s", r.number, r.at->name().c_str(), fi_strerror(entry.error));
+        return nullptr;
+    }
+    Message* const m = message_of(r, entry, nullptr);
+    if (m->taken != nullptr)
+        contradict("peek %u found message %u, which receive %u has", r.number, m->number, m->taken->number);
+    if (!r.takes(*m))
+        contradict("peek %u found message %u, which it does not ask for", r.number, m->number);
+    if (entry.length != m->size)
+        contradict("peek %u found %zu bytes, message %u has %zu", r.number, entry.length, m->number, m->size);
+    if (r.drops) {
+        m->taken = &r;
+        r.got.push_back(m);
+    }
+    if (!r.claims || r.at->state != Endpoint::open)
+        return nullptr;
+    m->taken = &r;
+    r.got.push_back(m);
+    r.kind = Operation::receive;
+    r.done = false;
+    r.buffer = std::make_unique<Buffer>(m->size);
+    return &r;
+}
+
 Receive* Model::on_entry(unsigned process, const Entry& entry)
 {
     ++time;
@@ -202,37 +236,8 @@ Receive* Model::on_entry(unsigned process, const Entry& entry)
     auto& r = static_cast<Receive&>(*operation);
     if (r.at->process != process)
         contradict("process %u got the entry of receive %u at %s", process, r.number, r.at->name().c_str());
-    if (r.kind == Operation::look) {
-        if (r.done)
-            contradict("peek %u ended twice", r.number);
-        r.done = true;
-        r.done_at = time;
-        r.error = entry.error;
-        if (entry.error != 0) {
-            if (entry.error != FI_ENOMSG && !(entry.error == FI_ECANCELED && r.at->state != Endpoint::open))
-                contradict("peek %u at %s ended with %s", r.number, r.at->name().c_str(), fi_strerror(entry.error));
-            return nullptr;
-        }
-        Message* const m = message_of(r, entry, nullptr);
-        if (m->taken != nullptr)
-            contradict("peek %u found message %u, which receive %u has", r.number, m->number, m->taken->number);
-        if (!r.takes(*m))
-            contradict("peek %u found message %u, which it does not ask for", r.number, m->number);
-        if (entry.length != m->size)
-            contradict("peek %u found %zu bytes, message %u has %zu", r.number, entry.length, m->number, m->size);
-        if (r.drops) {
-            m->taken = &r;
-            r.got.push_back(m);
-        }
-        if (!r.claims || r.at->state != Endpoint::open)
-            return nullptr;
-        m->taken = &r;
-        r.got.push_back(m);
-        r.kind = Operation::receive;
-        r.done = false;
-        r.buffer = std::make_unique<Buffer>(m->size);
-        return &r;
-    }
+    if (r.kind == Operation::look)
+        return on_look(r, entry);
     on_receive(r, entry);
     return nullptr;
 }
@@ -418,7 +423,20 @@ void Model::failed_receive(Receive& r, const Entry& entry)
         return;
     }
     if (entry.error == FI_ETRUNC) {
-        if (r.multi) { // one that was too long for the rest of the buffer; which one may not be known
+        if (const auto* const bytes = static_cast<const unsigned char*>(entry.buffer);
+            r.multi && entry.length >= 8 && bytes != nullptr) { // one that was too long for the rest of the buffer
+            if (bytes < r.buffer->at() || bytes + entry.length != r.buffer->at() + r.buffer->size())
+                contradict("multi-receive %u: a message that is too long has %zu bytes at %td of %zu", r.number,
+                           entry.length, bytes - r.buffer->at(), r.buffer->size());
+            Message& m = *message_of(r, entry, bytes);
+            if (m.size <= entry.length)
+                contradict("multi-receive %u: message %u of %zu bytes is too long for %zu", r.number, m.number, m.size,
+                           entry.length);
+            take(r, m, entry, bytes);
+            m.place = bytes;
+            return;
+        }
+        if (r.multi) { // with fewer bytes it may not be known which one
             for (const auto& m : messages)
                 if (m->taken == nullptr && r.takes(*m) && m->size > entry.length)
                     m->broken = true;
@@ -532,10 +550,12 @@ void Model::check_order() const
                            later.number, later.from->name().c_str(), later.to->name().c_str(), r->number,
                            earlier.number, earlier.taken != nullptr ? static_cast<int>(earlier.taken->number) : -1);
         }
-        // A message goes to the first receive that takes it. One may still be busy with a message whose sender is gone.
+        // A message goes to the first receive that takes it. One may still be busy with a message whose sender is gone,
+        // or which may have been the one that was too long.
         const auto is_busy = [&](const Receive& other) {
             return std::any_of(messages.begin(), messages.end(), [&](const auto& m) {
-                return m->to != nullptr && m->from->state != Endpoint::open && m->taken == nullptr && other.takes(*m);
+                return m->to != nullptr && (m->from->state != Endpoint::open || m->broken) && m->taken == nullptr &&
+                       other.takes(*m);
             });
         };
         for (const auto& other : receives)

@@ -184,6 +184,7 @@ class Model {
     std::unordered_set<const Operation*> known_; ///< what was posted
     static void check_held(const Operation& operation);
     void on_send(Message& m, const Entry& entry);
+    Receive* on_look(Receive& r, const Entry& entry);
     void on_receive(Receive& r, const Entry& entry);
     Message* message_of(const Receive& r, const Entry& entry, const unsigned char* bytes) const;
     void take(Receive& r, Message& m, const Entry& entry, const unsigned char* bytes);
