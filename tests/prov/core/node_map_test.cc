@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include <rdma/providers/fi_log.h>
+
 #include "core/node_map.h"
 #include "core/params.h"
 #include "lib/node.h"
@@ -71,6 +73,18 @@ FILE* fopen(const char* path, const char* mode)
     if (online != nullptr && std::strcmp(path, "/sys/devices/system/node/online") == 0)
         return fmemopen(const_cast<char*>(online), std::strlen(online), "r");
     return real(path, mode);
+}
+
+// libfabric's log.
+static unsigned warnings = 0;
+
+int fi_log_enabled(const fi_provider*, fi_log_level level, fi_log_subsys)
+{
+    return level == FI_LOG_WARN;
+}
+void fi_log(const fi_provider*, fi_log_level, fi_log_subsys, const char*, int, const char*, ...)
+{
+    warnings++;
 }
 }
 #pragma GCC visibility pop
@@ -295,6 +309,20 @@ TEST(NodeMap, IsTheLaunchersWhereAnMpiLibraryHasIt)
     void* const memory = mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     (void)map->prefer(memory, 65536, map->group(0)); // a copy's words
     munmap(memory, 65536);
+}
+
+/// Nothing is placed where the thread's processors are none of the topology's; that has a line, and else nothing has.
+TEST(NodeMap, HasALineIfItHasNoProcessorOfTheThread)
+{
+    const int own = sched_getcpu();
+    for (const int processor : {own, own + 500}) {
+        const std::string one = "NUMANode:1 Core:1 PU:1(indexes=" + std::to_string(processor) + ")";
+        opal_hwloc_topology = shared(one.c_str());
+        warnings = 0;
+        EXPECT_EQ(map_of()->groups(), 1u);
+        EXPECT_EQ(warnings, processor == own ? 0u : 1u) << processor;
+        hwloc_topology_destroy(std::exchange(opal_hwloc_topology, nullptr));
+    }
 }
 
 /// One group is known without hwloc, which takes milliseconds.
