@@ -142,7 +142,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     base, at, lucky, gen::set(&Command::to, place()), gen::set(&Command::region, below(3)),
                     gen::set(&Command::second, gen::weightedElement<std::uint32_t>({{6, 0}, {1, 1}, {1, 2}, {1, 3}})),
                     gen::set(&Command::offset, gen::oneOf(gen::just<std::uint32_t>(0), below(300))),
-                    gen::set(&Command::size, gen::element<std::uint32_t>(1, 8, 8, 31, 33, 200, 257, 3000, 20000)),
+                    gen::set(&Command::size, gen::element<std::uint32_t>(0, 1, 8, 8, 31, 33, 200, 257, 3000, 20000)),
                     gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
                                                   {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}})),
                     gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(5)),
@@ -375,10 +375,11 @@ Gen<std::vector<Command>> access_scene()
 {
     const auto parts = gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
                                   gen::element<std::uint32_t>(8, 200, 3000), below(5),
-                                  gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck());
+                                  gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck(), below(2));
     return gen::map(parts, [](const auto& drawn) {
-        const auto& [from, to, region, second, count, cell, size, kind, level, luck] = drawn;
-        const Command opens{.what = Do::map, .at = to, .size = 4097, .region = region};
+        const auto& [from, to, region, second, count, cell, size, kind, level, luck, odd] = drawn;
+        // Whole words have keys of the provider's choice that are not looked up.
+        const Command opens{.what = Do::map, .at = to, .size = 4096 + odd, .region = region};
         Command opens_second = opens;
         opens_second.region = second != 0 ? second - 1 : region;
         opens_second.second = second % 2;

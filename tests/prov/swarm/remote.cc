@@ -182,7 +182,8 @@ bool Remote::add_part(Access& access, const Command& command, unsigned slot, std
         size = cells[access.cell].size;
     } else {
         offset = cells_size + command.offset % (all - cells_size);
-        size = std::min<std::size_t>(command.size, all - offset);
+        // Of several regions each has some bytes: else it is not said which of them counts the access.
+        size = std::clamp<std::size_t>(command.size, command.second != 0 ? 1 : 0, all - offset);
         if (command.beyond != 0 && command.second == 0) {
             offset = std::max(offset, all - std::min<std::size_t>(all - cells_size, 64));
             size = all - offset + 1 + command.beyond % 16;
