@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 # What our libraries export, and what they want from others: as a program compiled on a real system,
 # a profiling tool, or another libfabric finds it.
-# Called by: make check. Calls: nm, objdump. Reads include/putofu.h.
+# Called by: make check. Calls: nm, objdump, readelf. Reads include/putofu.h.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 build=${TOFU_TOP_BUILDDIR:?set by make check}
@@ -12,6 +12,13 @@ fail()
     echo "FAIL: $*"
     failures=$((failures + 1))
 }
+
+# A variable of a thread that is allocated at its first access ends the process where there is no memory for it. TLSDESC
+# is the form of aarch64.
+for each in "$build"/tofu_sim/.libs/libtofucom.so "$build"/prov/tofu/.libs/libtofu-fi.so "$build"/tofu_sim/.libs/libtofu-sim-clock.so; do
+    [ -e "$each" ] || continue
+    ! readelf -rW "$each" | grep -qE 'DTPMOD|TLSDESC' || fail "${each##*/} allocates variables of threads at their first access"
+done
 
 library=$build/tofu_sim/.libs/libtofucom.so
 if [ -e "$library" ]; then

@@ -12,6 +12,7 @@
 // Of two that are at 3 at the same time one has made its claim before the other looked (2), and was seen.
 #include "job/base_directory.h"
 
+#include "job/descriptors.h"
 #include "job/report.h"
 
 #include <utofu.h>
@@ -55,9 +56,10 @@ struct CloseDirectory {
 
 int report_failure(const char* verb, const char* path) noexcept
 {
-    report("cannot %s %s: %s; check that %s is mounted and writable, and the limit of descriptors (ulimit -n)", verb,
-           path, std::strerror(errno), shm_root);
-    return UTOFU_ERR_OUT_OF_RESOURCE;
+    const int error = errno;
+    report("cannot %s %s: %s; %s", verb, path, std::strerror(error),
+           advice_of(error, "check that /dev/shm is mounted"));
+    return is_scarcity(error) ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
 }
 
 // Opens a directory of this user. BUSY: there is none, or it belongs to another user; an error is reported.

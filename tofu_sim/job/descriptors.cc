@@ -123,7 +123,25 @@ void reset_spare_in_child() noexcept
 
 bool is_scarcity(int error) noexcept
 {
-    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == EAGAIN;
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == EAGAIN ||
+           error == ENOSPC || error == EDQUOT;
+}
+
+const char* advice_of(int error, const char* otherwise) noexcept
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE: return "raise the limit of open files (ulimit -n)";
+    case ENOSPC:
+    case EDQUOT:
+        return "no block or no inode is left in /dev/shm (df /dev/shm; df -i /dev/shm): remove files or enlarge it";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "this user has to be able to create files in /dev/shm (mount it writable, with mode 1777)";
+    case ENOMEM:
+    case ENOBUFS: return "the machine or this process has too little memory (ulimit -v)";
+    default: return otherwise;
+    }
 }
 
 } // namespace tofu::sim

@@ -79,5 +79,7 @@ void reset_spare_in_child() noexcept;
 // Whether `error` says that this process or the machine has run out of something: nothing is known then of what was
 // asked for.
 [[nodiscard]] bool is_scarcity(int error) noexcept;
+// What a user can do about an `error` of a file in /dev/shm; `otherwise`: about one that says nothing of the file system.
+[[nodiscard]] const char* advice_of(int error, const char* otherwise) noexcept;
 
 } // namespace tofu::sim

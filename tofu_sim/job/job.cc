@@ -37,20 +37,20 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
         if (errno == ENOENT) {
             return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
         }
-        report("cannot create %s: %s", shown, std::strerror(errno));
-        return UTOFU_ERR_OUT_OF_RESOURCE;
+        const int error = errno;
+        report("cannot create %s: %s; %s", shown, std::strerror(error),
+               advice_of(error, "choose another TOFU_SIM_JOB"));
+        return is_scarcity(error) ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
     }
     fd = ::openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         if (errno == ENOENT) {
             return UTOFU_ERR_BUSY; // removed by the last process of an ending job: try again
         }
-        if (is_scarcity(errno)) {
-            report("cannot open %s: %s; raise the limit (ulimit -n)", shown, std::strerror(errno));
-            return UTOFU_ERR_OUT_OF_RESOURCE;
-        }
-        report("cannot open %s: %s; remove it or choose another TOFU_SIM_JOB", shown, std::strerror(errno));
-        return UTOFU_ERR_NOT_AVAILABLE;
+        const int error = errno;
+        report("cannot open %s: %s; %s", shown, std::strerror(error),
+               advice_of(error, "remove it or choose another TOFU_SIM_JOB"));
+        return is_scarcity(error) ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
     }
     struct stat status {};
     if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || (status.st_mode & 0077) != 0) {
@@ -175,6 +175,7 @@ int Job::start_file(const Environment& environment) noexcept
     header.ppn = environment.ppn;
     header.clock = static_cast<uint8_t>(environment.clock);
     header.size = environment.states_size ? *environment.size : 0;
+    header.each = processes_of_a_node(environment);
     header.pid_namespace = pid_namespace_;
     timespec now{};
     (void)::clock_gettime(CLOCK_REALTIME, &now);
@@ -212,6 +213,19 @@ struct ShapeText {
                       (wraps & 2) != 0 ? "y" : "", (wraps & 4) != 0 ? "z" : "", each);
     }
     char text[128];
+};
+
+// Processes of a node.
+struct EachText {
+    explicit EachText(uint32_t each) noexcept
+    {
+        if (each == 0) {
+            std::snprintf(text, sizeof text, "one process on each node in turn");
+        } else {
+            std::snprintf(text, sizeof text, "%u processes on each node", each);
+        }
+    }
+    char text[48];
 };
 
 } // namespace
@@ -252,19 +266,29 @@ int Job::check_file(const Environment& environment, const JobHeader& header) noe
             name_, header.size, *environment.size);
         return UTOFU_ERR_INVALID_ARG;
     }
+    // Spawned processes have no size, and a launcher's size is not theirs.
+    const uint32_t each = processes_of_a_node(environment);
+    if ((environment.states_size || header.size != 0) && header.each != each) {
+        report(
+            "job '%s' has %s since its first process, this one would have %s, since only some of them have a "
+            "TOFU_SIM_SIZE above the number of nodes: set the same for all processes, or choose another TOFU_SIM_JOB",
+            name_, EachText(header.each).text, EachText(each).text);
+        return UTOFU_ERR_INVALID_ARG;
+    }
     return UTOFU_SUCCESS;
 }
 
 int Job::open_file(const Environment& environment) noexcept
 {
     const int fd = ::openat(directory_.get(), job_file_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    const bool scarce = fd < 0 && is_scarcity(errno);
+    const int error = fd < 0 ? errno : 0;
     file_.keep(fd);
     struct stat status {};
     if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
-        report("cannot open the file of job '%s' in %s: %s; %s", name_, path_, std::strerror(errno),
-               scarce ? "raise the limit (ulimit -n)" : "remove it or choose another TOFU_SIM_JOB");
-        return scarce ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
+        report("cannot open the file of job '%s' in %s: %s; %s", name_, path_,
+               error != 0 ? std::strerror(error) : "it is no regular file of this user",
+               advice_of(error, "remove it or choose another TOFU_SIM_JOB"));
+        return is_scarcity(error) ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
     }
     // A file that a process may use, of any version, size and PID namespace, is left unchanged.
     if (job_life(fd) == Life::gone) {

@@ -61,7 +61,7 @@ inline constexpr uint32_t alive_tid_mask = 0x3fffffff; // FUTEX_TID_MASK
 
 inline constexpr uint64_t job_magic = 0x746f66752d6a6f62;     // "tofu-job"
 inline constexpr uint64_t segment_magic = 0x746f66752d736567; // "tofu-seg"
-inline constexpr uint32_t layout_version = 11;
+inline constexpr uint32_t layout_version = 12;
 
 // TOFU_SIM_CLOCK: none; each process has a clock of its own; and processes proceed in the order of their clocks.
 enum class ClockMode : uint8_t { none = 0, tofud = 1, exact = 2 };
@@ -79,7 +79,8 @@ struct JobHeader {
     uint8_t clock;          // ClockMode of its processes
     uint8_t reserved0[3];
     uint32_t size; // number of processes by the first one that states it, 0: none has
-    uint8_t reserved[8];
+    uint32_t each; // processes_of_a_node() of its first process
+    uint8_t reserved[4];
 };
 static_assert(sizeof(JobHeader) == 64);
 

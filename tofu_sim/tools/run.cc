@@ -60,7 +60,8 @@ struct RunOptions {
 
 int refuse(std::string_view option, const char* value, const char* expected)
 {
-    std::fprintf(stderr, "tofu-sim: %.*s %s: %s\n", static_cast<int>(option.size()), option.data(), value, expected);
+    std::fprintf(stderr, "tofu-sim: %.*s%s%s: %s\n", static_cast<int>(option.size()), option.data(),
+                 *value != '\0' ? " " : "", value, expected);
     return exit_usage;
 }
 
@@ -294,14 +295,21 @@ std::string write_topology(const NodeModel& model)
     return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
 }
 
+// The option by which the user has asked for a virtual clock.
+const char* name_of_clock(const RunOptions& options)
+{
+    return options.seeds ? "--seeds" : options.exact ? "--exact" : "--clock";
+}
+
 // Addresses are the same in each run: some decisions depend on them, of programs and of the adversarial mode.
-void fix_addresses()
+void fix_addresses(const RunOptions& options)
 {
     const int now = ::personality(0xffffffff);
     if (now == -1 || ::personality(static_cast<unsigned long>(now) | ADDR_NO_RANDOMIZE) == -1) {
-        std::fputs("tofu-sim: --exact: cannot disable the system's randomized memory layout; a program that depends on "
-                   "addresses may differ from run to run\n",
-                   stderr);
+        std::fprintf(stderr,
+                     "tofu-sim: %s: cannot disable the system's randomized memory layout; a program that depends on "
+                     "addresses may differ from run to run\n",
+                     name_of_clock(options));
     }
 }
 
@@ -425,8 +433,7 @@ int run_command(std::span<char* const> words)
     Surroundings surroundings;
     surroundings.preloaded = clock ? find_library(CLOCK_LIBRARY) : std::string();
     if (clock && surroundings.preloaded.empty()) {
-        return refuse(options.exact ? "--exact" : "--clock", "",
-                      "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
+        return refuse(name_of_clock(options), "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
     }
     if (options.node != nullptr) {
         const std::string library = find_library(NODE_LIBRARY);
@@ -436,7 +443,7 @@ int run_command(std::span<char* const> words)
         surroundings.preloaded += (clock ? ":" : "") + library;
     }
     if (options.exact) {
-        fix_addresses();
+        fix_addresses(options);
     }
     surroundings.topology = options.node != nullptr ? write_topology(*options.node) : std::string();
     if (options.node != nullptr && surroundings.topology.empty()) {

@@ -414,8 +414,9 @@ int open(const Owner& owner) noexcept
     ::close(fd);
     if (base == MAP_FAILED) {
         (void)::unlink(draft);
-        report("TOFU_SIM_TRACE: cannot map %.300s: %s; use a file on another disk, or a smaller TOFU_SIM_TRACE_MIB",
-               path, std::strerror(error));
+        report("TOFU_SIM_TRACE: cannot map %.300s: %s; %s", path, std::strerror(error),
+               error == EFBIG ? "raise the limit of file sizes (ulimit -f)"
+                              : "use a file on another disk, or a smaller TOFU_SIM_TRACE_MIB");
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     (void)::madvise(base, bytes, MADV_DONTFORK);

@@ -550,12 +550,11 @@ TEST(Wait, TheThreadBehindJoinsEndsWithTheirEndpoint)
     EXPECT_EQ(fi_close(&eq->fid), 0);
 }
 
-TEST(PollSet, TellsWhichHaveSomething)
+void expect_poll_set_works(Waiting& w, fid_domain* domain)
 {
-    Waiting w(FI_WAIT_NONE);
     fi_poll_attr attr{};
     fid_poll* set = nullptr;
-    ASSERT_EQ(fi_poll_open(w.domain, &attr, &set), 0);
+    ASSERT_EQ(fi_poll_open(domain, &attr, &set), 0);
     int queue_context = 0;
     w.rx->fid.context = &queue_context;
     int counter_context = 0;
@@ -581,6 +580,22 @@ TEST(PollSet, TellsWhichHaveSomething)
     EXPECT_EQ(fi_poll_del(set, &w.received->fid, 0), -FI_EINVAL);
     ASSERT_EQ(fi_poll_del(set, &w.rx->fid, 0), 0);
     EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+TEST(PollSet, TellsWhichHaveSomething)
+{
+    Waiting w(FI_WAIT_NONE);
+    expect_poll_set_works(w, w.domain);
+}
+
+/// fi_poll(3) does not restrict the members, and no other provider does.
+TEST(PollSet, TakesMembersOfAnotherDomain)
+{
+    Waiting w(FI_WAIT_NONE);
+    fid_domain* other = nullptr;
+    ASSERT_EQ(fi_domain(w.fabric, w.info, &other, nullptr), 0);
+    expect_poll_set_works(w, other);
+    EXPECT_EQ(fi_close(&other->fid), 0);
 }
 
 /// "will not return until either an event has been read ... or an error or timeout occurs": each waiter,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: /dev/shm with any number of pages left: an error and a line that says why, never a SIGBUS.
+// Role: /dev/shm with any number of pages or files left, or that may not be written: an error and a line that says why,
+// never a SIGBUS.
 // Called by: make check; needs a mount namespace of its own and is skipped where none can be had.
 // Calls: utofu, unshare, mount.
 #include "lib/harness.h"
@@ -30,8 +31,8 @@ void write_text(const char* path, const std::string& text)
     ::close(fd);
 }
 
-// A small file system of our own instead of /dev/shm. False: not allowed here.
-bool enter_small_shm()
+// A file system of our own instead of /dev/shm. False: not allowed here.
+bool enter_own_shm(const std::string& options, unsigned long flags = 0)
 {
     const uid_t uid = ::geteuid();
     const gid_t gid = ::getegid();
@@ -44,8 +45,7 @@ bool enter_small_shm()
         write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
     }
     return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-           ::mount("tofu-test", "/dev/shm", "tmpfs", 0, ("mode=1777,size=" + std::to_string(pages * page)).c_str()) ==
-               0;
+           ::mount("tofu-test", "/dev/shm", "tmpfs", flags, ("mode=1777," + options).c_str()) == 0;
 }
 
 size_t free_pages()
@@ -126,7 +126,7 @@ Outcome run_once()
 // In a process of its own, which has the small /dev/shm. 77: not allowed.
 int try_all_fillings()
 {
-    if (!enter_small_shm()) {
+    if (!enter_own_shm("size=" + std::to_string(pages * page))) {
         return 77;
     }
     const int file = ::open("/dev/shm/filling", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -151,16 +151,71 @@ int try_all_fillings()
     return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
-TEST(SimFull, ASharedMemoryFileSystemWithoutRoomIsAnErrorThatSaysSo)
+// The root of the file system is one of them.
+int try_files(unsigned most)
+{
+    if (!enter_own_shm("nr_inodes=" + std::to_string(most))) {
+        return 77;
+    }
+    const Outcome outcome = run_once();
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.rc, UTOFU_ERR_OUT_OF_RESOURCE) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("no inode is left in /dev/shm"), std::string::npos) << outcome.errors;
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+int try_read_only()
+{
+    if (!enter_own_shm("size=1m", MS_RDONLY)) {
+        return 77;
+    }
+    const Outcome outcome = run_once();
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.rc, UTOFU_ERR_NOT_AVAILABLE) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("create files in /dev/shm"), std::string::npos) << outcome.errors;
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+// In a child. 77: not allowed here.
+template <typename Body>
+int status_of(Body&& body)
 {
     const pid_t pid = ::fork();
     if (pid == 0) {
-        std::exit(try_all_fillings());
+        std::exit(body());
     }
     int status = 0;
-    ::waitpid(pid, &status, 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-        GTEST_SKIP() << "no mount namespace may be made here";
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+constexpr const char* no_namespace = "no mount namespace may be made here";
+
+TEST(SimFull, ASharedMemoryFileSystemWithoutRoomIsAnErrorThatSaysSo)
+{
+    const int status = status_of(try_all_fillings);
+    if (status == 77) {
+        GTEST_SKIP() << no_namespace;
+    }
+    EXPECT_EQ(status, 0);
+}
+
+TEST(SimFull, ASharedMemoryFileSystemWithoutInodesIsAnErrorThatSaysSo)
+{
+    for (unsigned most = 1; most <= 3; most++) { // the claim or the directory of jobs, the job's, and its file
+        const int status = status_of([most] { return try_files(most); });
+        if (status == 77) {
+            GTEST_SKIP() << no_namespace;
+        }
+        EXPECT_EQ(status, 0) << most;
+    }
+}
+
+TEST(SimFull, ASharedMemoryFileSystemThatMayNotBeWrittenIsAnErrorThatSaysSo)
+{
+    const int status = status_of(try_read_only);
+    if (status == 77) {
+        GTEST_SKIP() << no_namespace;
     }
     EXPECT_EQ(status, 0);
 }

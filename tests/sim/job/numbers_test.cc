@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tofu::sim::test {
 namespace {
@@ -155,6 +156,40 @@ TEST(SimNumbers, AllProcessesOfAJobStateOneSize)
             EXPECT_EQ(ask(rank, {"2", nullptr}).rc, UTOFU_SUCCESS);
         }
         EXPECT_EQ(ask(rank, {"1", "2"}).rc, UTOFU_SUCCESS); // the next job of this name
+    });
+}
+
+// It decides how many processes a node has: others without it would have the same control queues.
+TEST(SimNumbers, ASizeAboveTheNumberOfNodesHoldsForAllProcesses)
+{
+    expect_processes(1, [](const Rank& rank) {
+        for (const auto& [first, second] : {std::pair(Numbers{"0", "24"}, Numbers{"1", nullptr}),
+                                            std::pair(Numbers{"0", nullptr}, Numbers{"1", "24"})}) {
+            const Member stays(rank, first, true);
+            EXPECT_EQ(stays.answer().rc, UTOFU_SUCCESS) << stays.answer().errors;
+            const Answer other = ask(rank, second);
+            EXPECT_TRUE(other.is_refused("TOFU_SIM_SIZE")) << other.rc << other.errors;
+            EXPECT_EQ(ask(rank, {"2", first.size}).rc, UTOFU_SUCCESS);
+            EXPECT_EQ(ask(rank, {"2", first.size == nullptr ? "12" : "24"}).rc, UTOFU_SUCCESS); // one on each node
+        }
+        ::setenv("TOFU_SIM_PPN", "2", 1);
+        const Member stays(rank, {"0", "24"}, true);
+        EXPECT_EQ(stays.answer().rc, UTOFU_SUCCESS) << stays.answer().errors;
+        EXPECT_EQ(ask(rank, {"1", nullptr}).rc, UTOFU_SUCCESS);
+    });
+}
+
+// Those that a program spawns have no size, and their launcher has placed the program's processes.
+TEST(SimNumbers, ALaunchersSizeHoldsForItsOwnProcesses)
+{
+    expect_processes(1, [](const Rank& rank) {
+        ::setenv("PMI_RANK", "0", 1);
+        ::setenv("PMI_SIZE", "24", 1);
+        const Member first(rank, {nullptr, nullptr}, true);
+        EXPECT_EQ(first.answer().rc, UTOFU_SUCCESS) << first.answer().errors;
+        ::unsetenv("PMI_RANK");
+        EXPECT_EQ(ask(rank, {nullptr, nullptr}).rc, UTOFU_SUCCESS);
+        EXPECT_EQ(ask(rank, {"1", "24"}).rc, UTOFU_SUCCESS);
     });
 }
 

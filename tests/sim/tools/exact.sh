@@ -115,6 +115,18 @@ expect "with strong order no seed does" "0 1" "$? $(grep -c 'no failure' err)"
 # What it refuses.
 "$tofu_sim" run -n 2 --timeout 60 --exact "$subject" strong thread >out 2>err </dev/null
 expect "a second thread is refused, and reported" "0 2 2" "$? $(grep -c refused out) $(grep -c 'a second thread calls uTofu' err)"
+# The command without its libraries: the message names the option that needs them.
+mkdir -p alone/bin
+cp "$(readlink -f "$tofu_sim")" alone/bin/tofu-sim
+if alone/bin/tofu-sim run -n 1 --exact true 2>/dev/null; then
+    echo "skipped: a libtofu-sim-clock.so is installed"
+else
+    for option in --clock --exact '--seeds 1-2'; do
+        alone/bin/tofu-sim run -n 1 $option true 2>err
+        expect "$option without libtofu-sim-clock.so" "2 1" "$? $(grep -c -e "tofu-sim: ${option%% *}: there is no .*install it" err)"
+    done
+fi
+
 TOFU_SIM_CLOCK=exact TOFU_SIM_SIZE='' TOFU_SIM_RANK=0 "$build/tests/clock_subject" 8 >out 2>err
 expect "the number of processes is needed" "yes 1" "$([ $? != 0 ] && echo yes) $(grep -c 'set their number in TOFU_SIM_SIZE' err)"
 "$tofu_sim" run -n 2 --seeds 5-1 true 2>err

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -161,6 +162,36 @@ TEST_F(Traces, AFileGrowsToItsLimitAndCountsTheRest)
     EXPECT_EQ(trace.events.size(), 2 * records_per_chunk);
     EXPECT_EQ(trace.header.lost.raw, 5u);
     EXPECT_EQ(std::filesystem::file_size(path("x.3")), header_bytes + 2 * chunk_bytes);
+}
+
+// Without a check the first byte behind the limit of file sizes ends the process by SIGXFSZ.
+TEST_F(Traces, AFileGrowsToTheLimitOfFileSizesAndCountsTheRest)
+{
+    const auto limit_to = [](uint64_t bytes) {
+        const rlimit limit{bytes, RLIM_INFINITY};
+        EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    };
+    const int status = in_child([&] {
+        const std::string pattern = path("x");
+        (void)!open(owner(pattern));
+        limit_to(header_bytes + chunk_bytes);
+        for (uint32_t i = 0; i < records_per_chunk + 5; i++) {
+            add(post_at(now()));
+        }
+    });
+    EXPECT_EQ(status, 0);
+    ProcessTrace trace;
+    ASSERT_EQ(read_trace(path("x.3"), trace), "");
+    EXPECT_EQ(trace.events.size(), records_per_chunk);
+    EXPECT_EQ(trace.header.lost.raw, 5u);
+
+    const int refused = in_child([&] {
+        const std::string pattern = path("y");
+        limit_to(header_bytes - 1);
+        ::_exit(open(owner(pattern)) == UTOFU_SUCCESS ? 1 : 0);
+    });
+    EXPECT_EQ(refused, 0);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1); // and leaves no file
 }
 
 TEST_F(Traces, ThreadsWriteSideBySide)

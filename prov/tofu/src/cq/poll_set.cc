@@ -140,7 +140,8 @@ int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexce
     return create<PollSet>(DomainBase::of(domain), attr, set, nullptr);
 }
 
-/// The set uses its members and they use the set: neither can be closed before the member is removed (fi_poll(3)).
+/// The set uses its members and they use the set: neither can be closed before the member is removed (fi_poll(3)). Members
+/// of other domains are taken, as by the providers tcp, udp, shm and sockets; the page does not exclude them.
 int PollSet::add(struct fid* object, std::uint64_t flags) noexcept
 {
     if (flags != 0)

@@ -144,12 +144,12 @@ const char* fill(const Library& library, Functions& f)
 }
 
 /// Finds the common capabilities of all TNIs of the process. 0; -FI_ENODATA if there is none; or -FI_ENOMEM: the
-/// library has run out of something.
-int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count, utofu_onesided_caps& least)
+/// library has run out of something. `code`: what the library has answered.
+int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count, utofu_onesided_caps& least, int& code)
 {
     utofu_tni_id_t* list = nullptr;
     std::size_t found = 0;
-    if (const int code = f.get_onesided_tnis(&list, &found); code != UTOFU_SUCCESS)
+    if (code = f.get_onesided_tnis(&list, &found); code != UTOFU_SUCCESS)
         return fi_error_of(code) == FI_ENOMEM ? -FI_ENOMEM : -FI_ENODATA;
     count = 0;
     for (std::size_t i = 0; i < found && count < 16; i++) {
@@ -219,6 +219,7 @@ int Backend::load()
     const bool automatic = std::strcmp(wanted, "auto") == 0;
     Library library;
     Attempt attempt;
+    int code = UTOFU_SUCCESS;
     if (automatic || std::strcmp(wanted, "utofu") == 0) {
         library = find_real(attempt);
         if (attempt.scarcity != 0)
@@ -226,7 +227,7 @@ int Backend::load()
         if (library) {
             std::snprintf(path_, sizeof(path_), "%s", library_name);
             if (automatic && (fill(library, functions_) != nullptr ||
-                              query_tnis(functions_, tnis_, tni_count_, caps_) == -FI_ENODATA))
+                              query_tnis(functions_, tnis_, tni_count_, caps_, code) == -FI_ENODATA))
                 library.reset(); // installed, but there is no Tofu interface on this machine
         } else if (!automatic) {
             explain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
@@ -276,14 +277,20 @@ int Backend::load()
         explain("%s lacks %s: use a uTofu library of version 1", path_, missing);
         return -FI_ENOSYS;
     }
-    const int answer = query_tnis(functions_, tnis_, tni_count_, caps_);
+    const int answer = query_tnis(functions_, tnis_, tni_count_, caps_, code);
     if (answer == -FI_ENOMEM) {
-        explain("%s has too few descriptors or too little memory: raise the limits (ulimit -n, -v)", path_);
+        explain("%s has run out of something (%s): its own message says of what; check the limits (ulimit -n, -v) and "
+                "the space in /dev/shm",
+                path_, utofu_text(code));
         (void)library.release(); // it has begun, and will be asked again
         return answer;
     }
     if (answer != 0) {
-        if (!automatic || provider_asked_for())
+        if (code != UTOFU_SUCCESS && (!automatic || provider_asked_for()))
+            explain("%s refuses this process (%s): its own message says why; without one, run the program on a compute "
+                    "node, or set FI_TOFU_BACKEND=sim for the simulator",
+                    path_, utofu_text(code));
+        else if (!automatic || provider_asked_for())
             explain("%s has no TNI for one-sided communication for this process: run it on a compute node, or set "
                     "FI_TOFU_BACKEND=sim for the simulator",
                     path_);
