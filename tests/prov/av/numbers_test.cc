@@ -190,6 +190,8 @@ TEST(NodeFile, TellsWhetherAnotherHoldsALock)
     EXPECT_TRUE(other.lock(F_WRLCK, 6, 1, F_OFD_GETLK));
     EXPECT_TRUE(holder.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
     holder.remove();
+    holder.close();
+    other.close();
 }
 
 /// Also by a process without standard input, where descriptor 0 is one as any other.

@@ -291,7 +291,8 @@ TEST(Groups, BadInputIsRefusedWithoutEffect)
         EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, nullptr, 0, &mc, nullptr), -FI_EINVAL);
         EXPECT_EQ(fi_join_collective(ep, 12345, other, 0, &mc, nullptr), -FI_EINVAL);
         EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, other, FI_PEEK, &mc, nullptr), -FI_EBADFLAGS);
-        for (std::uint64_t one : {FI_SEND, FI_RECV}) // members do both
+        EXPECT_EQ(fi_join(ep, name, 0, &mc, nullptr), -FI_ENOSYS); // there is no multicast
+        for (std::uint64_t one : {FI_SEND, FI_RECV})               // members do both
             EXPECT_EQ(fi_join_collective(ep, FI_ADDR_NOTAVAIL, other, one, &mc, nullptr), -FI_EOPNOTSUPP);
         EXPECT_EQ(fi_close(&other->fid), 0);
         EXPECT_EQ(fi_close(&twice->fid), 0);

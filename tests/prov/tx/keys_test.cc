@@ -217,6 +217,22 @@ TEST_F(KeysTest, AKnownKeyCostsOneGetOnce)
     EXPECT_EQ(peerside.gets, 1u);
 }
 
+TEST_F(KeysTest, SeveralAreLookedUpAtATime)
+{
+    enlist();
+    peerside.put(entry_of(7));
+    peerside.put(entry_of(8));
+    for (const std::uint64_t key : {7, 8})
+        EXPECT_EQ(keys->resolve(peer, key, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
+    for (int i = 0; i < 10; i++)
+        vcq.poll();
+    for (const std::uint64_t key : {7, 8}) {
+        EXPECT_EQ(keys->resolve(peer, key, 0x2000, 8, FI_REMOTE_WRITE, target), 0);
+        EXPECT_EQ(target.stadd, entry_of(key).bias + 0x2000);
+    }
+    EXPECT_EQ(peerside.gets, 2u);
+}
+
 TEST_F(KeysTest, BoundsAndRights)
 {
     peerside.put(entry_of(7, directory::right_read));
@@ -352,6 +368,16 @@ TEST_F(KeysTest, AReaderThatDoubtsAPeerReadsItsKeysAndEntersItselfAgain)
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.stadd, moved.bias + 0x2000);
     EXPECT_EQ(peerside.words[directory::reader_offset(reader, 0)], reader);
+}
+
+/// Also where no notice comes: a domain that has been replaced may never answer.
+TEST(Doubt, IsCastByAnAccessThatFindsNothingAndByOneThatNeverEnds)
+{
+    for (const int code :
+         {never_notified, int{UTOFU_ERR_MRQ_RMT_STADD}, int{UTOFU_ERR_MRQ_RMT_MEMORY}, int{UTOFU_ERR_MRQ_RMT_LENGTH}})
+        EXPECT_TRUE(doubts_target(code)) << code;
+    for (const int code : {int{UTOFU_SUCCESS}, int{UTOFU_ERR_MRQ_PEER}, int{UTOFU_ERR_MRQ_LCL_STADD}})
+        EXPECT_FALSE(doubts_target(code)) << code;
 }
 
 TEST_F(KeysTest, AReaderEntersItselfOnceBeforeItCachesAKey)

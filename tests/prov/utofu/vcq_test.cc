@@ -477,16 +477,19 @@ TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
     script.answer = UTOFU_SUCCESS;
     EXPECT_EQ(vcq.fence(5, fence), Post::done);
     EXPECT_FALSE(vcq.has_unsignaled_to(5));
+    ASSERT_EQ(vcq.put_inline(5, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
+    EXPECT_TRUE(vcq.has_unsignaled_to(5)); // the fence covers nothing behind it
+    EXPECT_EQ(vcq.fence(5, fence), Post::done);
     EXPECT_EQ(vcq.fence(nowhere, fence), Post::error);
     vcq.poll();
-    EXPECT_EQ(fence.notices.size(), 1u);
+    EXPECT_EQ(fence.notices.size(), 2u);
     vcq.close();
-    EXPECT_EQ(fences(), std::vector<utofu_vcq_id_t>{5}); // it needed no other
+    EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5})); // it needed no other
     ASSERT_EQ(vcq.open(backend, 1, true, {}), 0);
     ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, UnsignaledArgs{Unsignaled::armw, 0}), Post::done);
     EXPECT_TRUE(vcq.has_unsignaled_to(5)); // again
     vcq.close();
-    EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5}));
+    EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5, 5}));
 }
 
 TEST_F(VcqTest, ClosingTellsWhoStillWaits)
