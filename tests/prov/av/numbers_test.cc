@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
 // VCQ. Calls the provider's av/peer_table.
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -8,8 +11,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <rdma/fi_errno.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,6 +182,35 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
     struct stat file {};
     ASSERT_EQ(stat(path().c_str(), &file), 0);
     EXPECT_LE(file.st_size, 512 * 64);
+}
+
+/// All calls that open a file end with this error, in the calling process. False: there are no filters here.
+bool refuse_files(std::uint32_t error)
+{
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{sizeof program / sizeof program[0], program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(EndpointNumbers, AProcessOrASystemWithoutDescriptorsIsAnError)
+{
+    for (const int error : {EMFILE, ENFILE}) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            if (!refuse_files(static_cast<std::uint32_t>(error)))
+                _exit(0);
+            _exit(EndpointNumbers().open("numbers-test", 5, 77) == -FI_EMFILE ? 0 : 1);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0) << error;
+    }
 }
 
 /// A question takes no lock: another descriptor's lock is in its way, and its own is not.

@@ -251,6 +251,19 @@ TEST_F(PartsTest, RingLeaseAsksFromTheFourthPacketOn)
     EXPECT_EQ(out->envelope(channel).credit_index, no_credit_block) << "one question at a time";
 }
 
+/// Its peers may still answer the earlier one, in the same credit block.
+TEST_F(PartsTest, RingLeaseIsAskedForUnderOtherSerialsThanThoseOfAnEarlierEndpoint)
+{
+    TxChannel another;
+    spare = &another;
+    TxRings successor(*own);
+    TxChannel* made = nullptr;
+    ASSERT_EQ(successor.channel_to({peer_index, peer}, made), 0);
+    ASSERT_EQ(made, &another);
+    EXPECT_EQ(another.number, channel.number);
+    EXPECT_NE(another.serial, channel.serial);
+}
+
 TEST_F(PartsTest, RingLeaseAsksLaterAfterEachRefusal)
 {
     for (const std::uint32_t enough : {8u, 16u, 32u, 64u, 64u}) {
