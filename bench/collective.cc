@@ -50,8 +50,15 @@ struct OnGates {
     double us = 0;       ///< of a barrier (docs/time-model.md)
 };
 
-/// The circuit of all processes of all nodes.
-OnGates on_gates(const Box& box)
+/// The circuit of all processes of all nodes: the gates of each, one process after the other.
+struct Gates {
+    std::vector<unsigned> first; ///< gate of each member
+    std::vector<GatePlan> gates;
+    std::vector<unsigned> owner; ///< of each gate
+    unsigned relays = 0;         ///< most relay gates of a node
+};
+
+Gates lay(const Box& box)
 {
     const unsigned n = box.nodes() * processes;
     Circuit circuit;
@@ -64,19 +71,27 @@ OnGates on_gates(const Box& box)
     }
     if (!good || !circuit.lay())
         std::exit(1);
-    std::vector<unsigned> first(n + 1);
-    std::vector<GatePlan> gates;
-    std::vector<unsigned> owner;
-    OnGates result;
+    Gates all;
+    all.first.resize(n + 1);
     for (unsigned m = 0, of_node = 0; m < n; m++) {
         Circuit::Wires wires;
         circuit.wires_of(m, wires);
-        gates.insert(gates.end(), wires.gate, wires.gate + wires.count);
-        owner.insert(owner.end(), wires.count, m);
-        first[m + 1] = static_cast<unsigned>(gates.size());
+        all.gates.insert(all.gates.end(), wires.gate, wires.gate + wires.count);
+        all.owner.insert(all.owner.end(), wires.count, m);
+        all.first[m + 1] = static_cast<unsigned>(all.gates.size());
         of_node = (m % processes == 0 ? 0 : of_node) + wires.count - 1;
-        result.relays = std::max(result.relays, of_node);
+        all.relays = std::max(all.relays, of_node);
     }
+    return all;
+}
+
+/// A round on that circuit.
+OnGates on_gates(const Box& box)
+{
+    const Gates all = lay(box);
+    const std::vector<GatePlan>& gates = all.gates;
+    OnGates result;
+    result.relays = all.relays;
     struct Event {
         double us = 0;
         unsigned trips = 0, missing = 0;
@@ -90,14 +105,14 @@ OnGates on_gates(const Box& box)
         unsigned trips;
     };
     std::vector<Sent> ready;
-    for (unsigned m = 0; m < n; m++)
-        ready.push_back({first[m], 0.69, 0});
+    for (unsigned m = 0; m + 1 < all.first.size(); m++)
+        ready.push_back({all.first[m], 0.69, 0});
     while (!ready.empty()) {
         const Sent out = ready.back();
         ready.pop_back();
-        const unsigned m = owner[out.gate];
+        const unsigned m = all.owner[out.gate];
         const auto arrive = [&](unsigned member, unsigned gate, double later, unsigned trip) {
-            const unsigned g = first[member] + gate;
+            const unsigned g = all.first[member] + gate;
             waits[g].us = std::max(waits[g].us, out.us + later);
             waits[g].trips = std::max(waits[g].trips, out.trips + trip);
             if (--waits[g].missing != 0)

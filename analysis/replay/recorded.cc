@@ -21,12 +21,9 @@ using namespace trace;
 
 constexpr Picoseconds ns = 1000;
 
-// What happens to a transfer, in the order of its keys.
-enum Point : uint8_t { sent, arrived, noted, told };
-
 constexpr Key key_of(uint32_t transfer, Point point) noexcept
 {
-    return (Key{transfer} + 1) * 4 + point;
+    return (Key{transfer} + 1) * 4 + static_cast<uint8_t>(point);
 }
 constexpr Key key_of_group(uint32_t group) noexcept
 {
@@ -215,80 +212,83 @@ void Recorded::collect()
     }
 }
 
+void Recorded::write_computation(Thread& thread, uint64_t time, double factor)
+{
+    if (time != 0) {
+        Step step;
+        step.time = static_cast<Picoseconds>(static_cast<double>(time * ns) * factor);
+        thread.steps.push_back(step);
+    }
+}
+
+void Recorded::write_wait(Thread& thread, uint32_t transfer, Point point, Picoseconds cost, uint64_t took)
+{
+    if (transfer == no_index || run_.transfers[transfer].to_node == no_index || run_.transfers[transfer].failed) {
+        write_computation(thread, took, 1);
+        return;
+    }
+    if (is_waited_for(transfer, point)) {
+        return;
+    }
+    waited_for_[transfer] = static_cast<uint8_t>(waited_for_[transfer] | 1u << static_cast<uint8_t>(point));
+    Step step;
+    step.kind = Step::Kind::wait;
+    step.key = key_of(transfer, point);
+    step.time = cost;
+    thread.steps.push_back(step);
+}
+
+void Recorded::write_item(Thread& thread, const Item& item, uint64_t waited)
+{
+    Step step;
+    switch (item.what) {
+    case What::post: {
+        const Transfer& transfer = run_.transfers[item.number];
+        step.kind = transfer.to_node != no_index && !transfer.failed ? Step::Kind::post : Step::Kind::compute;
+        step.time = figures::post_call;
+        step.key = item.number; // the message is made when it is posted
+        thread.steps.push_back(step);
+        break;
+    }
+    case What::notice: {
+        const Point point = is_own(run_.notices[item.number].type) ? Point::told : Point::noted;
+        write_wait(thread, of_notice_[item.number], point, figures::found, item.end - item.begin + waited);
+        break;
+    }
+    case What::entry:
+        write_wait(thread, of_entry_[item.number], Point::sent, figures::found, item.end - item.begin + waited);
+        break;
+    case What::memory: // finding it is in what follows
+        write_wait(thread, run_.waits[item.number].transfer, Point::arrived, 0, item.end - item.begin);
+        break;
+    case What::round: {
+        const auto [group, members] = group_of_round_[item.number];
+        step.kind = Step::Kind::meet;
+        step.key = key_of_group(group);
+        step.count = members;
+        step.time = round_takes_[group] * ns;
+        thread.steps.push_back(step);
+        break;
+    }
+    case What::waited: break; // what follows says for what
+    }
+}
+
 void Recorded::write_steps(Thread& thread, bool until_it_left)
 {
     const Process& process = run_.processes[thread.process];
-    const auto compute = [&](uint64_t time, double factor) {
-        if (time != 0) {
-            Step step;
-            step.time = static_cast<Picoseconds>(static_cast<double>(time * ns) * factor);
-            thread.steps.push_back(step);
-        }
-    };
-    // What it waits for may be unknown, or have failed: then it takes what it took. Twice for the same is once.
-    const auto wait = [&](uint32_t transfer, Point point, Picoseconds cost, uint64_t took) {
-        if (transfer == no_index || run_.transfers[transfer].to_node == no_index || run_.transfers[transfer].failed) {
-            compute(took, 1);
-            return;
-        }
-        if ((waited_for_[transfer] >> point & 1) != 0) {
-            return;
-        }
-        waited_for_[transfer] = static_cast<uint8_t>(waited_for_[transfer] | 1u << point);
-        Step step;
-        step.kind = Step::Kind::wait;
-        step.key = key_of(transfer, point);
-        step.time = cost;
-        thread.steps.push_back(step);
-    };
     uint64_t done = process.began;
     uint64_t waited = 0; // until what comes next
-    compute(done, 1);
+    write_computation(thread, done, 1);
     for (const Item& item : thread.items) {
-        compute(item.begin - std::min(item.begin, done), options_.cpu);
-        switch (item.what) {
-        case What::post: {
-            const Transfer& transfer = run_.transfers[item.number];
-            Step step;
-            step.kind = transfer.to_node != no_index && !transfer.failed ? Step::Kind::post : Step::Kind::compute;
-            step.time = figures::post_call;
-            step.key = item.number; // the message is made when it is posted
-            thread.steps.push_back(step);
-            break;
-        }
-        case What::notice:
-        case What::entry: {
-            const bool entry = item.what == What::entry;
-            const bool own = !entry && is_own(run_.notices[item.number].type);
-            wait(entry ? of_entry_[item.number] : of_notice_[item.number],
-                 entry ? sent
-                 : own ? told
-                       : noted,
-                 figures::found, item.end - item.begin + waited);
-            break;
-        }
-        case What::memory: { // finding it is in what follows
-            wait(run_.waits[item.number].transfer, arrived, 0, item.end - item.begin);
-            break;
-        }
-        case What::round: {
-            const auto [group, members] = group_of_round_[item.number];
-            Step step;
-            step.kind = Step::Kind::meet;
-            step.key = key_of_group(group);
-            step.count = members;
-            step.time = round_takes_[group] * ns;
-            thread.steps.push_back(step);
-            break;
-        }
-        case What::waited: break; // what follows says for what
-        }
+        write_computation(thread, item.begin - std::min(item.begin, done), options_.cpu);
+        write_item(thread, item, waited);
         waited = item.what == What::waited ? item.end - item.begin : 0;
         done = std::max(done, item.end);
     }
     thread.items = {};
     if (until_it_left) {
-        compute(process.ended - std::min(process.ended, done), options_.cpu);
+        write_computation(thread, process.ended - std::min(process.ended, done), options_.cpu);
     }
 }
 
@@ -320,11 +320,11 @@ Message Recorded::message_of(uint32_t number) const
     m.to_tni = transfer.to_tni;
     const bool known = Topology::contains_path(decode_path(transfer.path));
     m.path = options_.as_recorded && options_.keep_paths && known ? transfer.path : placement_.path(m.from, m.to);
-    const auto key = [&](Point point) { return (waited_for_[number] >> point & 1) != 0 ? key_of(number, point) : 0; };
-    m.sent = key(sent);
-    m.arrived = key(arrived);
-    m.noted = key(noted);
-    m.told = key(told);
+    const auto key = [&](Point point) { return is_waited_for(number, point) ? key_of(number, point) : 0; };
+    m.sent = key(Point::sent);
+    m.arrived = key(Point::arrived);
+    m.noted = key(Point::noted);
+    m.told = key(Point::told);
     return m;
 }
 

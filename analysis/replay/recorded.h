@@ -16,6 +16,9 @@ struct RecordedOptions {
     double cpu = 1; // how many times longer computing takes
 };
 
+// What happens to a transfer, in the order of its keys.
+enum class Point : uint8_t { sent, arrived, noted, told };
+
 class Recorded final : public Script {
   public:
     Recorded(const trace::Run& run, const Placement& placement, const RecordedOptions& options);
@@ -45,6 +48,14 @@ class Recorded final : public Script {
     void match();
     void meet();
     void write_steps(Thread& thread, bool until_it_left);
+    void write_item(Thread& thread, const Item& item, uint64_t waited);
+    void write_computation(Thread& thread, uint64_t time, double factor);
+    // What is waited for may be unknown, or have failed: then it takes what it took. Twice for the same is once.
+    void write_wait(Thread& thread, uint32_t transfer, Point point, Picoseconds cost, uint64_t took);
+    [[nodiscard]] bool is_waited_for(uint32_t transfer, Point point) const noexcept
+    {
+        return (waited_for_[transfer] >> static_cast<uint8_t>(point) & 1) != 0;
+    }
     [[nodiscard]] uint32_t node_of(uint32_t process, uint32_t recorded) const noexcept;
     [[nodiscard]] Message message_of(uint32_t number) const;
 

@@ -180,98 +180,122 @@ void check_contention(World& w)
 
 /// Bytes of rank 0's region are dealt out in turn: byte b to rank b % ranks for 1-byte types, and so on by
 /// element. Each rank knows what its own hold, whatever the neighbours in the same words do at the same time.
+/// Where the elements of each type lie in a region.
+struct Area {
+    fi_datatype type;
+    std::size_t offset;
+};
+constexpr Area areas[] = {{FI_UINT8, 0x1000},
+                          {FI_INT8, 0x2000},
+                          {FI_INT16, 0x3000},
+                          {FI_UINT16, 0x4000},
+                          {FI_INT32, 0x5000},
+                          {FI_UINT32, 0x6000},
+                          {FI_FLOAT, 0x7000},
+                          {FI_INT64, 0x8000},
+                          {FI_DOUBLE, 0x9000},
+                          {FI_FLOAT_COMPLEX, 0xa000},
+                          {FI_DOUBLE_COMPLEX, 0xb000},
+                          {FI_LONG_DOUBLE, 0xc000},
+                          {FI_LONG_DOUBLE_COMPLEX, 0xd000},
+                          {static_cast<fi_datatype>(FI_INT128), 0xe000},
+                          {static_cast<fi_datatype>(FI_UINT128), 0xf000}};
+constexpr std::size_t slots = 24; ///< elements of each rank in an area: strangers in every word
+
+/// Sets an operand to a small real.
+void set_real(unsigned char* operand, fi_datatype type, int value)
+{
+    std::memset(operand, 0, atomic_oracle::size_of(type));
+    if (type == FI_FLOAT || type == FI_FLOAT_COMPLEX) {
+        const auto f = static_cast<float>(value);
+        std::memcpy(operand, &f, sizeof f);
+    } else if (type == FI_DOUBLE || type == FI_DOUBLE_COMPLEX) {
+        const double d = value;
+        std::memcpy(operand, &d, sizeof d);
+    } else {
+        const long double l = value;
+        std::memcpy(operand, &l, sizeof l);
+    }
+}
+
+/// Atomics on the elements of this rank, and what they must find there.
+class RandomAtomics {
+  public:
+    explicit RandomAtomics(World& w) : w_(w), random_(w.seed() * 991 + w.rank()), model_(std::size(areas))
+    {
+        for (std::size_t a = 0; a < std::size(areas); ++a)
+            model_[a].assign(slots * atomic_oracle::size_of(areas[a].type), 0);
+    }
+    /// Operations on different elements go out together; then the results are compared.
+    void burst(unsigned round)
+    {
+        for (unsigned i = 0; i < 16; ++i) {
+            const Element element{random_() % std::size(areas), random_() % slots};
+            if (std::find(used_.begin(), used_.end(), element) == used_.end()) {
+                used_.push_back(element);
+                send(element, w_.local(i * 256));
+            }
+        }
+        for (std::size_t i = 0; i < sent_.size(); ++i)
+            CHECK(w_, w_.wait() == 0);
+        for (const Sent& s : sent_)
+            if (!s.expected.empty() && !CHECK(w_, atomic_oracle::same_value(s.type, s.result, s.expected.data())))
+                std::fprintf(stderr, "  type %d, round %u\n", s.type, round);
+        sent_.clear();
+        used_.clear();
+    }
+
+  private:
+    using Element = std::pair<std::size_t, std::size_t>; ///< area, slot
+    struct Sent {
+        fi_datatype type;
+        std::vector<unsigned char> expected; ///< empty: nothing is known of the result
+        unsigned char* result;
+    };
+
+    /// A random operation of any kind on an element. `buffer`: of its operands and result.
+    void send(const Element& element, unsigned char* buffer)
+    {
+        const auto& [area, slot] = element;
+        const fi_datatype type = areas[area].type;
+        const unsigned size = atomic_oracle::size_of(type);
+        auto op = static_cast<fi_op>(random_() % FI_ATOMIC_OP_LAST);
+        if (!supported(w_, op, type, true))
+            return;
+        unsigned char* const compare = buffer + 64;
+        unsigned char* const result = buffer + 128;
+        unsigned char* const mine = &model_[area][slot * size];
+        for (unsigned k = 0; k < size; ++k)
+            buffer[k] = compare[k] = static_cast<unsigned char>(random_() % 2 ? random_() : 0);
+        if (!atomic_oracle::is_integer(type))
+            for (auto* operand : {buffer, compare})
+                set_real(operand, type, static_cast<int>(random_() % 5) - 2);
+        if (random_() % 2)
+            std::memcpy(compare, mine, size);
+        Sent sent{type, {mine, mine + size}, result};
+        if ((op == FI_PROD || op == FI_SUM) && !atomic_oracle::is_integer(type) && random_() % 4 == 0) {
+            op = FI_ATOMIC_WRITE; // keeps reals small: no infinities, no rounding
+            sent.expected.clear();
+        }
+        atomic_oracle::apply(op, type, mine, buffer, compare);
+        sent_.push_back(std::move(sent));
+        const std::size_t at = areas[area].offset + (slot * w_.ranks() + w_.rank()) * size;
+        const Operation o{op, type, 1, 0, at, buffer, compare, result};
+        CHECK(w_, post(w_, o, Form::msg) == 0);
+    }
+
+    World& w_;
+    std::mt19937 random_;
+    std::vector<std::vector<unsigned char>> model_; ///< by area
+    std::vector<Sent> sent_;
+    std::vector<Element> used_;
+};
+
 void check_random(World& w)
 {
-    struct Area {
-        fi_datatype type;
-        std::size_t offset;
-    };
-    static constexpr Area areas[] = {{FI_UINT8, 0x1000},
-                                     {FI_INT8, 0x2000},
-                                     {FI_INT16, 0x3000},
-                                     {FI_UINT16, 0x4000},
-                                     {FI_INT32, 0x5000},
-                                     {FI_UINT32, 0x6000},
-                                     {FI_FLOAT, 0x7000},
-                                     {FI_INT64, 0x8000},
-                                     {FI_DOUBLE, 0x9000},
-                                     {FI_FLOAT_COMPLEX, 0xa000},
-                                     {FI_DOUBLE_COMPLEX, 0xb000},
-                                     {FI_LONG_DOUBLE, 0xc000},
-                                     {FI_LONG_DOUBLE_COMPLEX, 0xd000},
-                                     {static_cast<fi_datatype>(FI_INT128), 0xe000},
-                                     {static_cast<fi_datatype>(FI_UINT128), 0xf000}};
-    constexpr std::size_t slots = 24; ///< elements of each rank in an area: strangers in every word
-    std::mt19937 random(w.seed() * 991 + w.rank());
-    std::vector<std::vector<unsigned char>> model(std::size(areas));
-    for (std::size_t a = 0; a < std::size(areas); ++a)
-        model[a].assign(slots * atomic_oracle::size_of(areas[a].type), 0);
-    constexpr unsigned burst = 16;
-    for (unsigned round = 0; round < 250; ++round) {
-        // A burst on different elements goes out together; then the results are compared.
-        struct Sent {
-            fi_datatype type;
-            std::vector<unsigned char> expected;
-            unsigned char* result;
-        };
-        std::vector<Sent> sent;
-        std::vector<std::pair<std::size_t, std::size_t>> used;
-        for (unsigned i = 0; i < burst; ++i) {
-            const std::size_t a = random() % std::size(areas);
-            const std::size_t slot = random() % slots;
-            if (std::find(used.begin(), used.end(), std::pair{a, slot}) != used.end())
-                continue;
-            used.emplace_back(a, slot);
-            const fi_datatype type = areas[a].type;
-            const unsigned size = atomic_oracle::size_of(type);
-            const auto op = static_cast<fi_op>(random() % FI_ATOMIC_OP_LAST);
-            if (!supported(w, op, type, true))
-                continue;
-            unsigned char* const operand = w.local(i * 256);
-            unsigned char* const compare = operand + 64;
-            unsigned char* const result = operand + 128;
-            unsigned char* const mine = &model[a][slot * size];
-            for (unsigned k = 0; k < size; ++k)
-                operand[k] = compare[k] = static_cast<unsigned char>(random() % 2 ? random() : 0);
-            if (!atomic_oracle::is_integer(type))
-                for (auto* p : {operand, compare}) {
-                    const double x = static_cast<int>(random() % 5) - 2;
-                    std::memset(p, 0, size);
-                    if (type == FI_FLOAT || type == FI_FLOAT_COMPLEX) {
-                        const float f = static_cast<float>(x);
-                        std::memcpy(p, &f, sizeof f);
-                    } else if (type == FI_DOUBLE || type == FI_DOUBLE_COMPLEX) {
-                        std::memcpy(p, &x, sizeof x);
-                    } else {
-                        const long double l = x;
-                        std::memcpy(p, &l, sizeof l);
-                    }
-                }
-            if (random() % 2)
-                std::memcpy(compare, mine, size);
-            sent.push_back({type, {mine, mine + size}, result});
-            atomic_oracle::apply(op, type, mine, operand, compare);
-            if (op == FI_PROD || op == FI_SUM) // keep reals small: no infinities, no rounding
-                if (!atomic_oracle::is_integer(type) && random() % 4 == 0) {
-                    sent.pop_back();
-                    std::memcpy(mine, operand, size);
-                    sent.push_back({type, {}, result});
-                    const Operation o{
-                        FI_ATOMIC_WRITE, type,    1,     0, areas[a].offset + (slot * w.ranks() + w.rank()) * size,
-                        operand,         compare, result};
-                    CHECK(w, post(w, o, Form::msg) == 0);
-                    continue;
-                }
-            const Operation o{op,      type,    1,     0, areas[a].offset + (slot * w.ranks() + w.rank()) * size,
-                              operand, compare, result};
-            CHECK(w, post(w, o, Form::msg) == 0);
-        }
-        for (std::size_t i = 0; i < sent.size(); ++i)
-            CHECK(w, w.wait() == 0);
-        for (const Sent& s : sent)
-            if (!s.expected.empty() && !CHECK(w, atomic_oracle::same_value(s.type, s.result, s.expected.data())))
-                std::fprintf(stderr, "  type %d, round %u\n", s.type, round);
-    }
+    RandomAtomics atomics(w);
+    for (unsigned round = 0; round < 250; ++round)
+        atomics.burst(round);
     w.barrier();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Queries, every operation and datatype in every form, and scatter lists. Called by main.cc; calls libfabric.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -141,94 +143,125 @@ void check_every_pair(World& w)
     w.barrier();
 }
 
+/// Lists of operands, compare values, results and remote elements, each cut into pieces of its own.
+class Lists {
+  public:
+    explicit Lists(World& w)
+        : w_(w), random_(w.seed() * 77 + w.rank()),
+          limit_(std::min(w.info().tx_attr->iov_limit, w.info().tx_attr->rma_iov_limit)),
+          target_((w.rank() + 1) % w.ranks())
+    {
+        std::fill(std::begin(desc_), std::end(desc_), w.desc());
+    }
+    void check(fi_datatype type, fi_op op)
+    {
+        const unsigned size = atomic_oracle::size_of(type);
+        cut_all(size);
+        fill(w_.local(0), type, total, random_);
+        fill(w_.local(1024), type, total, random_);
+        std::vector<unsigned char> before(total * size), after;
+        fill(before.data(), type, total, random_);
+        after = before;
+        for (std::size_t i = 0; i < total; ++i)
+            atomic_oracle::apply(op, type, &after[i * size], w_.local(i * size), w_.local(1024 + i * size));
+        each_piece(size, [&](const fi_rma_ioc& piece, std::size_t offset, std::size_t at) {
+            std::memcpy(w_.local(4096), &before[at], piece.count * size);
+            const Operation put{FI_ATOMIC_WRITE, type, piece.count, target_, offset, w_.local(4096), nullptr, nullptr};
+            CHECK(w_, perform(w_, put, Form::plain) == 0);
+        });
+        post_and_wait(type, op);
+        CHECK(w_, std::memcmp(w_.local(2048), before.data(), before.size()) == 0);
+        each_piece(size, [&](const fi_rma_ioc& piece, std::size_t offset, std::size_t at) {
+            const Operation get{FI_ATOMIC_READ, type, piece.count, target_, offset, nullptr, nullptr, w_.local(4096)};
+            CHECK(w_, perform(w_, get, Form::plain) == 0);
+            CHECK(w_, same(type, piece.count, w_.local(4096), &after[at]));
+        });
+    }
+
+  private:
+    static constexpr std::size_t total = 40; ///< elements of each list
+
+    /// Cuts `total` elements into up to `limit_` pieces: set(number, first element, count).
+    template <class Set>
+    std::size_t cut(Set&& set)
+    {
+        std::size_t left = total, n = 0;
+        while (left != 0 && n < limit_) {
+            const std::size_t take = n + 1 == limit_ ? left : 1 + random_() % left;
+            set(n++, total - left, take);
+            left -= take;
+        }
+        return n;
+    }
+    void cut_all(unsigned size)
+    {
+        const auto cut_local = [&](fi_ioc* list, std::size_t begin) {
+            return cut([&](std::size_t i, std::size_t at, std::size_t n) {
+                list[i] = {w_.local(begin + at * size), n};
+            });
+        };
+        operands_ = cut_local(operand_, 0);
+        compares_ = cut_local(compare_, 1024);
+        results_ = cut_local(result_, 2048);
+        remotes_ = cut([&](std::size_t i, std::size_t, std::size_t n) {
+            offset_[i] = 8192 + 1024 * i + size * (random_() % 8);
+            remote_[i] = {w_.address(target_, offset_[i]), n, w_.key(target_)};
+        });
+    }
+    /// Calls visit(piece, its offset in the region, its first byte in the list) for each remote piece.
+    template <class Visit>
+    void each_piece(unsigned size, Visit&& visit)
+    {
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < remotes_; ++i) {
+            visit(remote_[i], offset_[i], at);
+            at += remote_[i].count * size;
+        }
+    }
+    void post_and_wait(fi_datatype type, fi_op op)
+    {
+        fi_msg_atomic msg{};
+        // "the source buffer operand is ignored and may be NULL"
+        msg.msg_iov = op == FI_ATOMIC_READ ? nullptr : operand_;
+        msg.desc = desc_;
+        msg.iov_count = op == FI_ATOMIC_READ ? 0 : operands_;
+        msg.addr = w_.peer(target_);
+        msg.rma_iov = remote_;
+        msg.rma_iov_count = remotes_;
+        msg.datatype = type;
+        msg.op = op;
+        msg.context = &msg;
+        const ssize_t rc = w_.post([&] {
+            return op >= FI_CSWAP ? fi_compare_atomicmsg(w_.ep(), &msg, compare_, desc_, compares_, result_, desc_,
+                                                         results_, FI_COMPLETION)
+                                  : fi_fetch_atomicmsg(w_.ep(), &msg, result_, desc_, results_, FI_COMPLETION);
+        });
+        CHECK(w_, rc == 0);
+        void* context = nullptr;
+        if (rc == 0)
+            CHECK(w_, w_.wait(&context) == 0);
+        CHECK(w_, context == &msg);
+    }
+
+    World& w_;
+    std::mt19937 random_;
+    const std::size_t limit_;
+    const unsigned target_;
+    void* desc_[8];
+    fi_ioc operand_[8], compare_[8], result_[8];
+    fi_rma_ioc remote_[8];
+    std::size_t offset_[8];
+    std::size_t operands_ = 0, compares_ = 0, results_ = 0, remotes_ = 0; ///< pieces
+};
+
 void check_lists(World& w)
 {
-    std::mt19937 random(w.seed() * 77 + w.rank());
-    const std::size_t limit = w.info().tx_attr->iov_limit < w.info().tx_attr->rma_iov_limit
-                                  ? w.info().tx_attr->iov_limit
-                                  : w.info().tx_attr->rma_iov_limit;
-    const unsigned target = (w.rank() + 1) % w.ranks();
-    void* desc[8] = {w.desc(), w.desc(), w.desc(), w.desc(), w.desc(), w.desc(), w.desc(), w.desc()};
-    constexpr std::size_t total = 40;
+    Lists lists(w);
     for (auto type : {FI_UINT8, FI_INT16, FI_UINT32, FI_DOUBLE})
         for (auto op : {FI_SUM, FI_MIN, FI_CSWAP_LT, FI_ATOMIC_READ, FI_ATOMIC_WRITE})
-            for (unsigned round = 0; round < 4; ++round) {
-                const unsigned size = atomic_oracle::size_of(type);
-                if (!supported(w, op, type, true))
-                    continue;
-                fi_ioc operand[8], compare[8], result[8];
-                fi_rma_ioc remote[8];
-                std::size_t cuts[4];
-                const auto cut = [&](auto set) { // `total` elements in up to `limit` pieces
-                    std::size_t left = total, n = 0;
-                    while (left != 0 && n < limit) {
-                        std::size_t take = n + 1 == limit ? left : 1 + random() % left;
-                        set(n++, total - left, take);
-                        left -= take;
-                    }
-                    return n;
-                };
-                cuts[0] = cut([&](std::size_t i, std::size_t at, std::size_t n) {
-                    operand[i] = {w.local(at * size), n};
-                });
-                cuts[1] = cut([&](std::size_t i, std::size_t at, std::size_t n) {
-                    compare[i] = {w.local(1024 + at * size), n};
-                });
-                cuts[2] = cut([&](std::size_t i, std::size_t at, std::size_t n) {
-                    result[i] = {w.local(2048 + at * size), n};
-                });
-                std::size_t offsets[8];
-                cuts[3] = cut([&](std::size_t i, std::size_t at, std::size_t n) {
-                    offsets[i] = 8192 + 1024 * i + size * (random() % 8);
-                    remote[i] = {w.address(target, offsets[i]), n, w.key(target)};
-                    (void)at;
-                });
-                fill(w.local(0), type, total, random);
-                fill(w.local(1024), type, total, random);
-                std::vector<unsigned char> before(total * size), after;
-                fill(before.data(), type, total, random);
-                after = before;
-                for (std::size_t i = 0; i < total; ++i)
-                    atomic_oracle::apply(op, type, &after[i * size], w.local(i * size), w.local(1024 + i * size));
-                std::size_t at = 0;
-                for (std::size_t i = 0; i < cuts[3]; ++i) {
-                    std::memcpy(w.local(4096), &before[at], remote[i].count * size);
-                    const Operation put{FI_ATOMIC_WRITE, type,          remote[i].count, target,
-                                        offsets[i],      w.local(4096), nullptr,         nullptr};
-                    CHECK(w, perform(w, put, Form::plain) == 0);
-                    at += remote[i].count * size;
-                }
-                fi_msg_atomic msg{};
-                // "the source buffer operand is ignored and may be NULL"
-                msg.msg_iov = op == FI_ATOMIC_READ ? nullptr : operand;
-                msg.desc = desc;
-                msg.iov_count = op == FI_ATOMIC_READ ? 0 : cuts[0];
-                msg.addr = w.peer(target);
-                msg.rma_iov = remote;
-                msg.rma_iov_count = cuts[3];
-                msg.datatype = type;
-                msg.op = op;
-                msg.context = &msg;
-                const ssize_t rc = w.post([&] {
-                    return op >= FI_CSWAP ? fi_compare_atomicmsg(w.ep(), &msg, compare, desc, cuts[1], result, desc,
-                                                                 cuts[2], FI_COMPLETION)
-                                          : fi_fetch_atomicmsg(w.ep(), &msg, result, desc, cuts[2], FI_COMPLETION);
-                });
-                CHECK(w, rc == 0);
-                void* context = nullptr;
-                if (rc == 0)
-                    CHECK(w, w.wait(&context) == 0);
-                CHECK(w, context == &msg);
-                CHECK(w, std::memcmp(w.local(2048), before.data(), before.size()) == 0);
-                at = 0;
-                for (std::size_t i = 0; i < cuts[3]; ++i) {
-                    const Operation get{FI_ATOMIC_READ, type,    remote[i].count, target,
-                                        offsets[i],     nullptr, nullptr,         w.local(4096)};
-                    CHECK(w, perform(w, get, Form::plain) == 0);
-                    CHECK(w, same(type, remote[i].count, w.local(4096), &after[at]));
-                    at += remote[i].count * size;
-                }
-            }
+            for (unsigned round = 0; round < 4; ++round)
+                if (supported(w, op, type, true))
+                    lists.check(type, op);
     w.barrier();
 }
 

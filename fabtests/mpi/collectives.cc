@@ -54,52 +54,60 @@ void coll_short(const World& world)
     }
 }
 
-void coll_basic(const World& world)
+namespace {
+
+void broadcast_gather_scatter(const World& world, int count, int root)
 {
     const int n = world.size;
-    for (const int count : {1, 33, 3000}) {
-        for (int root = 0; root < n; root++) {
-            std::vector<int> data = world.rank == root ? contributions(root, count) : std::vector<int>(at(count), -1);
-            MPITEST_CALL(MPI_Bcast(data.data(), count, MPI_INT, root, world.comm));
-            MPITEST_CHECK(data == contributions(root, count));
+    std::vector<int> data = world.rank == root ? contributions(root, count) : std::vector<int>(at(count), -1);
+    MPITEST_CALL(MPI_Bcast(data.data(), count, MPI_INT, root, world.comm));
+    MPITEST_CHECK(data == contributions(root, count));
 
-            const std::vector<int> mine = contributions(world.rank, count);
-            std::vector<int> all(at(world.rank == root ? count * n : 0));
-            MPITEST_CALL(MPI_Gather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, root, world.comm));
-            bool good = true;
-            for (int r = 0; world.rank == root && r < n; r++) {
-                const auto part = contributions(r, count);
-                good = good && std::equal(part.begin(), part.end(), all.begin() + r * count);
-            }
-            MPITEST_CHECK(good);
-            std::vector<int> back(at(count), -1);
-            MPITEST_CALL(MPI_Scatter(all.data(), count, MPI_INT, back.data(), count, MPI_INT, root, world.comm));
-            MPITEST_CHECK(back == mine);
-        }
-        const std::vector<int> mine = contributions(world.rank, count);
-        std::vector<int> all(at(count * n), -1);
-        MPITEST_CALL(MPI_Allgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm));
-        bool good = true;
-        for (int r = 0; r < n; r++) {
-            for (int i = 0; i < count; i++) {
-                good = good && all[at(r * count + i)] == contribution(r, i);
-            }
-        }
-        MPITEST_CHECK(good);
-        std::vector<int> out(at(count * n));
-        std::vector<int> in(at(count * n), -1);
-        for (int i = 0; i < count * n; i++) {
-            out[at(i)] = world.rank * 1'000'000 + i;
-        }
-        MPITEST_CALL(MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, world.comm));
-        good = true;
-        for (int i = 0; i < count * n; i++) {
-            good = good && in[at(i)] == (i / count) * 1'000'000 + world.rank * count + i % count;
-        }
-        MPITEST_CHECK(good);
+    const std::vector<int> mine = contributions(world.rank, count);
+    std::vector<int> all(at(world.rank == root ? count * n : 0));
+    MPITEST_CALL(MPI_Gather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, root, world.comm));
+    bool good = true;
+    for (int r = 0; world.rank == root && r < n; r++) {
+        const auto part = contributions(r, count);
+        good = good && std::equal(part.begin(), part.end(), all.begin() + r * count);
     }
-    // No rank leaves a barrier before the last one has entered: each rank in turn is late, after having
-    // notified all others by a message before.
+    MPITEST_CHECK(good);
+    std::vector<int> back(at(count), -1);
+    MPITEST_CALL(MPI_Scatter(all.data(), count, MPI_INT, back.data(), count, MPI_INT, root, world.comm));
+    MPITEST_CHECK(back == mine);
+}
+
+void allgather_alltoall(const World& world, int count)
+{
+    const int n = world.size;
+    const std::vector<int> mine = contributions(world.rank, count);
+    std::vector<int> all(at(count * n), -1);
+    MPITEST_CALL(MPI_Allgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm));
+    bool good = true;
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < count; i++) {
+            good = good && all[at(r * count + i)] == contribution(r, i);
+        }
+    }
+    MPITEST_CHECK(good);
+    std::vector<int> out(at(count * n));
+    std::vector<int> in(at(count * n), -1);
+    for (int i = 0; i < count * n; i++) {
+        out[at(i)] = world.rank * 1'000'000 + i;
+    }
+    MPITEST_CALL(MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, world.comm));
+    good = true;
+    for (int i = 0; i < count * n; i++) {
+        good = good && in[at(i)] == (i / count) * 1'000'000 + world.rank * count + i % count;
+    }
+    MPITEST_CHECK(good);
+}
+
+/// No rank leaves a barrier before the last one has entered: each rank in turn is late, after having
+/// notified all others by a message before.
+void barriers(const World& world)
+{
+    const int n = world.size;
     for (int late = 0; late < n; late++) {
         int told = 0;
         MPI_Request receive = MPI_REQUEST_NULL;
@@ -119,6 +127,19 @@ void coll_basic(const World& world)
         MPITEST_CALL(MPI_Barrier(world.comm));
         MPITEST_CHECK(world.rank == late || told == 1);
     }
+}
+
+} // namespace
+
+void coll_basic(const World& world)
+{
+    for (const int count : {1, 33, 3000}) {
+        for (int root = 0; root < world.size; root++) {
+            broadcast_gather_scatter(world, count, root);
+        }
+        allgather_alltoall(world, count);
+    }
+    barriers(world);
 }
 
 void coll_vectors(const World& world)
@@ -184,72 +205,100 @@ void coll_vectors(const World& world)
     MPITEST_CHECK(good);
 }
 
-void coll_operations(const World& world)
+namespace {
+
+struct Operation {
+    MPI_Op op;
+    long (*apply)(long, long);
+};
+const Operation operations[] = {
+    {MPI_SUM, [](long a, long b) { return a + b; }},
+    {MPI_PROD, [](long a, long b) { return a * b; }},
+    {MPI_MIN, [](long a, long b) { return std::min(a, b); }},
+    {MPI_MAX, [](long a, long b) { return std::max(a, b); }},
+    {MPI_BAND, [](long a, long b) { return a & b; }},
+    {MPI_BOR, [](long a, long b) { return a | b; }},
+    {MPI_BXOR, [](long a, long b) { return a ^ b; }},
+    {MPI_LAND, [](long a, long b) { return long{a != 0 && b != 0}; }},
+    {MPI_LOR, [](long a, long b) { return long{a != 0 || b != 0}; }},
+    {MPI_LXOR, [](long a, long b) { return long{(a != 0) != (b != 0)}; }},
+};
+constexpr int many = 600;
+
+long value(int rank, int i)
 {
-    struct Operation {
-        MPI_Op op;
-        long (*apply)(long, long);
-    };
-    const Operation operations[] = {
-        {MPI_SUM, [](long a, long b) { return a + b; }},
-        {MPI_PROD, [](long a, long b) { return a * b; }},
-        {MPI_MIN, [](long a, long b) { return std::min(a, b); }},
-        {MPI_MAX, [](long a, long b) { return std::max(a, b); }},
-        {MPI_BAND, [](long a, long b) { return a & b; }},
-        {MPI_BOR, [](long a, long b) { return a | b; }},
-        {MPI_BXOR, [](long a, long b) { return a ^ b; }},
-        {MPI_LAND, [](long a, long b) { return long{a != 0 && b != 0}; }},
-        {MPI_LOR, [](long a, long b) { return long{a != 0 || b != 0}; }},
-        {MPI_LXOR, [](long a, long b) { return long{(a != 0) != (b != 0)}; }},
-    };
-    constexpr int count = 600;
-    const auto value = [](int rank, int i) { return (rank * 31L + i * 17L) % 11; };
-    const auto fold = [&](const Operation& operation, int ranks, int i) {
-        long result = value(0, i);
-        for (int r = 1; r < ranks; r++) {
-            result = operation.apply(result, value(r, i));
-        }
-        return result;
-    };
-    std::vector<long> mine(count);
+    return (rank * 31L + i * 17L) % 11;
+}
+
+/// The result of an operation over element `i` of the first ranks.
+long fold(const Operation& operation, int ranks, int i)
+{
+    long result = value(0, i);
+    for (int r = 1; r < ranks; r++) {
+        result = operation.apply(result, value(r, i));
+    }
+    return result;
+}
+
+std::vector<long> values(int rank, int count)
+{
+    std::vector<long> all(at(count));
     for (int i = 0; i < count; i++) {
-        mine[at(i)] = value(world.rank, i);
+        all[at(i)] = value(rank, i);
     }
-    for (const Operation& operation : operations) {
-        std::vector<long> out(count, -99);
-        MPITEST_CALL(MPI_Allreduce(mine.data(), out.data(), count, MPI_LONG, operation.op, world.comm));
-        bool good = true;
-        for (int i = 0; i < count; i++) {
-            good = good && out[at(i)] == fold(operation, world.size, i);
-        }
-        MPITEST_CHECK(good);
-        const int root = world.size / 2;
-        std::vector<long> at_root(count, -99);
-        MPITEST_CALL(MPI_Reduce(mine.data(), at_root.data(), count, MPI_LONG, operation.op, root, world.comm));
-        MPITEST_CHECK(world.rank != root || at_root == out);
-        std::vector<long> scanned(count, -99);
-        MPITEST_CALL(MPI_Scan(mine.data(), scanned.data(), count, MPI_LONG, operation.op, world.comm));
-        good = world.size > 1 || scanned == mine;
-        for (int i = 0; world.size > 1 && i < count; i++) {
-            const bool single = world.rank == 0; // nothing was combined: the value itself
-            good = good && scanned[at(i)] == (single ? value(0, i) : fold(operation, world.rank + 1, i));
-        }
-        MPITEST_CHECK(good);
+    return all;
+}
+
+void allreduce_reduce_scan(const World& world, const Operation& operation)
+{
+    constexpr int count = many;
+    const std::vector<long> mine = values(world.rank, count);
+    std::vector<long> out(count, -99);
+    MPITEST_CALL(MPI_Allreduce(mine.data(), out.data(), count, MPI_LONG, operation.op, world.comm));
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        good = good && out[at(i)] == fold(operation, world.size, i);
     }
+    MPITEST_CHECK(good);
+    const int root = world.size / 2;
+    std::vector<long> at_root(count, -99);
+    MPITEST_CALL(MPI_Reduce(mine.data(), at_root.data(), count, MPI_LONG, operation.op, root, world.comm));
+    MPITEST_CHECK(world.rank != root || at_root == out);
+    std::vector<long> scanned(count, -99);
+    MPITEST_CALL(MPI_Scan(mine.data(), scanned.data(), count, MPI_LONG, operation.op, world.comm));
+    good = world.size > 1 || scanned == mine;
+    for (int i = 0; world.size > 1 && i < count; i++) {
+        const bool single = world.rank == 0; // nothing was combined: the value itself
+        good = good && scanned[at(i)] == (single ? value(0, i) : fold(operation, world.rank + 1, i));
+    }
+    MPITEST_CHECK(good);
+}
+
+void exscan_reduce_scatter(const World& world)
+{
+    constexpr int count = many;
+    const std::vector<long> mine = values(world.rank, count);
     std::vector<long> before(count, -99);
     MPITEST_CALL(MPI_Exscan(mine.data(), before.data(), count, MPI_LONG, MPI_SUM, world.comm));
     MPITEST_CHECK(world.rank == 0 || before[5] == fold(operations[0], world.rank, 5));
     std::vector<long> share(count);
-    std::vector<long> spread(at(count * world.size));
-    for (int i = 0; i < count * world.size; i++) {
-        spread[at(i)] = value(world.rank, i);
-    }
+    const std::vector<long> spread = values(world.rank, count * world.size);
     MPITEST_CALL(MPI_Reduce_scatter_block(spread.data(), share.data(), count, MPI_LONG, MPI_SUM, world.comm));
     bool good = true;
     for (int i = 0; i < count; i++) {
         good = good && share[at(i)] == fold(operations[0], world.size, world.rank * count + i);
     }
     MPITEST_CHECK(good);
+}
+
+} // namespace
+
+void coll_operations(const World& world)
+{
+    for (const Operation& operation : operations) {
+        allreduce_reduce_scan(world, operation);
+    }
+    exscan_reduce_scatter(world);
     struct {
         double value;
         int rank;

@@ -210,80 +210,108 @@ class Traffic {
 
 // --- the runs
 
+/// The communicators that the steps draw from. Calls on `comms[which]` may name none (MPI_COMM_NULL).
+struct Communicators {
+    MPI_Comm comms[6] = {MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+    MPI_Comm half = MPI_COMM_NULL;
+    MPI_Comm between = MPI_COMM_NULL; ///< an intercommunicator of the two halves
+
+    Communicators(int rank, int size)
+    {
+        MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[2]);
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &comms[3]);
+        MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, 0, &comms[4]);
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[5]); // not freed by us: MPI_Finalize does
+        MPI_Comm_split(MPI_COMM_WORLD, rank < size / 2, 0, &half);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank < size / 2 ? size / 2 : 0, 9, &between);
+    }
+    Communicators(const Communicators&) = delete;
+    Communicators& operator=(const Communicators&) = delete;
+    ~Communicators()
+    {
+        for (MPI_Comm* comm : {&comms[2], &comms[3], &comms[4], &half, &between})
+            if (*comm != MPI_COMM_NULL)
+                MPI_Comm_free(comm);
+    }
+    /// Another communicator of the same members, and maybe in the same memory.
+    void renew()
+    {
+        MPI_Comm_free(&comms[2]);
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]);
+    }
+};
+
+void reduction_of_type(unsigned type, const Call& call, Draw& own, MPI_Op mine)
+{
+    switch (type) {
+    case 0: any_reduction<double>(call, MPI_DOUBLE, own); break;
+    case 1: any_reduction<int>(call, MPI_INT, own); break;
+    case 2: any_reduction<long>(call, MPI_LONG, own); break;
+    case 3: any_reduction<float>(call, MPI_FLOAT, own); break;
+    case 4: any_reduction<std::uint64_t>(call, MPI_UINT64_T, own); break;
+    case 5: any_reduction<signed char>(call, MPI_SIGNED_CHAR, own); break;
+    case 6: any_reduction<unsigned short>(call, MPI_UNSIGNED_SHORT, own); break;
+    case 7: any_reduction<long double>(call, MPI_LONG_DOUBLE, own); break;
+    case 8: reduce<unsigned char>(call, MPI_BYTE, Op::bxor, MPI_BXOR); break;
+    case 9: any_reduction<MPI_Aint>(call, MPI_AINT, own); break;
+    case 10: reduce<long>(call, MPI_LONG, Op::mine, mine); break;
+    case 11: least_of_pairs(call); break;
+    }
+}
+
+/// One collective call. All ranks draw the same numbers.
+void random_step(Draw& draw, long step, const Communicators& all, MPI_Op mine)
+{
+    const unsigned which = draw.below(8), kind = draw.below(8), type = draw.below(12), length = draw.below(10);
+    const unsigned count = length < 5 ? draw.below(7) : length < 9 ? draw.below(200) : draw.below(3000);
+    const unsigned root = draw.below(1u << 30);
+    Call call;
+    call.comm = which < 6 ? all.comms[which] : MPI_COMM_WORLD;
+    if (call.comm == MPI_COMM_NULL)
+        return;
+    call.count = static_cast<int>(count);
+    call.everybody = kind < 3;
+    call.in_place = root % 5 == 0;
+    call.key = draw.state;
+    call.step = step;
+    MPI_Comm_rank(call.comm, &call.rank);
+    MPI_Comm_size(call.comm, &call.size);
+    call.root = static_cast<int>(root % static_cast<unsigned>(call.size));
+    Draw own{call.key};
+    if (kind == 7) {
+        MPI_Barrier(call.comm);
+        if (which == 7)
+            MPI_Barrier(all.between);
+    } else if (kind >= 5) {
+        // Of nothing by one datatype: Open MPI goes by the count there, and sends elements without bytes.
+        broadcast(call,
+                  count == 0 ? 0 : static_cast<unsigned>(mix(call.key, static_cast<std::uint64_t>(call.rank)) % 3));
+    } else {
+        reduction_of_type(type, call, own, mine);
+    }
+}
+
 void random_steps(std::uint64_t seed, long steps)
 {
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm comms[6] = {MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
-    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[2]);
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &comms[3]);
-    MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, 0, &comms[4]);
-    MPI_Comm_dup(MPI_COMM_WORLD, &comms[5]); // not freed by us: MPI_Finalize does
-    MPI_Comm between = MPI_COMM_NULL;
-    MPI_Comm half = MPI_COMM_NULL;
-    MPI_Comm_split(MPI_COMM_WORLD, rank < size / 2, 0, &half);
-    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank < size / 2 ? size / 2 : 0, 9, &between);
+    Communicators all(rank, size);
     MPI_Op mine = MPI_OP_NULL;
     MPI_Op_create(first_of, 0, &mine);
     Draw draw{seed};
     for (long step = 0; step < steps; step++) {
-        if (step % 16 == 15) { // another communicator of the same members, and maybe in the same memory
-            MPI_Comm_free(&comms[2]);
-            MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]);
-        }
+        if (step % 16 == 15)
+            all.renew();
         const unsigned way = draw.below(4);
         std::optional<Traffic> traffic;
         if (way < 2)
             traffic.emplace(mix(seed, static_cast<std::uint64_t>(step)), rank, size, way == 0, step);
-        const unsigned which = draw.below(8), kind = draw.below(8), type = draw.below(12), length = draw.below(10);
-        const unsigned count = length < 5 ? draw.below(7) : length < 9 ? draw.below(200) : draw.below(3000);
-        const unsigned root = draw.below(1u << 30);
-        Call call;
-        call.comm = which < 6 ? comms[which] : MPI_COMM_WORLD;
-        call.count = static_cast<int>(count);
-        call.everybody = kind < 3;
-        call.in_place = root % 5 == 0;
-        call.key = draw.state;
-        call.step = step;
-        if (call.comm != MPI_COMM_NULL) {
-            MPI_Comm_rank(call.comm, &call.rank);
-            MPI_Comm_size(call.comm, &call.size);
-            call.root = static_cast<int>(root % static_cast<unsigned>(call.size));
-        }
-        Draw own{call.key};
-        if (call.comm == MPI_COMM_NULL) {
-        } else if (kind == 7) {
-            MPI_Barrier(call.comm);
-            if (which == 7)
-                MPI_Barrier(between);
-        } else if (kind >= 5) {
-            // Of nothing by one datatype: Open MPI goes by the count there, and sends elements without bytes.
-            broadcast(call,
-                      count == 0 ? 0 : static_cast<unsigned>(mix(call.key, static_cast<std::uint64_t>(call.rank)) % 3));
-        } else {
-            switch (type) {
-            case 0: any_reduction<double>(call, MPI_DOUBLE, own); break;
-            case 1: any_reduction<int>(call, MPI_INT, own); break;
-            case 2: any_reduction<long>(call, MPI_LONG, own); break;
-            case 3: any_reduction<float>(call, MPI_FLOAT, own); break;
-            case 4: any_reduction<std::uint64_t>(call, MPI_UINT64_T, own); break;
-            case 5: any_reduction<signed char>(call, MPI_SIGNED_CHAR, own); break;
-            case 6: any_reduction<unsigned short>(call, MPI_UNSIGNED_SHORT, own); break;
-            case 7: any_reduction<long double>(call, MPI_LONG_DOUBLE, own); break;
-            case 8: reduce<unsigned char>(call, MPI_BYTE, Op::bxor, MPI_BXOR); break;
-            case 9: any_reduction<MPI_Aint>(call, MPI_AINT, own); break;
-            case 10: reduce<long>(call, MPI_LONG, Op::mine, mine); break;
-            case 11: least_of_pairs(call); break;
-            }
-        }
+        random_step(draw, step, all, mine);
         if (traffic)
             traffic->end();
     }
     MPI_Op_free(&mine);
-    for (MPI_Comm* comm : {&comms[2], &comms[3], &comms[4], &half, &between})
-        if (*comm != MPI_COMM_NULL)
-            MPI_Comm_free(comm);
 }
 
 // --- communicators that come and go

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tofu::test {
@@ -25,11 +26,60 @@ struct Verdict {
     std::size_t ends = 0; ///< states that are good
 };
 
-template <class State, class Steps, class Wrong, class Good>
-[[nodiscard]] Verdict search(const State& first, Steps&& steps, Wrong&& wrong, Good&& good,
-                             std::size_t most = 5'000'000)
-{
+/// The states that have been met, in the order in which they were, and the steps between them.
+template <class State>
+class StateGraph {
     static_assert(std::has_unique_object_representations_v<State>, "no padding: states are compared as bytes");
+
+  public:
+    /// Enters a state that `step` leads to from state number `from`. The first state is entered from 0.
+    void enter(const State& state, std::uint32_t from, const char* step)
+    {
+        const auto [at, is_new] = known_.try_emplace(state, static_cast<std::uint32_t>(ways_.size()));
+        if (is_new)
+            ways_.push_back({&at->first, from, step});
+        edges_.push_back({from, at->second});
+    }
+    [[nodiscard]] std::size_t size() const { return ways_.size(); }
+    [[nodiscard]] const State& operator[](std::uint32_t number) const { return *ways_[number].state; }
+    /// `what`, and the shortest way to a state, a step a line.
+    [[nodiscard]] std::string trace(std::uint32_t at, const char* what) const
+    {
+        std::vector<const char*> names;
+        for (; at != 0; at = ways_[at].from)
+            names.push_back(ways_[at].step);
+        std::string text = what;
+        for (std::size_t i = names.size(); i-- > 0;)
+            text.append("\n  ").append(names[i]);
+        return text;
+    }
+    /// For each state: does some way lead from it to a state of `targets`?
+    [[nodiscard]] std::vector<bool> leading_to(std::vector<std::uint32_t> targets) const
+    {
+        std::vector<std::uint32_t> first_edge(ways_.size() + 1), sources(edges_.size());
+        for (const Edge& edge : edges_)
+            first_edge[edge.to + 1]++;
+        for (std::size_t i = 1; i < first_edge.size(); i++)
+            first_edge[i] += first_edge[i - 1];
+        std::vector<std::uint32_t> fill(first_edge);
+        for (const Edge& edge : edges_)
+            sources[fill[edge.to]++] = edge.from;
+        std::vector<bool> met(ways_.size());
+        for (const std::uint32_t target : targets)
+            met[target] = true;
+        while (!targets.empty()) {
+            const std::uint32_t at = targets.back();
+            targets.pop_back();
+            for (std::uint32_t e = first_edge[at]; e < first_edge[at + 1]; e++)
+                if (!met[sources[e]]) {
+                    met[sources[e]] = true;
+                    targets.push_back(sources[e]);
+                }
+        }
+        return met;
+    }
+
+  private:
     struct Hash {
         std::size_t operator()(const State& state) const noexcept
         {
@@ -47,66 +97,39 @@ template <class State, class Steps, class Wrong, class Good>
     struct Edge {
         std::uint32_t from, to;
     };
-    std::unordered_map<State, std::uint32_t, Hash, Equal> known; // its elements stay where they are
-    std::vector<Way> ways;
-    std::vector<Edge> edges;
+    std::unordered_map<State, std::uint32_t, Hash, Equal> known_; // its elements stay where they are
+    std::vector<Way> ways_;
+    std::vector<Edge> edges_;
+};
+
+template <class State, class Steps, class Wrong, class Good>
+[[nodiscard]] Verdict search(const State& first, Steps&& steps, Wrong&& wrong, Good&& good,
+                             std::size_t most = 5'000'000)
+{
+    StateGraph<State> graph;
     Verdict verdict;
-    const auto enter = [&](const State& state, std::uint32_t from, const char* step) {
-        const auto [at, is_new] = known.try_emplace(state, static_cast<std::uint32_t>(ways.size()));
-        if (is_new)
-            ways.push_back({&at->first, from, step});
-        return at->second;
-    };
-    const auto trace = [&](std::uint32_t at, const char* what) {
-        std::vector<const char*> names;
-        for (; at != 0; at = ways[at].from)
-            names.push_back(ways[at].step);
-        verdict.wrong = what;
-        for (std::size_t i = names.size(); i-- > 0;)
-            verdict.wrong.append("\n  ").append(names[i]);
-    };
-    enter(first, 0, "");
-    for (std::uint32_t at = 0; at < ways.size(); at++) {
-        const State state = *ways[at].state;
-        verdict.states = ways.size();
+    std::vector<std::uint32_t> ends;
+    graph.enter(first, 0, "");
+    for (std::uint32_t at = 0; at < graph.size(); at++) {
+        const State state = graph[at];
+        verdict.states = graph.size();
         if (const char* const what = wrong(state)) {
-            trace(at, what);
+            verdict.wrong = graph.trace(at, what);
             return verdict;
         }
-        if (ways.size() > most) {
+        if (graph.size() > most) {
             verdict.wrong = "too many states for a test";
             return verdict;
         }
-        steps(state, [&](const char* step, const State& next) { edges.push_back({at, enter(next, at, step)}); });
+        if (good(state))
+            ends.push_back(at);
+        steps(state, [&](const char* step, const State& next) { graph.enter(next, at, step); });
     }
-    // Backwards from the good states: whatever is not met has no way out.
-    std::vector<std::uint32_t> first_edge(ways.size() + 1), sources(edges.size()), todo;
-    for (const Edge& edge : edges)
-        first_edge[edge.to + 1]++;
-    for (std::size_t i = 1; i < first_edge.size(); i++)
-        first_edge[i] += first_edge[i - 1];
-    std::vector<std::uint32_t> fill(first_edge);
-    for (const Edge& edge : edges)
-        sources[fill[edge.to]++] = edge.from;
-    std::vector<bool> met(ways.size());
-    for (std::uint32_t at = 0; at < ways.size(); at++)
-        if (good(*ways[at].state)) {
-            met[at] = true;
-            todo.push_back(at);
-        }
-    verdict.ends = todo.size();
-    while (!todo.empty()) {
-        const std::uint32_t at = todo.back();
-        todo.pop_back();
-        for (std::uint32_t e = first_edge[at]; e < first_edge[at + 1]; e++)
-            if (!met[sources[e]]) {
-                met[sources[e]] = true;
-                todo.push_back(sources[e]);
-            }
-    }
-    for (std::uint32_t at = 0; at < ways.size(); at++)
-        if (!met[at]) {
-            trace(at, "no way out");
+    verdict.ends = ends.size();
+    const std::vector<bool> has_way_out = graph.leading_to(std::move(ends));
+    for (std::uint32_t at = 0; at < graph.size(); at++)
+        if (!has_way_out[at]) {
+            verdict.wrong = graph.trace(at, "no way out");
             break;
         }
     return verdict;

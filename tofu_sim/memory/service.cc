@@ -193,51 +193,38 @@ void run_service(ProcessMemory::Impl& impl) noexcept
 
 ProcessMemory::ProcessMemory(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages, bool reuse_stags) noexcept
-{
-    errno = ENOMEM; // unless it is something else
-    std::unique_ptr<Impl> impl = make_or_null<Impl>();
-    if (impl == nullptr)
-        return nullptr;
-    impl->segment = segment;
-    impl->mrq_entries = segment_header(segment).mrq_entries;
-    impl->main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
-    impl->lock_pages = lock_pages;
-    impl->reuse_stags = reuse_stags;
-    if (impl->arena.open()) {
-        if (or_without_memory(false, [&] { return impl->threads.open(impl->vmas); }))
-            impl->mover.open(impl->arena, impl->lock_pages);
-        Backing& arena = impl->area().backings[0];
-        arena.kind = uint32_t(BackingKind::arena);
-        arena.fd = impl->arena.fd();
-        arena.device = impl->arena.device();
-        arena.inode = impl->arena.inode();
-        arena.bytes = arena_bytes;
-        // Release: the backing (partner: PeerProcess, read_backing).
-        arena.sequence.store_release(2);
-    }
-    // Yama: let processes of the same user copy from and to us. Elsewhere an unknown option, and not needed.
-    (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    set_forkable(impl.get());
+namespace {
 
-    Impl* const raw = impl.get();
-    std::unique_ptr<ProcessMemory> memory(new (std::nothrow) ProcessMemory(std::move(impl)));
-    if (memory == nullptr) {
-        set_forkable(nullptr);
-        errno = ENOMEM;
-        return nullptr;
-    }
+/// Shows the arena to peers as the first backing of this process. Without an arena they use the mailbox.
+void offer_arena(ProcessMemory::Impl& impl) noexcept
+{
+    if (!impl.arena.open())
+        return;
+    if (or_without_memory(false, [&] { return impl.threads.open(impl.vmas); }))
+        impl.mover.open(impl.arena, impl.lock_pages);
+    Backing& arena = impl.area().backings[0];
+    arena.kind = uint32_t(BackingKind::arena);
+    arena.fd = impl.arena.fd();
+    arena.device = impl.arena.device();
+    arena.inode = impl.arena.inode();
+    arena.bytes = arena_bytes;
+    // Release: the backing (partner: PeerProcess, read_backing).
+    arena.sequence.store_release(2);
+}
+
+/// Starts the service thread and waits until it runs. 0, or an errno: there is no thread.
+int start_service(ProcessMemory::Impl& impl) noexcept
+{
     SharedWord<uint32_t> started{0};
     sigset_t all;
     sigset_t old;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &old); // the thread inherits it: signals are the program's
-    int error = 0;
-    raw->service_started = &started;
-    error = ::pthread_create(
-        &raw->service, nullptr,
+    impl.service_started = &started;
+    const int error = ::pthread_create(
+        &impl.service, nullptr,
         [](void* argument) -> void* {
-            auto& self = *static_cast<Impl*>(argument);
+            auto& self = *static_cast<ProcessMemory::Impl*>(argument);
             (void)::pthread_setname_np(::pthread_self(), "tofu-service");
             (void)adopt_service_thread(segment_header(self.segment));
             SharedWord<uint32_t>& word = *self.service_started;
@@ -246,17 +233,40 @@ std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock
             run_service(self);
             return nullptr;
         },
-        raw);
+        &impl);
     ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    if (error != 0) {
-        set_forkable(nullptr);
-        impl = std::move(memory->impl_); // it has no thread to wait for
-        errno = error;
-        return nullptr;
-    }
-    while (started.load_acquire() == 0)
+    while (error == 0 && started.load_acquire() == 0)
         futex_wait(started, 0, nullptr);
-    return memory;
+    return error;
+}
+
+} // namespace
+
+std::unique_ptr<ProcessMemory> ProcessMemory::open(std::byte* segment, bool lock_pages, bool reuse_stags) noexcept
+{
+    errno = ENOMEM; // unless it is something else
+    std::unique_ptr<Impl> made = make_or_null<Impl>();
+    if (made == nullptr)
+        return nullptr;
+    Impl& impl = *made;
+    impl.segment = segment;
+    impl.mrq_entries = segment_header(segment).mrq_entries;
+    impl.main_stack = reinterpret_cast<uint64_t>(__libc_stack_end);
+    impl.lock_pages = lock_pages;
+    impl.reuse_stags = reuse_stags;
+    offer_arena(impl);
+    // Yama: let processes of the same user copy from and to us. Elsewhere an unknown option, and not needed.
+    (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    set_forkable(&impl);
+    std::unique_ptr<ProcessMemory> memory(new (std::nothrow) ProcessMemory(std::move(made)));
+    const int error = memory == nullptr ? ENOMEM : start_service(impl);
+    if (error == 0)
+        return memory;
+    set_forkable(nullptr);
+    if (memory != nullptr)
+        made = std::move(memory->impl_); // it has no thread to wait for
+    errno = error;
+    return nullptr;
 }
 
 ProcessMemory::~ProcessMemory()

@@ -403,6 +403,44 @@ void Model::on_receive(Receive& r, const Entry& entry)
         contradict("receive %u at %s: bytes behind message %u were written", r.number, r.at->name().c_str(), m.number);
 }
 
+/// The message was longer than the room for it.
+void Model::cut_receive(Receive& r, const Entry& entry)
+{
+    if (const auto* const bytes = static_cast<const unsigned char*>(entry.buffer);
+        r.multi && entry.length >= 8 && bytes != nullptr) { // one that was too long for the rest of the buffer
+        if (bytes < r.buffer->at() || bytes + entry.length != r.buffer->at() + r.buffer->size())
+            contradict("multi-receive %u: a message that is too long has %zu bytes at %td of %zu", r.number,
+                       entry.length, bytes - r.buffer->at(), r.buffer->size());
+        Message& m = *message_of(r, entry, bytes);
+        if (m.size <= entry.length)
+            contradict("multi-receive %u: message %u of %zu bytes is too long for %zu", r.number, m.number, m.size,
+                       entry.length);
+        take(r, m, entry, bytes);
+        m.place = bytes;
+        return;
+    }
+    if (r.multi) { // with fewer bytes it may not be known which one
+        for (const auto& m : messages)
+            if (m->taken == nullptr && r.takes(*m) && m->size > entry.length)
+                m->broken = true;
+        return;
+    }
+    if (entry.length == 0 && r.buffer->size() != 0) { // nothing was placed, and the entry may not say which it was
+        for (const auto& m : messages)
+            if (m->taken == nullptr && r.takes(*m) && m->size > r.buffer->size())
+                m->broken = true;
+        return;
+    }
+    Entry part = entry;
+    part.length = std::min(r.buffer->size(), entry.length);
+    Message& m = *message_of(r, part, r.buffer->at());
+    if (m.size <= r.buffer->size())
+        contradict("receive %u of %zu bytes: message %u of %zu is too long for it", r.number, r.buffer->size(),
+                   m.number, m.size);
+    part.length = r.buffer->size();
+    take(r, m, part, r.buffer->at());
+}
+
 void Model::failed_receive(Receive& r, const Entry& entry)
 {
     // A multi-receive stays posted behind a message that is lost with its endpoint.
@@ -422,42 +460,8 @@ void Model::failed_receive(Receive& r, const Entry& entry)
             contradict("receive %u was cancelled without a call", r.number);
         return;
     }
-    if (entry.error == FI_ETRUNC) {
-        if (const auto* const bytes = static_cast<const unsigned char*>(entry.buffer);
-            r.multi && entry.length >= 8 && bytes != nullptr) { // one that was too long for the rest of the buffer
-            if (bytes < r.buffer->at() || bytes + entry.length != r.buffer->at() + r.buffer->size())
-                contradict("multi-receive %u: a message that is too long has %zu bytes at %td of %zu", r.number,
-                           entry.length, bytes - r.buffer->at(), r.buffer->size());
-            Message& m = *message_of(r, entry, bytes);
-            if (m.size <= entry.length)
-                contradict("multi-receive %u: message %u of %zu bytes is too long for %zu", r.number, m.number, m.size,
-                           entry.length);
-            take(r, m, entry, bytes);
-            m.place = bytes;
-            return;
-        }
-        if (r.multi) { // with fewer bytes it may not be known which one
-            for (const auto& m : messages)
-                if (m->taken == nullptr && r.takes(*m) && m->size > entry.length)
-                    m->broken = true;
-            return;
-        }
-        if (entry.length == 0 && r.buffer->size() != 0) { // nothing was placed, and the entry may not say which it was
-            for (const auto& m : messages)
-                if (m->taken == nullptr && r.takes(*m) && m->size > r.buffer->size())
-                    m->broken = true;
-            return;
-        }
-        Entry part = entry;
-        part.length = std::min(r.buffer->size(), entry.length);
-        Message& m = *message_of(r, part, r.buffer->at());
-        if (m.size <= r.buffer->size())
-            contradict("receive %u of %zu bytes: message %u of %zu is too long for it", r.number, r.buffer->size(),
-                       m.number, m.size);
-        part.length = r.buffer->size();
-        take(r, m, part, r.buffer->at());
-        return;
-    }
+    if (entry.error == FI_ETRUNC)
+        return cut_receive(r, entry);
     // The sender is gone: which message it was may not be known.
     const auto died = [&](const auto& m) {
         return m->to != nullptr && m->from->state != Endpoint::open && r.takes(*m) &&

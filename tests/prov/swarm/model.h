@@ -189,6 +189,7 @@ class Model {
     Message* message_of(const Receive& r, const Entry& entry, const unsigned char* bytes) const;
     void take(Receive& r, Message& m, const Entry& entry, const unsigned char* bytes);
     void failed_receive(Receive& r, const Entry& entry);
+    void cut_receive(Receive& r, const Entry& entry);
 };
 
 /// Fills and checks the payload of a message.

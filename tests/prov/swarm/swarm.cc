@@ -220,6 +220,57 @@ void show_failure(std::uint64_t first, std::uint64_t seed, const std::string& te
     std::fflush(stdout);
 }
 
+/// The seed to begin with: an argument, or a random one.
+std::uint64_t first_seed(const char* wanted)
+{
+    std::uint64_t seed = 0;
+    if (wanted != nullptr)
+        seed = std::strtoull(wanted, nullptr, 0);
+    else if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        seed = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+    return seed & 0xffffffffffff;
+}
+
+/// Programs that a process carries out, one after the other.
+unsigned long batch_size(const swarm::Platform& platform)
+{
+    const char* const wanted = std::getenv("SWARM_BATCH");
+    if (!platform.is_repeatable())
+        return 1;
+    return wanted != nullptr ? std::max(std::strtoul(wanted, nullptr, 0), 1ul) : most_programs;
+}
+
+/// Carries out the programs of all seeds from `first` on until the time is over, or until one fails. Status: did one?
+int search(std::uint64_t first, Clock::time_point end, swarm::Platform& platform, Report& report)
+{
+    swarm::Options options;
+    options.knows_closing = knows("closing");
+    const unsigned long most = batch_size(platform);
+    int status = 0;
+    for (std::uint64_t seed = first; Clock::now() < end; seed = report.seed + 1) {
+        unsigned long count_of_batch = 0;
+        const auto next = [&](std::uint64_t& of) {
+            if (count_of_batch != 0 && (count_of_batch == most || Clock::now() >= end))
+                return false;
+            of = seed + count_of_batch++;
+            return true;
+        };
+        Result result = try_seeds(next, options, platform, report);
+        while (result.text.rfind("swarm: ", 0) == 0) { // lines about programs that are as they must be
+            const std::size_t line = result.text.find('\n') + 1;
+            std::printf("%.*s", static_cast<int>(line), result.text.c_str());
+            result.text.erase(0, line);
+        }
+        if (result.good)
+            continue;
+        show_failure(seed, report.seed, result.text, options, platform);
+        status = 1;
+        if (std::getenv("SWARM_GO_ON") == nullptr)
+            break;
+    }
+    return status;
+}
+
 } // namespace
 
 int main(int count, char** arguments)
@@ -238,17 +289,10 @@ int main(int count, char** arguments)
         std::printf("swarm: no platform is called %s; there are tcp, shm and sim\n", name.c_str());
         return 1;
     }
-    const char* const wanted = std::getenv("SWARM_SECONDS");
-    const unsigned long seconds = std::strtoul(count > 1           ? arguments[1]
-                                               : wanted != nullptr ? wanted
-                                                                   : "10",
-                                               nullptr, 0);
-    std::uint64_t first = 0;
-    if (count > 2)
-        first = std::strtoull(arguments[2], nullptr, 0);
-    else if (getrandom(&first, sizeof first, 0) != sizeof first)
-        first = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-    first &= 0xffffffffffff;
+    const char* seconds = count > 1 ? arguments[1] : std::getenv("SWARM_SECONDS");
+    if (seconds == nullptr)
+        seconds = "10";
+    const std::uint64_t first = first_seed(count > 2 ? arguments[2] : nullptr);
     std::printf("swarm: seeds from %llu on\n", static_cast<unsigned long long>(first));
     std::fflush(stdout);
     if (std::getenv("SWARM_SHOW") != nullptr) {
@@ -258,35 +302,9 @@ int main(int count, char** arguments)
     Report* const report = shared_report();
     if (report == nullptr)
         return 1;
-    swarm::Options options;
-    options.knows_closing = knows("closing");
-    const auto start = Clock::now(), end = start + std::chrono::seconds(seconds);
-    const char* const batch = std::getenv("SWARM_BATCH");
-    const unsigned long most = !platform->is_repeatable() ? 1
-                               : batch != nullptr         ? std::max(std::strtoul(batch, nullptr, 0), 1ul)
-                                                          : most_programs;
-    int status = 0;
-    for (std::uint64_t seed = first; Clock::now() < end; seed = report->seed + 1) {
-        unsigned long count_of_batch = 0;
-        const auto next = [&](std::uint64_t& of) {
-            if (count_of_batch != 0 && (count_of_batch == most || Clock::now() >= end))
-                return false;
-            of = seed + count_of_batch++;
-            return true;
-        };
-        Result result = try_seeds(next, options, *platform, *report);
-        while (result.text.rfind("swarm: ", 0) == 0) { // lines about programs that are as they must be
-            const std::size_t line = result.text.find('\n') + 1;
-            std::printf("%.*s", static_cast<int>(line), result.text.c_str());
-            result.text.erase(0, line);
-        }
-        if (result.good)
-            continue;
-        show_failure(seed, report->seed, result.text, options, *platform);
-        status = 1;
-        if (std::getenv("SWARM_GO_ON") == nullptr)
-            break;
-    }
+    const auto start = Clock::now();
+    const int status =
+        search(first, start + std::chrono::seconds(std::strtoul(seconds, nullptr, 0)), *platform, *report);
     const double took = std::chrono::duration<double>(Clock::now() - start).count();
     std::printf("swarm: %lu programs of %llu calls, %llu steps of the network, %llu calls of uTofu in %.1f s\n",
                 report->programs, report->commands, report->numbers.steps, report->numbers.calls, took);

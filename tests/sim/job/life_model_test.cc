@@ -91,6 +91,63 @@ void remove_files(State& s)
     s.slots[0] = s.slots[1] = s.cq = nobody;
 }
 
+template <bool Unknown_is_gone, class Emit>
+void take_slot_steps(const State& s, uint8_t me, Emit&& emit)
+{
+    look_at<Unknown_is_gone>(s, s.slots[0], [&](Look first) {
+        State after = s;
+        after.unknowns = first.unknowns;
+        if (!first.may_run) {
+            rob(after, s.slots[0]);
+            after.slots[0] = me;
+            after.slot_of[me] = 0;
+            after.step[me] = member;
+            after.lock = nobody;
+            emit("take the first slot", after);
+            return;
+        }
+        look_at<Unknown_is_gone>(after, s.slots[1], [&](Look second) {
+            State last = after;
+            last.unknowns = second.unknowns;
+            last.lock = nobody;
+            last.step[me] = done; // full
+            if (!second.may_run) {
+                rob(last, s.slots[1]);
+                last.slots[1] = me;
+                last.slot_of[me] = 1;
+                last.step[me] = member;
+            }
+            emit("take the second slot, or find the job full", last);
+        });
+    });
+}
+
+template <bool Unknown_is_gone, class Emit>
+void steps_of_a_member(const State& s, uint8_t me, Emit&& emit)
+{
+    State next = s;
+    if (s.cq != me) {
+        look_at<Unknown_is_gone>(s, s.cq, [&](Look look) {
+            State after = s;
+            after.unknowns = look.unknowns;
+            if (!look.may_run) {
+                rob(after, s.cq);
+                after.cq = me;
+                emit("take the CQ", after);
+            }
+        });
+    }
+    if (s.lock == nobody) {
+        next.lock = me;
+        next.step[me] = leaving;
+        next.cq = s.cq == me ? nobody : s.cq;
+        if (next.slots[s.slot_of[me]] == me && s.exists != 0 && s.file_of[me] == s.file) {
+            next.slots[s.slot_of[me]] = nobody;
+        }
+        emit("give back CQ and slot, with the lock held", next);
+    }
+}
+
 template <bool Unknown_is_gone, typename Emit>
 void member_steps(const State& s, uint8_t me, Emit&& emit)
 {
@@ -119,56 +176,8 @@ void member_steps(const State& s, uint8_t me, Emit&& emit)
             emit("look into the file", after);
         });
         break;
-    case checked:
-        look_at<Unknown_is_gone>(s, s.slots[0], [&](Look first) {
-            State after = s;
-            after.unknowns = first.unknowns;
-            if (!first.may_run) {
-                rob(after, s.slots[0]);
-                after.slots[0] = me;
-                after.slot_of[me] = 0;
-                after.step[me] = member;
-                after.lock = nobody;
-                emit("take the first slot", after);
-                return;
-            }
-            look_at<Unknown_is_gone>(after, s.slots[1], [&](Look second) {
-                State last = after;
-                last.unknowns = second.unknowns;
-                last.lock = nobody;
-                last.step[me] = done; // full
-                if (!second.may_run) {
-                    rob(last, s.slots[1]);
-                    last.slots[1] = me;
-                    last.slot_of[me] = 1;
-                    last.step[me] = member;
-                }
-                emit("take the second slot, or find the job full", last);
-            });
-        });
-        break;
-    case member:
-        if (s.cq != me) {
-            look_at<Unknown_is_gone>(s, s.cq, [&](Look look) {
-                State after = s;
-                after.unknowns = look.unknowns;
-                if (!look.may_run) {
-                    rob(after, s.cq);
-                    after.cq = me;
-                    emit("take the CQ", after);
-                }
-            });
-        }
-        if (s.lock == nobody) {
-            next.lock = me;
-            next.step[me] = leaving;
-            next.cq = s.cq == me ? nobody : s.cq;
-            if (next.slots[s.slot_of[me]] == me && s.exists != 0 && s.file_of[me] == s.file) {
-                next.slots[s.slot_of[me]] = nobody;
-            }
-            emit("give back CQ and slot, with the lock held", next);
-        }
-        break;
+    case checked: take_slot_steps<Unknown_is_gone>(s, me, emit); break;
+    case member: steps_of_a_member<Unknown_is_gone>(s, me, emit); break;
     case leaving:
         look_at_all<Unknown_is_gone>(s, [&](Look look) {
             State after = s;

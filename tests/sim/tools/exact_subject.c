@@ -287,6 +287,83 @@ static int gates(void)
     return 0;
 }
 
+/* Posts all operations, and reads queues in between. The additions that were posted. */
+static uint64_t post_all(utofu_vcq_hdl_t vcq, struct target* targets, int size, utofu_stadd_t out_stadd,
+                         utofu_stadd_t fetched_stadd, uintptr_t operations)
+{
+    uint64_t additions = 0;
+    for (uintptr_t i = 1; i <= operations; i++) {
+        additions += (uint64_t)post(vcq, &targets[below((uint64_t)size)], out_stadd, fetched_stadd, i);
+        for (uint64_t looks = below(4); looks > 0; looks--) {
+            (void)look(vcq);
+        }
+    }
+    while (seen_own < operations) {
+        (void)look(vcq);
+    }
+    return additions;
+}
+
+/* Waits for the notices that the others have caused here, and compares the counters with the additions. */
+static void check_all(utofu_vcq_hdl_t vcq, struct group* group, const struct target* targets, uint64_t additions)
+{
+    uint64_t mine[GROUP_WORDS];
+    uint64_t all[GROUP_MAX][GROUP_WORDS];
+    uint64_t expected = 0, added = 0, counted = 0;
+    memset(mine, 0, sizeof mine);
+    for (int i = 0; i < group->size; i++) {
+        mine[i] = targets[i].notices;
+    }
+    mine[6] = additions;
+    group_exchange(group, mine, GROUP_WORDS, all);
+    for (int i = 0; i < group->size; i++) {
+        expected += all[i][group->rank];
+        added += all[i][6];
+    }
+    while (seen_of_others < expected) {
+        (void)look(vcq);
+    }
+    mine[0] = __atomic_load_n(&in.counter, __ATOMIC_RELAXED);
+    group_exchange(group, mine, 1, all);
+    for (int i = 0; i < group->size; i++) {
+        counted += all[i][0];
+    }
+    require(counted == added, "the counters are not the sum of the additions");
+}
+
+/* Operations of all kinds that cross, drawn from a seed. */
+static int cross(uintptr_t operations, uint64_t seed)
+{
+    struct group group;
+    struct target targets[GROUP_MAX];
+    uint64_t mine[GROUP_WORDS];
+    uint64_t all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    utofu_stadd_t out_stadd, fetched_stadd;
+    group_begin(&group, 2);
+    require(group.size <= 6, "at most 6 processes");
+    state = seed * 1000003 + (uint64_t)group.rank;
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, &in, sizeof in, 0, &mine[1]), "utofu_reg_mem");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &out_stadd), "utofu_reg_mem");
+    must(utofu_reg_mem(vcq, fetched, sizeof fetched, 0, &fetched_stadd), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    for (int i = 0; i < group.size; i++) {
+        targets[i] = (struct target){all[i][0], all[i][1], 0};
+    }
+    const uint64_t additions = post_all(vcq, targets, group.size, out_stadd, fetched_stadd, operations);
+    group_barrier(&group); /* and all additions have been made */
+    check_all(vcq, &group, targets, additions);
+    add_memory(in.bytes[0], sizeof in.bytes);
+    add_memory(fetched, sizeof fetched);
+    printf("%d: %016llx, %llu failed\n", group.rank, (unsigned long long)sum, (unsigned long long)failed);
+    group_barrier(&group);
+    must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    group_end(&group);
+    return 0;
+}
+
 int main(int argc, char** argv)
 {
     if (argc > 1 && strcmp(argv[1], "bind") == 0) {
@@ -304,64 +381,5 @@ int main(int argc, char** argv)
     if (argc > 1 && strcmp(argv[1], "leave") == 0) {
         return leave(argc > 2 ? argv[2] : "");
     }
-    const uintptr_t operations = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
-    struct group group;
-    struct target targets[GROUP_MAX];
-    uint64_t mine[GROUP_WORDS];
-    uint64_t all[GROUP_MAX][GROUP_WORDS];
-    utofu_vcq_hdl_t vcq;
-    utofu_stadd_t out_stadd, fetched_stadd;
-    uint64_t additions = 0, expected = 0, counted = 0;
-    memset(mine, 0, sizeof mine);
-    group_begin(&group, 2);
-    require(group.size <= 6, "at most 6 processes");
-    state = (argc > 2 ? strtoul(argv[2], NULL, 10) : 1) * 1000003 + (uint64_t)group.rank;
-    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
-    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
-    must(utofu_reg_mem(vcq, &in, sizeof in, 0, &mine[1]), "utofu_reg_mem");
-    must(utofu_reg_mem(vcq, out, sizeof out, 0, &out_stadd), "utofu_reg_mem");
-    must(utofu_reg_mem(vcq, fetched, sizeof fetched, 0, &fetched_stadd), "utofu_reg_mem");
-    group_exchange(&group, mine, 2, all);
-    for (int i = 0; i < group.size; i++) {
-        targets[i] = (struct target){all[i][0], all[i][1], 0};
-    }
-    for (uintptr_t i = 1; i <= operations; i++) {
-        additions += (uint64_t)post(vcq, &targets[below((uint64_t)group.size)], out_stadd, fetched_stadd, i);
-        for (uint64_t looks = below(4); looks > 0; looks--) {
-            (void)look(vcq);
-        }
-    }
-    while (seen_own < operations) {
-        (void)look(vcq);
-    }
-    group_barrier(&group); /* and all additions have been made */
-    memset(mine, 0, sizeof mine);
-    for (int i = 0; i < group.size; i++) {
-        mine[i] = targets[i].notices;
-    }
-    mine[6] = additions;
-    group_exchange(&group, mine, GROUP_WORDS, all);
-    for (int i = 0; i < group.size; i++) {
-        expected += all[i][group.rank];
-    }
-    while (seen_of_others < expected) {
-        (void)look(vcq);
-    }
-    mine[0] = __atomic_load_n(&in.counter, __ATOMIC_RELAXED);
-    additions = 0;
-    for (int i = 0; i < group.size; i++) {
-        additions += all[i][6];
-    }
-    group_exchange(&group, mine, 1, all);
-    for (int i = 0; i < group.size; i++) {
-        counted += all[i][0];
-    }
-    require(counted == additions, "the counters are not the sum of the additions");
-    add_memory(in.bytes[0], sizeof in.bytes);
-    add_memory(fetched, sizeof fetched);
-    printf("%d: %016llx, %llu failed\n", group.rank, (unsigned long long)sum, (unsigned long long)failed);
-    group_barrier(&group);
-    must(utofu_free_vcq(vcq), "utofu_free_vcq");
-    group_end(&group);
-    return 0;
+    return cross(argc > 1 ? strtoul(argv[1], NULL, 10) : 100, argc > 2 ? strtoul(argv[2], NULL, 10) : 1);
 }

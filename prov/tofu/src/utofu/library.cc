@@ -152,7 +152,7 @@ int query_tnis(const Functions& f, utofu_tni_id_t* tnis, std::size_t& count, uto
     if (code = f.get_onesided_tnis(&list, &found); code != UTOFU_SUCCESS)
         return fi_error_of(code) == FI_ENOMEM ? -FI_ENOMEM : -FI_ENODATA;
     count = 0;
-    for (std::size_t i = 0; i < found && count < 16; i++) {
+    for (std::size_t i = 0; i < found && count < most_tnis; i++) {
         utofu_onesided_caps* caps = nullptr;
         if (f.query_onesided_caps(list[i], &caps) != UTOFU_SUCCESS || caps == nullptr ||
             (caps->flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) == 0)
@@ -180,6 +180,97 @@ bool provider_alone_asked_for() noexcept
 {
     const char* wanted = std::getenv("FI_PROVIDER");
     return wanted != nullptr && strcasecmp(wanted, provider.name) == 0; // as libfabric compares
+}
+
+/// Does the machine's own library find a Tofu interface? It may be installed where there is none.
+bool has_interface(const Library& library)
+{
+    Functions functions{};
+    utofu_tni_id_t tnis[most_tnis];
+    std::size_t count = 0;
+    utofu_onesided_caps least{};
+    int code = UTOFU_SUCCESS;
+    return fill(library, functions) == nullptr && query_tnis(functions, tnis, count, least, code) != -FI_ENODATA;
+}
+
+/// The machine's own library, which FI_TOFU_BACKEND names (utofu) or does not exclude (auto). Then `library` may be
+/// empty.
+int find_of_machine(bool automatic, char* path, std::size_t size, Library& library)
+{
+    Attempt attempt;
+    std::snprintf(path, size, "%s", library_name);
+    library = find_real(attempt);
+    if (attempt.scarcity != 0)
+        return explain_scarcity(library_name, attempt);
+    if (!library && !automatic) {
+        explain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
+                "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
+        return -FI_ENODATA;
+    }
+    if (library && automatic && !has_interface(library))
+        library.reset();
+    return 0;
+}
+
+/// The simulator, which FI_TOFU_BACKEND names (sim) or does not exclude (auto).
+int find_of_simulator(bool automatic, char* path, std::size_t size, Library& library)
+{
+    if (automatic && !provider_alone_asked_for()) {
+        // A job on a cluster without Tofu must not run over a simulator just because that is installed there.
+        static constexpr const char* text = "no Tofu interface on this machine: run on a compute node that has one, or "
+                                            "set FI_TOFU_BACKEND=sim for the simulator";
+        if (provider_asked_for())
+            explain("%s", text);
+        else
+            TOFU_INFO(FI_LOG_CORE, "%s\n", text);
+        return -FI_ENODATA;
+    }
+    Attempt attempt;
+    library = find_simulator(path, size, attempt);
+    if (attempt.scarcity != 0)
+        return explain_scarcity(path, attempt);
+    if (!library) {
+        explain("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
+                "install it or set its path in FI_TOFU_BACKEND");
+        return -FI_ENODATA;
+    }
+    if (automatic)
+        explain("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
+                "suppresses this line",
+                path);
+    return 0;
+}
+
+/// The library at a path that FI_TOFU_BACKEND gives.
+int find_at(const char* wanted, char* path, std::size_t size, Library& library)
+{
+    if (std::strchr(wanted, '/') == nullptr) {
+        explain("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
+        return -FI_EINVAL;
+    }
+    Attempt attempt;
+    std::snprintf(path, size, "%s", wanted);
+    library = open(wanted, attempt);
+    if (attempt.scarcity != 0)
+        return explain_scarcity(wanted, attempt);
+    if (!library) {
+        explain("FI_TOFU_BACKEND: %s: set the path of a uTofu library", attempt.text);
+        return -FI_ENODATA;
+    }
+    return 0;
+}
+
+/// Finds the library that FI_TOFU_BACKEND asks for, and its path. 0, or the error of fi_getinfo.
+int find(const char* wanted, char* path, std::size_t size, Library& library)
+{
+    const bool automatic = std::strcmp(wanted, "auto") == 0;
+    if (automatic || std::strcmp(wanted, "utofu") == 0) {
+        if (const int ret = find_of_machine(automatic, path, size, library); ret != 0 || library)
+            return ret;
+    }
+    if (automatic || std::strcmp(wanted, "sim") == 0)
+        return find_of_simulator(automatic, path, size, library);
+    return find_at(wanted, path, size, library);
 }
 
 template <int answer, class... Args>
@@ -215,68 +306,16 @@ const Functions& functions_of_child() noexcept
 
 int Backend::load()
 {
-    const char* wanted = param_string("backend", "auto");
+    const char* const wanted = param_string("backend", "auto");
     const bool automatic = std::strcmp(wanted, "auto") == 0;
     Library library;
-    Attempt attempt;
-    int code = UTOFU_SUCCESS;
-    if (automatic || std::strcmp(wanted, "utofu") == 0) {
-        library = find_real(attempt);
-        if (attempt.scarcity != 0)
-            return explain_scarcity(library_name, attempt);
-        if (library) {
-            std::snprintf(path_, sizeof(path_), "%s", library_name);
-            if (automatic && (fill(library, functions_) != nullptr ||
-                              query_tnis(functions_, tnis_, tni_count_, caps_, code) == -FI_ENODATA))
-                library.reset(); // installed, but there is no Tofu interface on this machine
-        } else if (!automatic) {
-            explain("FI_TOFU_BACKEND=utofu, but the loader finds no libtofucom.so of a Tofu "
-                    "machine: set LD_LIBRARY_PATH, or FI_TOFU_BACKEND=sim for the simulator");
-            return -FI_ENODATA;
-        }
-    }
-    if (!library && automatic && !provider_alone_asked_for()) {
-        // A job on a cluster without Tofu must not run over a simulator just because that is installed there.
-        static constexpr const char* text = "no Tofu interface on this machine: run on a compute node that has one, or "
-                                            "set FI_TOFU_BACKEND=sim for the simulator";
-        if (provider_asked_for())
-            explain("%s", text);
-        else
-            TOFU_INFO(FI_LOG_CORE, "%s\n", text);
-        return -FI_ENODATA;
-    }
-    if (!library && (automatic || std::strcmp(wanted, "sim") == 0)) {
-        library = find_simulator(path_, sizeof(path_), attempt);
-        if (attempt.scarcity != 0)
-            return explain_scarcity(path_, attempt);
-        if (!library) {
-            explain("no uTofu library: this machine has neither a Tofu interface nor the simulator's libtofucom.so: "
-                    "install it or set its path in FI_TOFU_BACKEND");
-            return -FI_ENODATA;
-        }
-        if (automatic)
-            explain("FI_PROVIDER=tofu without a Tofu interface: using the simulator, %s; FI_TOFU_BACKEND=sim "
-                    "suppresses this line",
-                    path_);
-    }
-    if (!library) {
-        if (std::strchr(wanted, '/') == nullptr) {
-            explain("FI_TOFU_BACKEND=%s is invalid: use auto, utofu, sim or a path with a slash", wanted);
-            return -FI_EINVAL;
-        }
-        std::snprintf(path_, sizeof(path_), "%s", wanted);
-        library = open(wanted, attempt);
-        if (attempt.scarcity != 0)
-            return explain_scarcity(wanted, attempt);
-        if (!library) {
-            explain("FI_TOFU_BACKEND: %s: set the path of a uTofu library", attempt.text);
-            return -FI_ENODATA;
-        }
-    }
+    if (const int ret = find(wanted, path_, sizeof path_, library); ret != 0)
+        return ret;
     if (const char* missing = fill(library, functions_)) {
         explain("%s lacks %s: use a uTofu library of version 1", path_, missing);
         return -FI_ENOSYS;
     }
+    int code = UTOFU_SUCCESS;
     const int answer = query_tnis(functions_, tnis_, tni_count_, caps_, code);
     if (answer == -FI_ENOMEM) {
         explain("%s has run out of something (%s): its own message says of what; check the limits (ulimit -n, -v) and "

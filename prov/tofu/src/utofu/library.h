@@ -85,6 +85,9 @@ struct Functions {
 /// reach (guide 6.1.4.1): posts and registrations fail, queues are empty, nothing is freed.
 [[nodiscard]] const Functions& functions_of_child() noexcept;
 
+/// More TNIs of a node are not used. A node of Tofu-D has 6.
+inline constexpr std::size_t most_tnis = 16;
+
 /// A loaded uTofu library and what its TNIs can do. Never unloaded: peers may still reach our memory
 /// through its threads.
 class Backend {
@@ -92,7 +95,7 @@ class Backend {
     Backend() = default;
     /// A table of the caller's own in place of a library, for unit tests.
     Backend(const Functions& functions, const utofu_onesided_caps& caps, std::size_t tni_count) noexcept
-        : functions_(functions), caps_(caps), tni_count_(tni_count < 16 ? tni_count : 16)
+        : functions_(functions), caps_(caps), tni_count_(tni_count < most_tnis ? tni_count : most_tnis)
     {
         for (std::size_t i = 0; i < tni_count_; i++)
             tnis_[i] = static_cast<utofu_tni_id_t>(i);
@@ -117,7 +120,7 @@ class Backend {
   private:
     Functions functions_{};
     utofu_onesided_caps caps_{}; ///< what every TNI offers
-    utofu_tni_id_t tnis_[16] = {};
+    utofu_tni_id_t tnis_[most_tnis] = {};
     std::size_t tni_count_ = 0;
     char path_[256] = {};
 };
