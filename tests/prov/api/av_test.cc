@@ -349,6 +349,29 @@ TEST(Events, OfAnObjectThatIsClosedAreGone)
     EXPECT_EQ(fi_close(&eq->fid), 0);
 }
 
+TEST(Events, OfObjectsThatAreClosedTakeNoMemory)
+{
+    Objects lasting;
+    fid_eq* eq = open_events(lasting);
+    std::optional<Objects> o(std::in_place, Wishes{}, lasting.fabric);
+    constexpr std::uint64_t reg_mr = std::uint64_t{1} << 59;
+    ASSERT_EQ(fi_domain_bind(o->domain, &eq->fid, reg_mr), 0);
+    std::uint64_t word = 0;
+    const auto come_and_go = [&](unsigned regions) {
+        for (unsigned i = 0; i < regions; i++) {
+            fid_mr* mr = nullptr;
+            ASSERT_EQ(fi_mr_reg(o->domain, &word, 8, FI_REMOTE_WRITE, 0, 1, 0, &mr, nullptr), 0);
+            EXPECT_EQ(fi_close(&mr->fid), 0);
+        }
+    };
+    come_and_go(100);
+    const std::size_t before = heap_used();
+    come_and_go(2000);
+    EXPECT_LT(heap_used(), before + 2000 * sizeof(fi_eq_entry));
+    o.reset();
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
 TEST(Events, AreReadInOrderAndMayBePeekedAt)
 {
     Objects o;

@@ -80,15 +80,21 @@ struct Stream {
     unsigned under_way = 0;
 };
 
-/// The same memory of each rank by two ways, the first by its home VCQ and the second by an overflow VCQ.
+/// The same memory of each rank by two ways, the first by its home VCQ and the second by an overflow VCQ: no tag of the
+/// home VCQ is left or, with keys of the user's choice, the memory's tag there belongs to the first key. `full`: also
+/// then none is left.
 struct TwoWays {
-    TwoWays(Session& session, void* memory, std::size_t size)
-        : one(session.share(memory, size, both, 1000001)), fill(session, tags_of_a_vcq),
+    TwoWays(Session& session, void* memory, std::size_t size, bool full = false)
+        : one(session.share(memory, size, both, 1000001)),
+          fill(session, full || told_apart(session) ? tags_of_a_vcq : 0),
           other(session.share(memory, size, both, 1000002))
     {
-        const bool told_apart = (session.info->domain_attr->mr_mode & FI_MR_PROV_KEY) != 0;
-        for (unsigned r = 0; r < session.rank.size && told_apart; r++)
+        for (unsigned r = 0; r < session.rank.size && told_apart(session); r++)
             EXPECT_TRUE(one[r].key >> 63 == 0 && other[r].key >> 63 == 1);
+    }
+    static bool told_apart(const Session& session)
+    {
+        return (session.info->domain_attr->mr_mode & FI_MR_PROV_KEY) != 0;
     }
     [[nodiscard]] const Window& way(unsigned i, unsigned rank) const { return (i % 2 ? other : one)[rank]; }
     std::vector<Window> one;
@@ -447,7 +453,7 @@ void close_and_open(const Rank& rank, int mode)
 {
     Session s(rank, options_of(FI_RMA | FI_ATOMIC, mode));
     static std::uint64_t memory[4];
-    TwoWays ways(s, &memory[0], 8); // holds the home full
+    TwoWays ways(s, &memory[0], 8, true);
     fid_mr* mr = nullptr;
     Window stale{};
     for (unsigned i = 0; i < 3; i++) {
