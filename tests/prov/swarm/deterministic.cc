@@ -50,16 +50,24 @@ class Deterministic final : public Platform {
     void begin(const Program& program) override
     {
         begin_own_heap();
-        net_ = new Net;
         const Setup& s = program.setup;
-        net_->freedoms = {s.chaos,       s.busy,         s.blind,      s.drop != 0,
-                          s.silent != 0, s.sametag != 0, s.reuse != 0, std::max(s.toq, 4u),
-                          s.oldtags != 0};
+        Freedoms freedoms{.chaos = s.chaos,
+                          .busy = s.busy,
+                          .blind = s.blind,
+                          .drop = s.drop != 0,
+                          .silent = s.silent != 0,
+                          .same_tag = s.sametag != 0,
+                          .reuse = s.reuse != 0,
+                          .toq = std::max(s.toq, 4u),
+                          .old_tags = s.oldtags != 0,
+                          .gates = s.gates,
+                          .any_gate = s.anygate != 0,
+                          .layout = s.layout};
         // A Get from a shared transmit context that never ends may still write into a shared receive: that is not
         // reported.
-        net_->freedoms.silent &= s.form != 4;
-        Net::now = net_;
-        library_ = tofu::vcq::Backend(Net::functions(), Net::caps(), Net::tnis);
+        freedoms.silent &= s.form != 4;
+        Net::now = net_ = new Net(freedoms);
+        library_ = tofu::vcq::Backend(Net::functions(s.gates != 0), Net::caps(), Net::tnis);
         tofu::vcq::backend_of_test = &library_;
         tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
         tofu::Clock::sleep_of_test = [](std::uint64_t time) noexcept { Net::now->pass(time); };

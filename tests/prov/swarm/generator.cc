@@ -10,6 +10,8 @@
 
 #include <rapidcheck.h>
 
+#include "scenes.h"
+
 namespace swarm {
 namespace {
 
@@ -284,7 +286,24 @@ Gen<Setup> setup()
         gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
         gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)),
         gen::set(&Setup::groups, once_in(3)), gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)),
-        gen::set(&Setup::sharedav, once_in(4)), gen::set(&Setup::apart, once_in(3)));
+        gen::set(&Setup::sharedav, once_in(4)), gen::set(&Setup::apart, once_in(3)),
+        gen::set(&Setup::gates, gen::element<std::uint32_t>(0, 3, 6, 48, 48)), gen::set(&Setup::layout, below(4)),
+        gen::set(&Setup::anygate, below(2)),
+        gen::set(&Setup::processes, gen::weightedElement<std::uint32_t>({{12, 3}, {1, 6}, {1, 8}})));
+}
+
+/// What does not matter is as usual.
+Setup plain_form(Setup setup)
+{
+    if (setup.groups == 0)
+        setup.gates = 0;
+    if (setup.gates != 0) {
+        setup.form = 0; // groups have plain endpoints
+    } else {
+        setup.layout = setup.anygate = 0;
+        setup.processes = Setup{}.processes;
+    }
+    return setup;
 }
 
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
@@ -443,12 +462,32 @@ Gen<std::vector<Command>> join_scene()
     });
 }
 
-/// Scenes and phases, as one list of calls; with accesses to regions or without.
-Gen<std::vector<Command>> commands(bool remote, bool groups)
+/// All processes use one group or two, and while rounds of its gates are under way something happens to a member, or
+/// the members close it. Then they join again.
+Gen<std::vector<Command>> gate_scene(std::uint32_t processes)
 {
+    return gen::map(
+        gen::build<GateScene>(
+            gen::set(&GateScene::trouble, gen::map(below(static_cast<unsigned>(Trouble::count_)),
+                                                   [](std::uint32_t kind) { return static_cast<Trouble>(kind); })),
+            gen::set(&GateScene::first, below(processes)), gen::set(&GateScene::victim, below(processes)),
+            gen::set(&GateScene::when, below(processes + 1)), gen::set(&GateScene::rounds, below(3)),
+            gen::set(&GateScene::pause, gen::element<std::uint32_t>(0, 1, 2, 5, 20)),
+            gen::set(&GateScene::luck, luck()), gen::set(&GateScene::more_luck, luck())),
+        [processes](GateScene scene) {
+            scene.processes = processes;
+            return calls_of(scene);
+        });
+}
+
+/// Scenes and phases, as one list of calls; with what the setup has.
+Gen<std::vector<Command>> commands(const Setup& setup)
+{
+    const bool remote = setup.rma != 0, groups = setup.groups != 0;
     const auto phase = gen::weightedOneOf<std::vector<Command>>(
         {{remote ? 2 : 0, access_scene()},
          {groups ? 1 : 0, join_scene()},
+         {setup.gates != 0 ? 4 : 0, gate_scene(setup.processes)},
          {1, gen::mapcat(below(remote ? phases : message_phases),
                          [](std::uint32_t kind) {
                              return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
@@ -493,10 +532,11 @@ std::vector<Setup> simpler(const Setup& setup)
     std::vector<Setup> forms;
     const Setup usual{};
     for (const auto field :
-         {&Setup::chaos,  &Setup::busy,    &Setup::blind,     &Setup::drop,  &Setup::silent,    &Setup::sametag,
-          &Setup::reuse,  &Setup::oldtags, &Setup::toq,       &Setup::rings, &Setup::ringslots, &Setup::numbers,
-          &Setup::events, &Setup::order,   &Setup::initiator, &Setup::form,  &Setup::counters,  &Setup::triggers,
-          &Setup::groups, &Setup::waits,   &Setup::sharedav,  &Setup::apart})
+         {&Setup::chaos,   &Setup::busy,     &Setup::blind,     &Setup::drop,  &Setup::silent,    &Setup::sametag,
+          &Setup::reuse,   &Setup::oldtags,  &Setup::toq,       &Setup::rings, &Setup::ringslots, &Setup::numbers,
+          &Setup::events,  &Setup::order,    &Setup::initiator, &Setup::form,  &Setup::counters,  &Setup::triggers,
+          &Setup::groups,  &Setup::waits,    &Setup::sharedav,  &Setup::apart, &Setup::gates,     &Setup::layout,
+          &Setup::anygate, &Setup::processes})
         if (setup.*field != usual.*field) {
             forms.push_back(setup);
             forms.back().*field = usual.*field;
@@ -508,9 +548,8 @@ std::vector<Setup> simpler(const Setup& setup)
 
 Program program_of(std::uint64_t seed)
 {
-    const auto pairs = gen::mapcat(setup(), [](const Setup& chosen) {
-        return gen::pair(gen::just(chosen), commands(chosen.rma != 0, chosen.groups != 0));
-    });
+    const auto pairs = gen::mapcat(gen::map(setup(), plain_form),
+                                   [](const Setup& chosen) { return gen::pair(gen::just(chosen), commands(chosen)); });
     auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
     for (Command& each : both.second) // what is long is rare: it would take most of the time
         if (const std::uint32_t most = most_bytes / std::max(each.size, 1u); each.count > most)

@@ -108,7 +108,11 @@ struct Net::Vcq {
     }
 };
 
-Net::Net() : number_(++made), by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size()) {}
+Net::Net(const Freedoms& all)
+    : freedoms(all), number_(++made), by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size())
+{
+    gates_.equip(freedoms.gates, {freedoms.reuse, freedoms.chaos != 0, freedoms.any_gate});
+}
 Net::~Net() = default;
 
 Net::Vcq* Net::find(utofu_vcq_id_t id) const noexcept
@@ -190,10 +194,17 @@ void Net::activate(Vcq& vcq)
 
 void Net::step()
 {
-    if (active_.empty())
+    constexpr std::size_t packets_at_once = 2; // beside one post of each VCQ
+    const std::size_t packets = std::min(gates_.under_way(), packets_at_once);
+    if (active_.empty() && packets == 0)
         return;
     steps++;
-    Vcq& vcq = *active_[dice_.below(static_cast<unsigned>(active_.size()))];
+    const std::size_t which = dice_.below(static_cast<unsigned>(active_.size() + packets));
+    if (which >= active_.size()) {
+        gates_.step();
+        return;
+    }
+    Vcq& vcq = *active_[which];
     const auto most = static_cast<unsigned>(std::min<std::size_t>(window, vcq.ops.size()));
     const unsigned at = freedoms.chaos == 0 ? 0 : dice_.below(most);
     if (!advance(vcq, at)) {
@@ -426,6 +437,27 @@ void Net::kill(unsigned victim)
     for (auto& vcq : vcqs_)
         if (vcq->alive && vcq->process == victim)
             finish(*vcq, true);
+    gates_.kill(victim);
+}
+
+void Net::locate(unsigned of, std::uint8_t coords[]) const noexcept
+{
+    std::memset(coords, 0, 6);
+    const auto at = static_cast<std::uint8_t>(of);
+    switch (freedoms.layout) {
+    case 1: coords[0] = at / 2; return;
+    case 2: { // partners of a circuit of all are no neighbours by number
+        static constexpr std::uint8_t shuffled[most_processes] = {0, 5, 3, 4, 2, 7, 1, 6};
+        coords[0] = shuffled[at % most_processes];
+        return;
+    }
+    case 3:
+        coords[0] = at % 2;
+        coords[1] = at / 2 % 2;
+        coords[4] = at / 4;
+        return;
+    default: coords[0] = at; return;
+    }
 }
 
 bool Net::has_vcqs() const
@@ -500,6 +532,9 @@ struct Calls {
         if (vcq == nullptr)
             return UTOFU_ERR_INVALID_VCQ_HDL;
         net.finish(*vcq, net.freedoms.drop);
+        if (std::none_of(net.vcqs_.begin(), net.vcqs_.end(),
+                         [&](const auto& other) { return other->alive && other->process == vcq->process; }))
+            net.gates_.close_off(); // gates that others may send to are freed with the domain
         return UTOFU_SUCCESS;
     }
     static int query_id(utofu_vcq_hdl_t handle, utofu_vcq_id_t* id)
@@ -516,8 +551,7 @@ struct Calls {
         Place place{};
         if (!Place::of(id, place))
             return UTOFU_ERR_INVALID_VCQ_ID;
-        std::memset(coords, 0, 6);
-        coords[0] = static_cast<std::uint8_t>(place.node);
+        Net::now->locate(place.node, coords);
         *tni = static_cast<utofu_tni_id_t>(place.tni);
         *cq = static_cast<utofu_cq_id_t>(place.cq);
         *extra = static_cast<std::uint16_t>(8 + place.component);
@@ -535,8 +569,7 @@ struct Calls {
     }
     static int coords(std::uint8_t coords[])
     {
-        std::memset(coords, 0, 6);
-        coords[0] = static_cast<std::uint8_t>(Net::now->process);
+        Net::now->locate(Net::now->process, coords);
         return UTOFU_SUCCESS;
     }
     static int reg(utofu_vcq_hdl_t handle, void* addr, std::size_t size, unsigned long flags, utofu_stadd_t* stadd)
@@ -740,7 +773,104 @@ struct Calls {
         vcq->mrq.pop_front();
         return code;
     }
+
+    // --- barrier gates
+
+    static int get_barrier_tnis(utofu_tni_id_t** ids, std::size_t* count)
+    {
+        *ids = static_cast<utofu_tni_id_t*>(std::malloc(BarrierGates::tnis * sizeof(utofu_tni_id_t)));
+        for (unsigned i = 0; i < BarrierGates::tnis; i++)
+            (*ids)[i] = static_cast<utofu_tni_id_t>(i);
+        *count = BarrierGates::tnis;
+        return UTOFU_SUCCESS;
+    }
+    static int query_barrier_caps(utofu_tni_id_t, utofu_barrier_caps** found)
+    {
+        static utofu_barrier_caps all{0,
+                                      UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER | UTOFU_BARRIER_CAP_REDUCE_OP_BAND |
+                                          UTOFU_BARRIER_CAP_REDUCE_OP_BOR | UTOFU_BARRIER_CAP_REDUCE_OP_BXOR |
+                                          UTOFU_BARRIER_CAP_REDUCE_OP_MAX | UTOFU_BARRIER_CAP_REDUCE_OP_SUM |
+                                          UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM,
+                                      BarrierGates::words, BarrierGates::reals};
+        *found = &all;
+        return UTOFU_SUCCESS;
+    }
+    static int alloc_vbg(utofu_tni_id_t tni, std::size_t count, unsigned long, utofu_vbg_id_t* ids)
+    {
+        Net& net = Calls::net();
+        return net.gates_.alloc(net.process, net.node_of(net.process), tni, count, ids);
+    }
+    static int free_vbg(utofu_vbg_id_t* ids, std::size_t count)
+    {
+        Net& net = Calls::net();
+        return net.gates_.free(ids, count);
+    }
+    static int set_vbg(utofu_vbg_setting* settings, std::size_t count)
+    {
+        Net& net = Calls::net();
+        return net.gates_.set(settings, count);
+    }
+    /// The coordinates are those of any process on the node.
+    static int query_vbg_info(utofu_vbg_id_t id, std::uint8_t coords[], utofu_tni_id_t* tni, utofu_bg_id_t* bg,
+                              std::uint16_t* extra)
+    {
+        unsigned node = 0, of_tni = 0, number = 0;
+        if (!BarrierGates::place_of(id, node, of_tni, number))
+            return UTOFU_ERR_INVALID_VBG_ID;
+        Net::now->locate(Net::now->freedoms.layout == 1 ? node * 2 : node, coords);
+        *tni = static_cast<utofu_tni_id_t>(of_tni);
+        *bg = static_cast<utofu_bg_id_t>(number);
+        *extra = 0;
+        return UTOFU_SUCCESS;
+    }
+    static int start_round(utofu_vbg_id_t id, utofu_reduce_op op, const void* data, std::size_t count)
+    {
+        Net& net = Calls::net();
+        return net.dice_.percent(net.freedoms.busy) ? UTOFU_ERR_BUSY : net.start_round(id, op, data, count);
+    }
+    static int poll_round(utofu_vbg_id_t id, utofu_reduce_op op, void* data)
+    {
+        Net& net = Calls::net();
+        return net.dice_.percent(net.freedoms.blind) ? UTOFU_ERR_NOT_COMPLETED : net.gates_.poll(id, op, data);
+    }
+    static int barrier(utofu_vbg_id_t id, unsigned long)
+    {
+        return start_round(id, UTOFU_REDUCE_OP_BARRIER, nullptr, 0);
+    }
+    static int poll_barrier(utofu_vbg_id_t id, unsigned long)
+    {
+        return poll_round(id, UTOFU_REDUCE_OP_BARRIER, nullptr);
+    }
+    static int reduce_words(utofu_vbg_id_t id, utofu_reduce_op op, std::uint64_t* data, std::size_t count,
+                            unsigned long)
+    {
+        return op == UTOFU_REDUCE_OP_BARRIER || op == UTOFU_REDUCE_OP_BFPSUM ? UTOFU_ERR_INVALID_OP
+                                                                             : start_round(id, op, data, count);
+    }
+    static int poll_words(utofu_vbg_id_t id, unsigned long, std::uint64_t* data)
+    {
+        return poll_round(id, UTOFU_REDUCE_OP_SUM, data);
+    }
+    static int reduce_reals(utofu_vbg_id_t id, utofu_reduce_op op, double* data, std::size_t count, unsigned long)
+    {
+        return op != UTOFU_REDUCE_OP_BFPSUM ? UTOFU_ERR_INVALID_OP : start_round(id, op, data, count);
+    }
+    static int poll_reals(utofu_vbg_id_t id, unsigned long, double* data)
+    {
+        return poll_round(id, UTOFU_REDUCE_OP_BFPSUM, data);
+    }
 };
+
+int Net::start_round(utofu_vbg_id_t id, utofu_reduce_op op, const void* data, std::size_t count)
+{
+    idle_ = 0;
+    for (const std::uint64_t part : {time_, id, std::uint64_t{count} << 8 | static_cast<unsigned>(op)})
+        digest = (digest ^ part) * 0x9e3779b97f4a7c15u >> 1;
+    const int code = gates_.start(id, op, data, count);
+    if (freedoms.chaos == 0)
+        run_all();
+    return code;
+}
 
 utofu_onesided_caps Net::caps()
 {
@@ -762,7 +892,7 @@ utofu_onesided_caps Net::caps()
     return caps;
 }
 
-tofu::vcq::Functions Net::functions()
+tofu::vcq::Functions Net::functions(bool gates)
 {
     tofu::vcq::Functions f{};
     f.get_onesided_tnis = Calls::get_tnis;
@@ -788,6 +918,20 @@ tofu::vcq::Functions Net::functions()
     f.poll_mrq = Calls::poll_mrq;
     f.query_my_coords = Calls::coords;
     f.job = Calls::job;
+    if (!gates)
+        return f;
+    f.get_barrier_tnis = Calls::get_barrier_tnis;
+    f.query_barrier_caps = Calls::query_barrier_caps;
+    f.alloc_vbg = Calls::alloc_vbg;
+    f.free_vbg = Calls::free_vbg;
+    f.set_vbg = Calls::set_vbg;
+    f.query_vbg_info = Calls::query_vbg_info;
+    f.barrier = Calls::barrier;
+    f.poll_barrier = Calls::poll_barrier;
+    f.reduce_uint64 = Calls::reduce_words;
+    f.poll_reduce_uint64 = Calls::poll_words;
+    f.reduce_double = Calls::reduce_reals;
+    f.poll_reduce_double = Calls::poll_reals;
     return f;
 }
 

@@ -12,53 +12,39 @@
 
 #include <utofu.h>
 
+#include "dice.h"
+#include "gates.h"
 #include "program.h"
 #include "utofu/library.h"
 
 namespace swarm {
 
-/// Random numbers that are the same on every machine.
-class Dice {
-  public:
-    explicit Dice(std::uint64_t seed = 1) noexcept : state_(seed) {}
-    std::uint64_t next() noexcept
-    {
-        state_ += 0x9e3779b97f4a7c15u;
-        std::uint64_t z = state_;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-    /// 0 to n - 1.
-    unsigned below(unsigned n) noexcept { return static_cast<unsigned>((next() >> 32) * n >> 32); }
-    bool percent(unsigned n) noexcept { return n != 0 && below(100) < n; }
-
-  private:
-    std::uint64_t state_;
-};
-
 /// Which freedoms of the guide the network takes.
 struct Freedoms {
-    unsigned chaos = 0;   ///< 0: each post takes effect within its call; else late and in any permitted order, up to 3
-    unsigned busy = 0;    ///< percent of posts that find the TOQ full
-    unsigned blind = 0;   ///< percent of polls that find nothing although there is something
-    bool drop = false;    ///< an operation without a notice may be lost when its VCQ is freed, also in part
-    bool silent = false;  ///< an access to what is not there never ends
-    bool same_tag = true; ///< memory that is registered already gets its steering tag again
-    bool reuse = true;    ///< VCQ IDs that were given back are given again, at once
-    unsigned toq = 2000;  ///< posts of a VCQ under way at a time
-    bool old_tags = true; ///< steering tags that were given back are given again, at once
+    unsigned chaos = 0;    ///< 0: each post takes effect within its call; else late and in any permitted order, up to 3
+    unsigned busy = 0;     ///< percent of posts that find the TOQ full
+    unsigned blind = 0;    ///< percent of polls that find nothing although there is something
+    bool drop = false;     ///< an operation without a notice may be lost when its VCQ is freed, also in part
+    bool silent = false;   ///< an access to what is not there never ends
+    bool same_tag = true;  ///< memory that is registered already gets its steering tag again
+    bool reuse = true;     ///< VCQ IDs that were given back are given again, at once
+    unsigned toq = 2000;   ///< posts of a VCQ under way at a time
+    bool old_tags = true;  ///< steering tags that were given back are given again, at once
+    unsigned gates = 0;    ///< barrier gates of a TNI
+    bool any_gate = false; ///< a gate takes packets of any other, until a domain is closed or a process killed
+    unsigned layout = 0;   ///< where nodes are: 0: in a row; 1: two processes to a node; 2: in another order; 3: a box
 };
 
 class Net {
   public:
     static constexpr unsigned tnis = 6, cqs = 8, components = 8, reserved = 256;
 
-    Net();
+    explicit Net(const Freedoms& freedoms);
     ~Net();
     /// The one that the table's functions mean.
     static Net* now;
-    static tofu::vcq::Functions functions();
+    /// With `gates` also those of barrier gates.
+    static tofu::vcq::Functions functions(bool gates);
     static utofu_onesided_caps caps();
 
     Freedoms freedoms;
@@ -73,7 +59,7 @@ class Net {
 
     /// The decisions from here on.
     void seed(std::uint64_t seed) noexcept { dice_ = Dice(seed); }
-    [[nodiscard]] bool quiet() const noexcept { return active_.empty(); }
+    [[nodiscard]] bool quiet() const noexcept { return active_.empty() && gates_.under_way() == 0; }
     /// Carries out one part of one post, if there is any.
     void step();
     void run(unsigned steps)
@@ -109,6 +95,13 @@ class Net {
     void tick();
     Vcq* find(utofu_vcq_id_t id) const noexcept;
     Vcq* of(utofu_vcq_hdl_t handle) const noexcept;
+    /// The coordinates of a process's node.
+    void locate(unsigned process, std::uint8_t coords[]) const noexcept;
+    /// The number of that node among those of barrier gates.
+    [[nodiscard]] unsigned node_of(unsigned process) const noexcept
+    {
+        return freedoms.layout == 1 ? process / 2 : process;
+    }
     int post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops);
     bool advance(Vcq& vcq, std::size_t at);
     void carry_out(Vcq& vcq, Op& op);
@@ -120,10 +113,12 @@ class Net {
     void forget(Vcq& vcq);
     void activate(Vcq& vcq);
     void finish(Vcq& vcq, bool may_drop);
+    int start_round(utofu_vbg_id_t id, utofu_reduce_op op, const void* data, std::size_t count);
 
     static unsigned long long made; ///< networks of this process
     unsigned long long number_;
     Dice dice_;
+    BarrierGates gates_{dice_};
     std::uint64_t time_ = 1000000000;
     unsigned idle_ = 0;   ///< calls while nothing is under way
     unsigned waited_ = 0; ///< calls in a wait for others

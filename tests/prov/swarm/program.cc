@@ -40,7 +40,9 @@ constexpr Field<Setup> setup_fields[] = {{"processes", &Setup::processes}, {"cha
                                          {"form", &Setup::form},           {"counters", &Setup::counters},
                                          {"triggers", &Setup::triggers},   {"groups", &Setup::groups},
                                          {"waits", &Setup::waits},         {"sharedav", &Setup::sharedav},
-                                         {"initiator", &Setup::initiator}, {"apart", &Setup::apart}};
+                                         {"initiator", &Setup::initiator}, {"apart", &Setup::apart},
+                                         {"gates", &Setup::gates},         {"anygate", &Setup::anygate},
+                                         {"layout", &Setup::layout}};
 
 template <class T, std::size_t n>
 std::string fields_of(const T& of, const Field<T> (&fields)[n])

@@ -98,6 +98,9 @@ struct Setup {
     std::uint32_t sharedav = 0; ///< one address vector for all processes
     std::uint32_t initiator = 0; ///< process 0 has no regions, and the capabilities of an initiator alone
     std::uint32_t apart = 0;     ///< FI_THREAD_DOMAIN: no process makes progress for another in its closes
+    std::uint32_t gates = 0;     ///< barrier gates of a TNI; 0: there are none
+    std::uint32_t anygate = 0;   ///< a gate takes packets of any other (Freedoms)
+    std::uint32_t layout = 0;    ///< where the processes' nodes are (Freedoms)
 
     friend bool operator==(const Setup&, const Setup&) = default;
 };
