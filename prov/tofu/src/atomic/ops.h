@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "atomic/op_table.h"
+#include "core/pool.h"
 #include "mem/bounce_pool.h"
 #include "mem/local_buffer.h"
 #include "tx/operation.h"

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "atomic/ops.h"
+#include "core/pool.h"
 #include "core/system.h"
 
 namespace tofu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The endpoints that addresses name: the numbers of a domain's own endpoints (EndpointNumbers); the peers behind the
-// addresses of an address vector, which engines look up to post to a peer or to report the sender of a message (Peers);
-// and a small cache of the last peers (Recent). The calls of fi_av (api/av.cc) fill the peers in.
+// addresses of an address vector, which engines look up to post to a peer or to report the sender of a message (Peers).
+// The calls of fi_av (api/av.cc) fill the peers in.
 #pragma once
 
 #include <algorithm>
@@ -162,34 +162,6 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     Map<fi_addr_t, std::uint32_t> more_uses_; ///< of places: further uses by insert_once()
     std::mutex watch_mutex_;                  ///< taken before the observers' locks
     List<Watcher, &Watcher::next> watchers_;
-};
-
-// --- Recent: a small cache of what was last found for an address of the application. A program that talks to many
-// peers in turn, as collectives of MPI do, finds each by one comparison.
-
-/// Direct-mapped by the low bits of the address; keeps the value noted last. A default Value belongs to no address. The
-/// user checks whether a value is still valid.
-template <class Value>
-class Recent {
-  public:
-    /// The value noted for this address, or for another one with the same low bits: the user compares its `address`.
-    [[nodiscard]] const Value& at(fi_addr_t address) const noexcept { return values_[place_of(address)]; }
-    void note(const Value& value) noexcept { values_[place_of(value.address)] = value; }
-    /// Forgets the values for which `is_void` holds.
-    template <class IsVoid>
-    void forget_if(IsVoid&& is_void) noexcept
-    {
-        for (Value& value : values_)
-            if (is_void(value))
-                value = Value{};
-    }
-
-  private:
-    static constexpr std::size_t size = 64;
-    /// Receive contexts (fi_rx_addr) stand in the upper bits.
-    static std::size_t place_of(fi_addr_t address) noexcept { return (address ^ address >> 58) % size; }
-
-    Value values_[size] = {};
 };
 
 } // namespace tofu

@@ -10,6 +10,7 @@
 
 #include "coll/group.h"
 #include "core/containers.h"
+#include "core/pool.h"
 #include "tx/operation.h"
 #include "tx/tx_context.h"
 

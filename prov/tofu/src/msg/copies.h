@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/lock.h"
+#include "core/pool.h"
 #include "mem/bounce_pool.h"
 #include "msg/rx_area.h"
 #include "tx/operation.h"

@@ -18,6 +18,7 @@
 
 #include "av/peer_table.h"
 #include "core/containers.h"
+#include "core/pool.h"
 #include "tx/tx_context.h"
 
 namespace tofu::proto {

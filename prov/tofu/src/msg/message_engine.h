@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/pool.h"
 #include "msg/copies.h"
 #include "msg/receive_queue.h"
 #include "msg/receiver.h"

@@ -9,6 +9,7 @@
 
 #include <sys/uio.h>
 
+#include "core/pool.h"
 #include "mem/bounce_pool.h"
 #include "mem/local_buffer.h"
 #include "msg/receive_queue.h"

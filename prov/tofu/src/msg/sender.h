@@ -16,6 +16,7 @@
 
 #include "core/containers.h"
 #include "core/limits.h"
+#include "core/pool.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "mem/bounce_pool.h"

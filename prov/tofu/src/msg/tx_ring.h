@@ -14,6 +14,7 @@
 
 #include "av/peer_table.h"
 #include "core/containers.h"
+#include "core/pool.h"
 #include "msg/rx_area.h"
 #include "msg/wire.h"
 #include "utofu/vcq.h"

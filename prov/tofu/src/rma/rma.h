@@ -11,6 +11,7 @@
 #include <rdma/fi_rma.h>
 #include <sys/uio.h>
 
+#include "core/pool.h"
 #include "mem/bounce_pool.h"
 #include "mem/local_buffer.h"
 #include "tx/operation.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An operation under way and how it ends: where it reports (Reports), requests, which are tracked (Request, Pool), and
+// An operation under way and how it ends: where it reports (Reports), requests, which are tracked (Request), and
 // operations of one communication, which are not (FastOp, FastOps). All engines use them, under the context's lock.
 #pragma once
 
@@ -8,15 +8,14 @@
 #include <memory>
 #include <new>
 
-#include "core/containers.h"
 #include "core/limits.h"
 #include "cq/counter.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
 
-// --- Reports, Request, Pool: the state of one operation of the application from its post to its completion, where it
-// completes, and the pool it comes from
+// --- Reports, Request: the state of one operation of the application from its post to its completion, and where it
+// completes
 
 /// Rounds of progress that a call makes while it has to wait; after them it is refused.
 inline constexpr unsigned rounds_of_a_call = 64;
@@ -61,61 +60,6 @@ inline bool settle(Request& request, int utofu_code) noexcept;
 
 /// Reports the request (entry, count). The caller gives it back to its pool afterwards.
 void complete(Request& request) noexcept;
-/// A bounded pool of requests of one kind; alloc() is null when all are under way (-FI_EAGAIN for the
-/// caller). Memory comes in chunks as it is first needed and stays. Under the context's lock.
-template <class T>
-class Pool {
-  public:
-    explicit Pool(std::size_t limit) : limit_(limit) {}
-
-    [[nodiscard]] T* alloc() noexcept
-    {
-        if (free_count_ == 0) [[unlikely]]
-            if (!grow())
-                return nullptr;
-        return free_[--free_count_];
-    }
-    void release(T* item) noexcept { free_[free_count_++] = item; }
-    /// Takes back an item and makes it as new.
-    void renew(T* item) noexcept
-    {
-        std::destroy_at(item);
-        release(::new (item) T);
-    }
-    /// Calls `visit` for every item ever made, in use or free.
-    template <class Visit>
-    void each(Visit&& visit)
-    {
-        for (std::size_t i = 0; i < made_; i++)
-            visit(chunks_[i / chunk][i % chunk]);
-    }
-    [[nodiscard]] std::size_t in_use() const noexcept { return made_ - free_count_; }
-
-  private:
-    static constexpr std::size_t chunk = 64;
-    [[gnu::noinline]] bool grow() noexcept
-    {
-        if (made_ >= limit_)
-            return false;
-        std::size_t n = limit_ - made_ < chunk ? limit_ - made_ : chunk;
-        auto items = std::unique_ptr<T[]>(new (std::nothrow) T[n]);
-        auto room = std::unique_ptr<T*[]>(new (std::nothrow) T*[made_ + n]); // no item is free: nothing to copy
-        if (!items || !room || !chunks_.reserve(chunks_.size() + 1))
-            return false;
-        free_ = std::move(room);
-        for (std::size_t i = n; i-- > 0;)
-            release(&items[i]);
-        made_ += n;
-        chunks_.push_reserved(std::move(items));
-        return true;
-    }
-
-    std::size_t limit_;
-    std::size_t made_ = 0;
-    std::unique_ptr<T*[]> free_; ///< has room for all items made
-    std::size_t free_count_ = 0;
-    Array<std::unique_ptr<T[]>> chunks_;
-};
 
 // --- inline part
 
