@@ -114,7 +114,7 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
         number++;
     const bool is_free = !closing_ && (number < own_.area.open_rings() || own_.area.grow());
     std::unique_ptr<RxRing> ring(is_free ? new (std::nothrow) RxRing : nullptr);
-    if (ring == nullptr || !polls_.reserve(polls_.size() + 1)) {
+    if (ring == nullptr) {
         wanted_ = true;
         return reply(who.home, area, credits, {0, LeaseStatus::denied, who.serial});
     }
@@ -388,7 +388,7 @@ int RxRings::open(const Geometry& geometry) noexcept
     report_after_ = geometry.report_after();
     seen_ = own_.vcq.backend().functions().seen;
     rings_.reset(new (std::nothrow) std::unique_ptr<RxRing>[geometry.ring_count]);
-    return rings_ != nullptr ? 0 : -FI_ENOMEM;
+    return rings_ != nullptr && polls_.reserve(geometry.ring_count) ? 0 : -FI_ENOMEM;
 }
 
 /// Takes all anonymous packets before the first packet of a ring, since its sender made them earlier. False: some could

@@ -299,8 +299,6 @@ class RxRings {
     static constexpr std::size_t all_rings = 16; ///< rings polled in a round
 
     template <class Up>
-    void take_of_several(std::size_t from) noexcept;
-    template <class Up>
     void poll_in_turn() noexcept;
     template <class Up>
     [[nodiscard]] bool drain(RingPoll& poll) noexcept;
@@ -323,7 +321,7 @@ class RxRings {
     Geometry geometry_{};
     std::uint32_t report_after_ = 0;                   ///< Geometry::report_after()
     std::unique_ptr<std::unique_ptr<RxRing>[]> rings_; ///< by number
-    Array<RingPoll> polls_;
+    Array<RingPoll> polls_;                            ///< has room for all rings
     std::size_t next_poll_ = 0;
     std::size_t hot_ = 0;
     std::size_t revoke_hand_ = 0; ///< index of the ring that revoke_some() looks at next
@@ -354,26 +352,16 @@ inline RingPoll* RxRings::first_arrived() noexcept
     return nullptr;
 }
 
+/// No ring's place moves meanwhile: open() has made room for all. A ring that takes a closed one's place waits a round.
 template <class Up>
 [[gnu::always_inline]] inline void RxRings::take_arrived(RingPoll& first) noexcept
 {
-    if (polls_.size() == 1) [[likely]]
-        (void)drain<Up>(first);
-    else
-        take_of_several<Up>(static_cast<std::size_t>(&first - polls_.data()));
-}
-
-template <class Up>
-[[gnu::noinline]] void RxRings::take_of_several(std::size_t from) noexcept
-{
-    Array<RingPoll>& polls = polls_;
-    std::size_t at = from;
-    do { // a ring that moves into a closed one's place waits a round
-        RingPoll& poll = polls[at];
-        const std::uint64_t control = poll.read();
-        if (poll.arrived(control))
-            (void)empty<Up>(poll, control);
-    } while (++at < polls.size());
+    RingPoll* poll = &first;
+    do {
+        const std::uint64_t control = poll->read();
+        if (poll->arrived(control))
+            (void)empty<Up>(*poll, control);
+    } while (++poll < std::to_address(polls_.end()));
 }
 
 template <class Up>
