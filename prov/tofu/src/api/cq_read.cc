@@ -44,9 +44,9 @@ void Endpoint::take_messages() noexcept
         engines_.messages->progress();
 }
 
-ssize_t CompletionQueue::read(void* buffer, std::size_t count) noexcept
+[[gnu::always_inline]] inline ssize_t CompletionQueue::read(void* buffer, std::size_t count) noexcept
 {
-    if (count == 0 || !empty() || lock_.enabled()) [[unlikely]]
+    if (count == 0 || lock_.enabled() || entries_.has_some()) [[unlikely]]
         return read_slowly(buffer, count, reader_.sources);
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
     if (endpoint == nullptr) [[unlikely]]
@@ -75,8 +75,8 @@ ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint&
 {
     begin_read(buffer, count);
     (void)endpoint.take_notices();
-    if (reader_waits())
-        endpoint.take_messages();
+    if (reader_waits()) [[unlikely]] // and then `endpoint`, which is the first, is found again, so that it is not saved
+        static_cast<Endpoint*>(progress_.first())->take_messages();
     return close_read();
 }
 

@@ -90,8 +90,10 @@ class Entries {
     }
     /// Likewise.
     void put(const CqEntry& entry) noexcept;
+    /// As !empty(), under the lock or where it is off.
+    [[nodiscard]] bool has_some() const noexcept { return head_ != tail_; }
     /// The oldest; null where there is none.
-    [[nodiscard]] const CqEntry* first() const noexcept { return head_ != tail_ ? &ring_[head_ & mask_] : nullptr; }
+    [[nodiscard]] const CqEntry* first() const noexcept { return has_some() ? &ring_[head_ & mask_] : nullptr; }
     /// The oldest entries, at most `most`, as far as they stand one behind the other in memory.
     struct Run {
         const CqEntry* next;

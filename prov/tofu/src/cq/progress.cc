@@ -26,7 +26,7 @@ int ProgressSet::add(Pollable& endpoint) noexcept
     std::lock_guard guard(lock_);
     const bool there = std::find(endpoints_.begin(), endpoints_.end(), &endpoint) != endpoints_.end();
     const bool added = there || endpoints_.push(&endpoint);
-    first_ = endpoints_.empty() ? nullptr : endpoints_[0];
+    endpoints_changed();
     return added ? 0 : -FI_ENOMEM;
 }
 
@@ -34,7 +34,13 @@ void ProgressSet::remove(Pollable& endpoint) noexcept
 {
     std::lock_guard guard(lock_);
     endpoints_.erase(&endpoint);
+    endpoints_changed();
+}
+
+void ProgressSet::endpoints_changed() noexcept
+{
     first_ = endpoints_.empty() ? nullptr : endpoints_[0];
+    has_others_ = endpoints_.size() > 1;
 }
 
 bool ProgressSet::run(bool patient) noexcept

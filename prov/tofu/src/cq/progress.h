@@ -84,8 +84,10 @@ class ProgressSet final : public ProgressSource {
     }
     /// Are locks on? Then a look needs lock().
     [[nodiscard]] bool locked() const noexcept { return lock_.enabled(); }
+    /// That endpoint again.
+    [[nodiscard]] Pollable* first() const noexcept { return first_; }
     /// Whether there is another endpoint than that one.
-    [[nodiscard]] bool has_others() const noexcept { return endpoints_.size() != 1; }
+    [[nodiscard]] bool has_others() const noexcept { return has_others_; }
     void count_look() noexcept
     {
         // relaxed, and no subtraction in one step: threads that look at the same time may count one look
@@ -114,6 +116,7 @@ class ProgressSet final : public ProgressSource {
 
   private:
     // Called under lock_.
+    void endpoints_changed() noexcept;
     bool look_everywhere(bool patient = false) noexcept;
     void look_in_turn(const CompletionQueue& queue) noexcept;
     [[nodiscard]] bool full_round_due() noexcept
@@ -141,6 +144,7 @@ class ProgressSet final : public ProgressSource {
     unsigned left_ = interval;       ///< looks of the interval; where locks are on, atomic
     std::atomic<bool> found_{false}; ///< something, in this interval or since the last check
     Pollable* first_ = nullptr;      ///< that filled the queue last, or any; null: there is none
+    bool has_others_ = false;        ///< than first_
     std::atomic<unsigned> looks_{0}; ///< before this interval: a multiple of its length
     std::atomic<unsigned> idle_{0};  ///< looks in the last intervals, in which nothing was found
     std::atomic<unsigned> interval_{interval};
