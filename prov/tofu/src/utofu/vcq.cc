@@ -504,7 +504,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     }
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
-    if (number == 0 || number >= CompletionTable::size) {
+    if (!CompletionTable::is_tag(number)) {
         sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(number), 0);
         return;
     }

@@ -99,6 +99,10 @@ struct CompletionHandler {
 class CompletionTable {
   public:
     static constexpr unsigned size = 255;
+    /// The values of EDATA. Those that are no tags belong to unsignaled posts (Mark) and have an entry, too, which
+    /// expects no notice: so the handler of any EDATA is found without a comparison.
+    static constexpr unsigned edata_values = 256;
+    [[nodiscard]] static constexpr bool is_tag(std::uint64_t edata) noexcept { return edata != 0 && edata < size; }
     /// Number of notices of a batch that lasts until it is closed.
     static constexpr unsigned endless = 0xffff;
 
@@ -216,7 +220,7 @@ class CompletionTable {
 
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0; ///< 0: none
-    Entry entries_[size];
+    Entry entries_[edata_values];
 };
 
 // --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence whose effect no
@@ -680,9 +684,8 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
         on_remote_mrq(code, notice);
         return;
     }
-    if (notice.edata == 0 || notice.edata >= CompletionTable::size) [[unlikely]] {
-        if (code != UTOFU_SUCCESS)
-            sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(type, notice.edata), notice.vcq_id);
+    if (code != UTOFU_SUCCESS && !CompletionTable::is_tag(notice.edata)) [[unlikely]] {
+        sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(type, notice.edata), notice.vcq_id);
         return;
     }
     CompletionHandler& handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));
