@@ -48,7 +48,7 @@ struct alignas(4) Native { // fits one register
     Fetched fetched = Fetched::nothing;
 };
 
-/// The bounds of the table: powers of two, so that one test finds all values outside of it.
+/// The bounds of the table.
 inline constexpr unsigned native_ops = 32, native_types = 16;
 static_assert(op_count <= native_ops && datatype_count <= native_types);
 constexpr unsigned native_index(unsigned op, unsigned type)
@@ -176,7 +176,7 @@ template <bool indirect>
         return answer(tx, vcq::Post::busy);
     FastOp& op = tx.fast()[place];
     const bool base = call.family == Family::base;
-    op.notify = engine.native_end(how.fetched, !call.is_inject && tx.reports().binding.reports(call.flags));
+    op.notify = engine.native_end(how.fetched, !call.is_inject && tx.reports().binding.selects(call.flags));
     op.user_context = call.context;
     op.kept = static_cast<std::uint8_t>((how.reads ? FastOp::kept_read : 0) | (indirect ? FastOp::kept_indirect : 0));
     if (!base)

@@ -2,7 +2,6 @@
 // See atomic.h: which operations may begin, which wait, and the way that each takes.
 #include "atomic/atomic.h"
 
-#include <mutex>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -239,7 +238,7 @@ Atomics::Atomics(TxContext& tx) noexcept
     native_flags_ = vcq::delivered_flags(runner_.ordered, false);
     inject_flags_ = vcq::flags_of(runner_.ordered, false);
     ends_[false] = ends_of<false>(tx.reports().counters);
-    ends_[true] = ends_of<true>(tx.reports().counters);
+    ends_[true] = tx.reports().binding.cq != nullptr ? ends_of<true>(tx.reports().counters) : ends_[false];
 }
 
 // --- taking a call in
@@ -393,15 +392,16 @@ ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
 [[gnu::always_inline]] inline ssize_t plain(fid_ep* fid, const PlainCall& call) noexcept
 {
     const auto op = static_cast<unsigned>(call.op), type = static_cast<unsigned>(call.type);
-    const bool is_one = (op / native_ops | type / native_types | (call.count - 1)) == 0;
-    if (is_one && !(call.flags & (FI_FENCE | FI_TRIGGER))) [[likely]] {
+    if (op < native_ops && type < native_types && call.count == 1 && !(call.flags & (FI_FENCE | FI_TRIGGER)))
+        [[likely]] {
         const Native& how = natives[static_cast<unsigned>(call.family)][native_index(op, type)];
         if (how.size != 0 && (call.operand || how.reads) && (call.family == Family::base || call.result) &&
             (call.family != Family::compare || call.compare)) [[likely]] {
             TxContext& tx = *EpHandle::of(fid).tx;
-            const std::lock_guard guard(tx.lock());
+            tx.lock().lock();
             const ssize_t rc = Atomics::of(tx).access().at_once() ? submit_native<false>(tx, how, call)
                                                                   : submit_by_directory(tx, how, call);
+            tx.lock().unlock();
             if (rc != not_native) [[likely]]
                 return rc;
         }

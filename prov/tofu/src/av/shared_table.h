@@ -61,10 +61,11 @@ class PeerStore {
 
     [[nodiscard]] Peer* at(std::uint64_t number) const noexcept
     {
+        if (number >= most) [[unlikely]]
+            return nullptr; // such as FI_ADDR_UNSPEC
         const std::uint64_t n = number + first_chunk;
-        const unsigned chunk = chunk_of(n); // of FI_ADDR_UNSPEC: none
         // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: make_next())
-        const std::uintptr_t origin = chunk < chunks ? chunks_[chunk].load(std::memory_order_acquire) : 0;
+        const std::uintptr_t origin = chunks_[chunk_of(n)].load(std::memory_order_acquire);
         if (origin == 0)
             return nullptr;
         Peer* const place = reinterpret_cast<Peer*>(origin + n * sizeof(Peer));
@@ -99,9 +100,10 @@ class PeerStore {
 
   private:
     static constexpr std::size_t file_step = 1024; ///< places that the file grows by
+    /// `n`: a number of a place, plus first_chunk.
     static constexpr unsigned chunk_of(std::uint64_t n) noexcept
     {
-        return static_cast<unsigned>(std::bit_width(n | 1) - std::bit_width(first_chunk));
+        return static_cast<unsigned>(std::bit_width(n) - std::bit_width(first_chunk));
     }
     void set_chunk(unsigned chunk, Peer* places) noexcept;
     [[nodiscard]] bool map() noexcept;

@@ -104,9 +104,11 @@ struct Binding {
     bool selective = false; ///< FI_SELECTIVE_COMPLETION: reports only operations with FI_COMPLETION
 
     /// Does a success with these operation flags reach the queue (fi_cq(3))?
-    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept
+    [[nodiscard]] bool reports(std::uint64_t flags) const noexcept { return cq != nullptr && selects(flags); }
+    /// The same where the caller knows whether there is a queue.
+    [[nodiscard]] bool selects(std::uint64_t flags) const noexcept
     {
-        return cq != nullptr && (!selective || (flags & FI_COMPLETION) != 0);
+        return !selective || (flags & FI_COMPLETION) != 0;
     }
 };
 

@@ -264,13 +264,17 @@ Rma::Rma(TxContext& tx) noexcept
       longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size))
 {
     const TxCounters& counters = tx.reports().counters;
+    const bool has_queue = tx.reports().binding.cq != nullptr;
     const auto choose = [](const Counter* counter, auto counted, auto uncounted) {
         return counter != nullptr ? counted : uncounted;
     };
     write_done_[false] = choose(counters.write, &fast_done<false, false, true>, &fast_done<false, false, false>);
-    write_done_[true] = choose(counters.write, &fast_done<false, true, true>, &fast_done<false, true, false>);
+    write_done_[true] = !has_queue
+                            ? write_done_[false]
+                            : choose(counters.write, &fast_done<false, true, true>, &fast_done<false, true, false>);
     read_done_[false] = choose(counters.read, &fast_done<true, false, true>, &fast_done<true, false, false>);
-    read_done_[true] = choose(counters.read, &fast_done<true, true, true>, &fast_done<true, true, false>);
+    read_done_[true] = !has_queue ? read_done_[false]
+                                  : choose(counters.read, &fast_done<true, true, true>, &fast_done<true, true, false>);
 }
 
 template <bool read, bool entry, bool counted>
@@ -321,7 +325,7 @@ ssize_t Rma::go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to,
         return fast_refused(vcq::Post::busy);
     FastOp& op = tx_.fast()[place];
     const auto& done = read ? read_done_ : write_done_;
-    op.notify = tx_.reports().binding.reports(flags) ? done[true] : done[false];
+    op.notify = tx_.reports().binding.selects(flags) ? done[true] : done[false];
     op.user_context = context;
     const vcq::SignaledArgs how{&op, read ? read_flags_ : write_flags_};
     vcq::Post posted;
