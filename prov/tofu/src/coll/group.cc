@@ -253,44 +253,55 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     return {goes_on};
 }
 
-/// A barrier has no data, and so no seal.
-std::uint32_t OverGates::seal_of(const CollectiveOp& op, std::uint32_t number) const noexcept
+/// Starts the round of the operation. A barrier has no data, and so no seal.
+int OverGates::start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
 {
-    return op.native.form == Native::Form::barrier ? 0 : coll::seal_of(group_, number, op.round, op.signature);
+    vcq::GateData data;
+    unsigned used = 0;
+    if (op.native.form != Native::Form::barrier) {
+        const bool source = op.shape.coll != FI_BROADCAST || op.shape.root == roster.rank;
+        const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
+        used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
+                    seal_of(group_, number, op.round, op.signature), data);
+    }
+    return gates_.start(op.native.op, data, used);
+}
+
+/// Polls the round, and writes its result to the memory of a member that wants it.
+int OverGates::poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
+{
+    vcq::GateData data;
+    const int code = gates_.poll(op.native.op, data);
+    if (code != UTOFU_SUCCESS || op.native.form == Native::Form::barrier)
+        return code;
+    const bool ours = op.shape.root == roster.rank;
+    const bool wanted = op.shape.coll == FI_BROADCAST ? !ours : op.shape.coll != FI_REDUCE || ours;
+    const bool agreed = unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
+                               seal_of(group_, number, op.round, op.signature), roster.size(), data);
+    return agreed ? UTOFU_SUCCESS : UTOFU_ERR_BARRIER_MISMATCH;
 }
 
 Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
-    const bool ours = op.shape.root == roster.rank;
-    const bool source = op.shape.coll != FI_BROADCAST || ours;
-    vcq::GateData data;
-    int code = UTOFU_SUCCESS;
-    if (failed_ != UTOFU_SUCCESS) {
+    if (failed_ != UTOFU_SUCCESS) [[unlikely]] {
         const Outcome out = rounds.seek_death(op, polls_per_look);
         if (out.kind != over)
             return out;
         return used_ ? Outcome{breaks, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
     }
+    int code = UTOFU_SUCCESS;
     if (!begun_) {
-        const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
-        const unsigned used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
-                                   seal_of(op, number), data);
-        code = gates_.start(op.native.op, data, used);
+        code = start(op, number, roster);
         if (code == UTOFU_ERR_BUSY)
             return {waits};
         begun_ = code == UTOFU_SUCCESS;
     }
     if (code == UTOFU_SUCCESS)
-        code = gates_.poll(op.native.op, data);
+        code = poll(op, number, roster);
     if (code == UTOFU_ERR_NOT_COMPLETED)
         return rounds.wait(op, polls_per_look);
     begun_ = false;
     rounds.moved();
-    const bool wanted = op.shape.coll == FI_BROADCAST ? !source : op.shape.coll != FI_REDUCE || ours;
-    if (code == UTOFU_SUCCESS &&
-        !unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr, seal_of(op, number),
-                roster.size(), data))
-        code = UTOFU_ERR_BARRIER_MISMATCH;
     if (code == UTOFU_ERR_BARRIER_MISMATCH)
         return mismatch;
     failed_ = code;

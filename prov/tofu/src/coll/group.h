@@ -200,7 +200,8 @@ class OverGates {
     [[nodiscard]] unsigned heard() const noexcept { return heard_; }
 
   private:
-    [[nodiscard]] std::uint32_t seal_of(const CollectiveOp& op, std::uint32_t number) const noexcept;
+    [[nodiscard]] int start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept;
+    [[nodiscard]] int poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept;
 
     std::uint64_t group_; ///< distinguishes its rounds from those of all other groups
     vcq::Gates gates_;
