@@ -475,6 +475,37 @@ TEST_P(Leaving, ClosingCancelsAndTellsTheOthers)
     });
 }
 
+/// Rank 3 is no neighbour of rank 0, which leaves. All its neighbours have left, too, when it looks at their words.
+TEST_P(Leaving, AMemberThatLooksLateHearsThatAnotherHasLeft)
+{
+    expect_processes(6, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        circle.session.barrier();
+        const auto have_left = [&] {
+            return rank.get(results + 1) + rank.get(results + 2) + rank.get(results + 4) + rank.get(results + 5) == 4;
+        };
+        if (rank.number == 0) {
+            circle.leave(mc);
+        } else {
+            ASSERT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0);
+            if (rank.number == 3) {
+                EXPECT_TRUE(wait_until(have_left));
+            }
+            EXPECT_EQ(circle.error_of(&circle), FI_ESHUTDOWN);
+            if (rank.number != 3)
+                circle.leave(mc);
+            rank.set(results + rank.number, 1);
+        }
+        EXPECT_TRUE(wait_until([&] {
+            (void)fi_cq_read(circle.session.cq, nullptr, 0);
+            return have_left() && rank.get(results + 3) == 1;
+        }));
+        circle.session.barrier();
+    });
+}
+
 TEST_P(Leaving, AJoinThatOneGivesUpEndsForTheOthers)
 {
     expect_processes(3, [](const Rank& rank) {

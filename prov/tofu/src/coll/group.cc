@@ -517,10 +517,12 @@ void Group::leave() noexcept
 {
     if (state_ == State::joining)
         joining_.abandon();
+    // The operation that broke the group, and not the next one: a member that looks late would wait for it.
+    const std::uint32_t op = state_ == State::broken ? broken_at_ : lanes_.now();
     state_ = State::left;
     if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
         gates_.give_up();
-    tell(Word::left, static_cast<int>(gates_.heard()));
+    tell(Word::left, op, static_cast<int>(gates_.heard()));
     if (!ops_.empty() && joining_.asks_by(ops_.first()))
         ops_.pop();
     while (!ops_.empty())
@@ -611,7 +613,7 @@ void Group::fail(int err, int prov_errno) noexcept
         return;
     }
     const std::uint32_t now = lanes_.now();
-    tell(Word::failed, err);
+    tell(Word::failed, now, err);
     if (now != lanes_.now())
         return; // a post has found a dead peer, and lost() has ended the operation
     if (gates_.retire(ops_, roster_))
@@ -630,16 +632,17 @@ void Group::lost(int err, int prov_errno) noexcept
               fi_strerror(err));
     state_ = State::broken;
     broken_ = {Outcome::Kind::breaks, err, prov_errno};
-    tell(Word::broken, err);
+    broken_at_ = lanes_.now();
+    tell(Word::broken, broken_at_, err);
     if (joining && ops_.empty())
         joining_.answered(fid, roster_, err, prov_errno);
     while (!ops_.empty())
         end_first(err, prov_errno);
 }
 
-void Group::tell(Word word, int err) noexcept
+void Group::tell(Word word, std::uint32_t op, int err) noexcept
 {
-    lanes_.tell(word_of(word, lanes_.now(), err));
+    lanes_.tell(word_of(word, op, err));
     engine_.wake(*this);
 }
 

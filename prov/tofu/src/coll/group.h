@@ -342,11 +342,12 @@ class Group final : public fid_mc {
     void run() noexcept;
     void end_first(int err, int prov_errno) noexcept;
     void fail(int err, int prov_errno) noexcept;
-    void tell(Word word, int err) noexcept;
+    void tell(Word word, std::uint32_t op, int err) noexcept;
 
     Collectives& engine_;
     State state_ = State::joining;
     Outcome broken_{Outcome::Kind::breaks}; ///< the reason, in state broken
+    std::uint32_t broken_at_ = 0;           ///< number of the operation that was under way then
     Roster roster_;
     Lanes lanes_;
     OpQueue ops_;
