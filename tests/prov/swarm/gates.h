@@ -16,7 +16,8 @@ namespace swarm {
 
 class BarrierGates {
   public:
-    static constexpr unsigned tnis = 2, words = 6, reals = 3;
+    /// A group chooses among TNIs by its key, which depends on the job's name: with more than one no run is repeated.
+    static constexpr unsigned tnis = 1, words = 6, reals = 3;
 
     explicit BarrierGates(Dice& dice) noexcept : dice_(dice) {}
     /// Gates of a TNI, a third of them start/end gates; 0: the network has none.
