@@ -2,6 +2,7 @@
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
 // VCQ. Calls the provider's av/peer_table.
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -182,6 +183,32 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
     struct stat file {};
     ASSERT_EQ(stat(path().c_str(), &file), 0);
     EXPECT_LE(file.st_size, 512 * 64);
+}
+
+TEST(EndpointNumbers, TheirFileStaysAsLongAsAnotherProcessHasIt)
+{
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        const Domain domain(21);
+        _exit(write(ends[1], "", 1) == 1 ? pause() : 1);
+    }
+    char ready = 1;
+    EXPECT_EQ(read(ends[0], &ready, 1), 1);
+    struct stat before {
+    }, after{};
+    EXPECT_EQ(stat(path().c_str(), &before), 0);
+    {
+        const Domain domain(22);
+    }
+    EXPECT_EQ(stat(path().c_str(), &after), 0);
+    EXPECT_EQ(after.st_ino, before.st_ino);
+    EXPECT_EQ(kill(child, SIGKILL), 0);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /// All calls that open a file end with this error, in the calling process. False: there are no filters here.
