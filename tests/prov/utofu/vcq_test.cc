@@ -379,7 +379,6 @@ TEST_F(VcqTest, NothingAPeerWritesNamesOurPlaces)
         script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_RMT_PUT, e)});
     script.mrq.push_back({UTOFU_ERR_MRQ_OTHER, notice(UTOFU_MRQ_TYPE_RMT_PUT, edata)});
     script.mrq.push_back({UTOFU_SUCCESS, notice(200, edata)}); // no such type
-    script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 256 + edata)});
     vcq.poll();
     EXPECT_TRUE(who.notices.empty());
     EXPECT_EQ(remote.size(), 4u); // a failed one is dropped
