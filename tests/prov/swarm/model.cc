@@ -91,11 +91,13 @@ bool Buffer::is_as_sealed() const
 {
     return seal_ == sum();
 }
-bool Buffer::guards_stand() const
+bool Buffer::guards_stand(bool with_words) const
 {
     const auto stands = [](unsigned char byte) { return byte == untouched; };
-    return std::all_of(bytes_.begin(), bytes_.begin() + guard, stands) &&
-           std::all_of(bytes_.end() - guard, bytes_.end(), stands);
+    const auto before = static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(at()) % 8);
+    const auto behind = static_cast<std::ptrdiff_t>(-reinterpret_cast<std::uintptr_t>(at() + size()) % 8);
+    return std::all_of(bytes_.begin(), bytes_.begin() + guard - (with_words ? before : 0), stands) &&
+           std::all_of(bytes_.end() - guard + (with_words ? behind : 0), bytes_.end(), stands);
 }
 bool Buffer::is_touched(std::size_t from) const
 {

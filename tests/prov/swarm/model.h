@@ -31,7 +31,8 @@ class Buffer {
     /// Whatever is written from now on is seen by is_as_sealed().
     void seal();
     [[nodiscard]] bool is_as_sealed() const;
-    [[nodiscard]] bool guards_stand() const;
+    /// Are the bytes beside the buffer as they were? `with_words`: those of its first and last word may have changed.
+    [[nodiscard]] bool guards_stand(bool with_words = false) const;
     /// Has any byte from `from` on another value than the one that all had at first?
     [[nodiscard]] bool is_touched(std::size_t from) const;
 
