@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: barriers and reductions on barrier gates, by shape of the circuit and number of processes,
-// beside a plain counter in shared memory whose waiters give up the processor. Called by: the user.
-// Calls: the uTofu library.
+// Barriers and reductions on barrier gates, by shape of the circuit and number of processes, beside a plain counter in
+// shared memory whose waiters give up the processor. Run by hand.
 #include "../tests/sim/barrier/circuits.h"
 
 #include <algorithm>

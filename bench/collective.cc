@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a barrier and a reduction cost by number of nodes, on gates and by Puts: gates of a node, Puts, bytes, trips
-// that wait for each other, and the time that would be on Tofu-D. Nothing is run: the circuit and the rounds are those that
-// the provider lays and goes through (coll/barrier_circuit, coll/plan). Called by: bench/run, people. Calls: these two.
+// What a barrier and a reduction cost by number of nodes, on gates and by Puts: gates of a node, Puts, bytes, trips
+// that wait for each other, and the time that would be on Tofu-D. Nothing is run: the circuit and the rounds are those
+// that the provider lays and goes through (coll/barrier_circuit, coll/plan). Run by bench/run and by hand.
 #include <algorithm>
 #include <array>
 #include <cstdio>

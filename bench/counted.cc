@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a uTofu library that hands every call on to another (COUNTED_LIBRARY) and keeps count:
-// operations, bytes, and a logical clock of what waits for what. Called by: the provider, as its
-// backend. Calls: the other library.
+// A uTofu library that hands every call on to another (COUNTED_LIBRARY) and keeps count: operations, bytes, and a
+// logical clock of what waits for what.
 //
 // For one thread and two sides in one process that do one thing at a time. Times are those of
 // Tofu-D between neighbours, as published measurements have them (docs/performance.md,

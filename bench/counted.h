@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what libcounted.so reports to the measuring program: the posts of each side, and their times
-// it would have ended by a logical clock. Called by: counted.cc, wire.cc. Calls: nothing.
+// What libcounted.so reports to the measuring program: the posts of each side, and their times it would have ended by a
+// logical clock.
 #pragma once
 
 #include <cstdint>

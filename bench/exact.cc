@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what exact mode (TOFU_SIM_CLOCK=exact) costs here: operations that are simulated in a second, over processes.
-// Called by: people. Calls: the uTofu library.
+// What exact mode (TOFU_SIM_CLOCK=exact) costs here: operations that are simulated in a second, over processes. Run by
+// hand.
 //
 // usage: bench/exact [ROUNDS [PROCESSES...]]        (2000 rounds, with 2, 4, 12 and 64 processes)
 // A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own. Beside it, in the

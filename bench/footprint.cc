@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how much memory the provider takes for each thing a program may have many of.
-// Called by: bench/run, people. Calls: libfabric, fork, /proc.
+// How much memory the provider takes for each thing a program may have many of. Run by bench/run and by hand.
 //
 // Two processes. The measured one makes many of a thing and divides what it then has more by their number: of resident
 // memory, which in the simulator has the touched pages of peers' areas too; of the heap; and, in a second run with

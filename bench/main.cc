@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the driver: starts the transports and makes them run the same cases in turn; prints
-// medians, spread and ratios. Called by: bench/run, people. Calls: team.h, report.h.
+// The driver: starts the transports and makes them run the same cases in turn; prints medians, spread and ratios. Run
+// by bench/run and by hand.
 #include "frame/cores.h"
 #include "frame/report.h"
 #include "frame/team.h"

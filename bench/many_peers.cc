@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what messages cost where an endpoint has more peers than rings, or more than channels: many endpoints of a few
-// processes, each process on a node of its own. Called by: bench/run, people. Calls: libfabric, fork.
+// What messages cost where an endpoint has more peers than rings, or more than channels: many endpoints of a few
+// processes, each process on a node of its own. Run by bench/run and by hand.
 //
 // Time from the first message to the last entry, divided by the number of messages; so processors are what counts.
 // Peers have not talked before. Prints a line a series for bench/report.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a put, a get and an ARMW cost by kind of memory, first and repeated, beside memcpy and
-// process_vm. Called by: bench/run, people. Calls: utofu, fork.
+// What a put, a get and an ARMW cost by kind of memory, first and repeated, beside memcpy and process_vm. Run by
+// bench/run and by hand.
 //
 // One process owns memory of each kind, the other posts and polls for its local notice. Prints
 // lines for bench/report: what is repeated by the best of five, what can be first only once as it

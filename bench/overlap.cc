@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how much of a transfer goes on while one side computes and calls nothing (MPI's MPI_Isend, work, MPI_Wait): of
-// 16 MiB by rendezvous, for each side, with manual and with automatic progress. Called by: bench/run, people. Calls:
-// libfabric, fork.
+// How much of a transfer goes on while one side computes and calls nothing (MPI's MPI_Isend, work, MPI_Wait): of 16 MiB
+// by rendezvous, for each side, with manual and with automatic progress. Run by bench/run and by hand.
 //
 // Of the side that computes: the time of the transfer alone, of the computation alone, which is chosen as long, and of
 // both. What both take less than one after the other is what they overlap, as a part of the computation. The other side

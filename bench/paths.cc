@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the hot paths of the provider one by one, for callgrind to count their instructions.
-// Called by: bench/instructions, under valgrind. Calls: libfabric, valgrind's client requests.
+// The hot paths of the provider one by one, for callgrind to count their instructions. Run by bench/instructions, under
+// valgrind.
 //
 // One process with two domains: A posts to B. Each path is run often enough to be warm, then
 // counted call by call; what is needed between the calls (completions, receives) is not counted.

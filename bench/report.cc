@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: puts together what the programs of bench/ measured: tables, bars, JSON, curves. Called by:
-// bench/run. Calls: report.h.
+// Puts together what the programs of bench/ measured: tables, bars, JSON, curves. Run by bench/run.
 #include "frame/report.h"
 
 #include <cstdio>

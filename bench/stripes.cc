@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what it would gain or cost to send one transfer over several paths, a TNI each, by the virtual clock's model;
-// and which links they are. The tables of docs/architecture.md, "Several TNIs".
-// Called by: people, tests/bench/time.sh. Calls: clock/network, topology; no process, no job.
+// What it would gain or cost to send one transfer over several paths, a TNI each, by the virtual clock's model; and
+// which links they are. The tables of docs/architecture.md, "Several TNIs". Run by hand and by tests/bench/time.sh.
 //
 // usage: stripes         prints the tables
 #include "clock/network.h"

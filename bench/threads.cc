@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how many operations the threads of a process do together (MPI_THREAD_MULTIPLE): each with a transmit context
-// and a queue of its own, and all with one endpoint and one queue. Called by: bench/run, people. Calls: libfabric,
-// threads.
+// How many operations the threads of a process do together (MPI_THREAD_MULTIPLE): each with a transmit context and a
+// queue of its own, and all with one endpoint and one queue. Run by bench/run and by hand.
 //
 // A domain that is FI_THREAD_SAFE; each thread writes 8 bytes into memory of the same process, a window of writes at a
 // time, and reads their completions. Prints a line a series for bench/report. Where there are fewer processors than

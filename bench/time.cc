@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: published figures of Tofu-D beside what the virtual clock's model makes of them: the tables of
-// docs/time-model.md. Called by: people, tests/bench/time.sh. Calls: clock/network, replay/; no process, no job.
+// Published figures of Tofu-D beside what the virtual clock's model makes of them: the tables of docs/time-model.md.
+// Run by hand and by tests/bench/time.sh.
 //
 // usage: time            prints the tables; status 1 if a row is further off than its bar
 #include "clock/network.h"

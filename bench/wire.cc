@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what each fi_* operation puts on the wire: one-sided operations, bytes, trips that wait for
-// each other, and the time that would be on Tofu-D. Called by: bench/run, people. Calls: libfabric
-// over libcounted.so.
+// What each fi_* operation puts on the wire: one-sided operations, bytes, trips that wait for each other, and the time
+// that would be on Tofu-D. Run by bench/run and by hand.
 //
 // usage: wire LIBCOUNTED UTOFU_LIBRARY
 // One process with two domains; A does one thing at a time towards B, and both are driven until all

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a check has found, and the clock that bounds its waiting. Called by all of check/; calls the C library.
+// What a check has found, and the clock that bounds its waiting.
 #pragma once
 
 #include <chrono>

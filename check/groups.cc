@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a Put takes from each core memory group (NUMA node) through each TNI: a matrix; and a line on assistant cores.
-// Judges nothing (docs/fugaku.md). Called by figures.cc; calls hwloc and, through side.h, uTofu.
+// Judges nothing (docs/fugaku.md).
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The uTofu library that is looked at: opened by dlopen, so that the program starts wherever there is none.
-// Called by all of check/. Calls dlopen and dlsym.
 #pragma once
 
 #include <string>

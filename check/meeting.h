@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How the two processes of a check speak to each other without uTofu: by files in a directory that both see, which may
-// be on different nodes. Called by the checks and by main; calls the file system.
+// be on different nodes.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a check works with: a VCQ with memory in each of two processes, posts that wait for room, queues that are read
-// in order, words that are polled. Called by the checks; calls uTofu through library.h.
+// in order, words that are polled.
 #pragma once
 
 #include <atomic>

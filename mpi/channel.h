@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: this process's endpoint of the provider and the addresses of all processes of the job. MPI is called by its
-// profiling names.
+// This process's endpoint of the provider and the addresses of all processes of the job. MPI is called by its profiling
+// names.
 #pragma once
 
 #include <sys/types.h>

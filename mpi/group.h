@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the provider's group of a communicator, for the communicator's life. Either all its members have one, or none.
-// MPI is called by its profiling names.
+// The provider's group of a communicator, for the communicator's life. Either all its members have one, or none. MPI is
+// called by its profiling names.
 #pragma once
 
 #include <mpi.h>

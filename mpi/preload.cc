@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-mpi(7): collective groups of the provider execute a program's MPI_Barrier, MPI_Bcast, MPI_Reduce and
+// tofu-mpi(7): collective groups of the provider execute a program's MPI_Barrier, MPI_Bcast, MPI_Reduce and
 // MPI_Allreduce if they support them; MPI executes all others. MPI programs are started with this library preloaded. It
 // calls MPI by its profiling names (MPI-3.1, 14.2).
 #include <cerrno>

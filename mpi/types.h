@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: translates MPI's datatypes and operations into libfabric's.
+// Translates MPI's datatypes and operations into libfabric's.
 #pragma once
 
 #include <cstddef>

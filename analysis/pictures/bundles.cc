@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the picture of a network with many nodes: a unit is a square, coloured like the hottest link inside, and stands for
+// The picture of a network with many nodes: a unit is a square, coloured like the hottest link inside, and stands for
 // what leaves it along an axis by the hottest of twelve cables.
 #include "pictures/network.h"
 

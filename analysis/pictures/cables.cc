@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the picture of a network with few nodes: a unit shows its 12 nodes, four columns along the ring of A and C and
-// three rows of B, and each direction of each cable by itself.
+// The picture of a network with few nodes: a unit shows its 12 nodes, four columns along the ring of A and C and three
+// rows of B, and each direction of each cable by itself.
 #include "pictures/network.h"
 
 #include "traces/exports.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the picture of a network with the traffic of its links. See network.h, pictures.h.
+// The picture of a network with the traffic of its links. See network.h, pictures.h.
 #include "pictures/network.h"
 
 #include "traces/exports.h"

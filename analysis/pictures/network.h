@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: common parts of both pictures of a network: panels of units, names, the ten hottest links, the scale.
+// Common parts of both pictures of a network: panels of units, names, the ten hottest links, the scale.
 //
 // A panel for each Z, in it a grid of units by X and Y. Few nodes: picture_cables. Many: picture_bundles.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: all pictures of a run in one HTML file. See pictures.h.
+// All pictures of a run in one HTML file. See pictures.h.
 #include "pictures/pictures.h"
 
 #include "pictures/svg.h"

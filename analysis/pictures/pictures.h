@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: pictures of a job: its network, its time, its messages; and a page with all of them.
+// Pictures of a job: its network, its time, its messages; and a page with all of them.
 #pragma once
 
 #include "traces/run.h"

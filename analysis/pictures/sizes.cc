@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the picture of message sizes. See pictures.h.
+// The picture of message sizes. See pictures.h.
 #include "pictures/pictures.h"
 
 #include "pictures/svg.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: pieces of an SVG picture as text. See svg.h.
+// Pieces of an SVG picture as text. See svg.h.
 #include "pictures/svg.h"
 
 #include <algorithm>

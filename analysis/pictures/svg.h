@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: pieces of an SVG picture as text, the colours and scales that all pictures share.
+// Pieces of an SVG picture as text, the colours and scales that all pictures share.
 #pragma once
 
 #include <cstdint>

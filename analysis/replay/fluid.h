@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: competing streams share TNIs and links evenly, by the max-min model of SimGrid.
+// Competing streams share TNIs and links evenly, by the max-min model of SimGrid.
 //
 // SimGrid knows two hosts and a pool of links: a route is not looked up but laid down with its stream, each resource on
 // it being the link that it got when the first stream came that meets another there. So nothing is made for hundreds of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the time of a barrier or a reduction by barrier gates over a whole shape. See gates.h.
+// The time of a barrier or a reduction by barrier gates over a whole shape. See gates.h.
 #include "replay/gates.h"
 
 #include "replay/place.h"

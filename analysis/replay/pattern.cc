@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: traffic without a trace. See pattern.h.
+// Traffic without a trace. See pattern.h.
 #include "replay/pattern.h"
 
 #include "job/layout.h"

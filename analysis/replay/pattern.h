@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: traffic without a trace: patterns of any size, each step made when it is needed.
+// Traffic without a trace: patterns of any size, each step made when it is needed.
 #pragma once
 
 #include "replay/place.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the node of a process, and the paths of its messages. See place.h.
+// The node of a process, and the paths of its messages. See place.h.
 #include "replay/place.h"
 
 #include "job/layout.h"

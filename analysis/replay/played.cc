@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: collectives as scripts. See played.h.
+// Collectives as scripts. See played.h.
 #include "replay/played.h"
 
 #include "job/layout.h"

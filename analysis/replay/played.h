@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: collectives as scripts: the rounds of schedule/, turned into the messages that carry them.
+// Collectives as scripts: the rounds of schedule/, turned into the messages that carry them.
 #pragma once
 
 #include "replay/pattern.h"

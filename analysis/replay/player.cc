@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: actors that compute, post and wait, each by its script. See player.h.
+// Actors that compute, post and wait, each by its script. See player.h.
 #include "replay/player.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: actors that compute, post and wait, each by its script: threads of a trace, or processes of a pattern.
+// Actors that compute, post and wait, each by its script: threads of a trace, or processes of a pattern.
 #pragma once
 
 #include "replay/traffic.h"

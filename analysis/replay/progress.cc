@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the progress of a replay and its remaining time. See progress.h.
+// The progress of a replay and its remaining time. See progress.h.
 #include "replay/progress.h"
 
 #include <cstdio>

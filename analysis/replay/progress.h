@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the progress of a replay and its remaining time.
+// The progress of a replay and its remaining time.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a trace as a script. See recorded.h.
+// A trace as a script. See recorded.h.
 //
 // What a thread does follows what it did before, and what it found: a notice, an entry of its TCQ, bytes for which it
 // waited. Whether it had to wait for them in the trace does not matter; here it may have to.

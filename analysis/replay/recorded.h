@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a trace as a script: the computation, the posts and the waits of each thread.
+// A trace as a script: the computation, the posts and the waits of each thread.
 #pragma once
 
 #include "replay/place.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the load of the links of a replayed network. See report.h.
+// The load of the links of a replayed network. See report.h.
 #include "replay/report.h"
 
 #include "traces/summary.h"

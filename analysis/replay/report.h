@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the load of the links of a replayed network: the hottest ones, and the bisection.
+// The load of the links of a replayed network: the hottest ones, and the bisection.
 #pragma once
 
 #include "replay/traffic.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: competing streams share TNIs and links evenly, by the max-min model of SimGrid.
+// Competing streams share TNIs and links evenly, by the max-min model of SimGrid.
 #include "replay/fluid.h"
 
 #include <simgrid/kernel/Timer.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: instructions of many nodes under way, by the figures of the clock. See traffic.h.
+// Instructions of many nodes under way, by the figures of the clock. See traffic.h.
 #include "replay/traffic.h"
 
 #include "job/layout.h"

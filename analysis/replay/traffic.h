@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: instructions of many nodes under way, by the figures of the clock (docs/time-model.md): one event after the
-// other, in the order of virtual time. A message alone takes what the figures say. Messages that meet at a link or a
-// TNI take turns there, in the order in which they come; or SimGrid shares the links out between them.
+// Instructions of many nodes under way, by the figures of the clock (docs/time-model.md): one event after the other, in
+// the order of virtual time. A message alone takes what the figures say. Messages that meet at a link or a TNI take
+// turns there, in the order in which they come; or SimGrid shares the links out between them.
 #pragma once
 
 #include "clock/network.h"

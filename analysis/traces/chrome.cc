@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run as Chrome's trace events. See exports.h.
+// A run as Chrome's trace events. See exports.h.
 #include "traces/exports.h"
 
 #include <map>

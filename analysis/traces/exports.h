@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: converters of a traced run to the formats of other tools.
+// Converters of a traced run to the formats of other tools.
 #pragma once
 
 #include "traces/run.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the trace files that an argument of the command line names.
+// The trace files that an argument of the command line names.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run as GOAL. See exports.h.
+// A run as GOAL. See exports.h.
 //
 // A put is a send at its origin and a recv at its target; a get or an atomic operation a question of 8 bytes, and an
 // answer with the data. A wait for an arrival requires its recv; recvs themselves exist from the start,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: computes the traffic of each link of the network from the posts of processes, by target and path.
+// Computes the traffic of each link of the network from the posts of processes, by target and path.
 #pragma once
 
 #include "barrier/state.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run as OTF2. See exports.h.
+// A run as OTF2. See exports.h.
 //
 // A node is a node of the system tree, a process a location group, a thread a location. Calls, waits and computation
 // are regions, transfers RMA operations of one window that all threads are members of.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a part of a run. See part.h.
+// A part of a run. See part.h.
 #include "traces/part.h"
 
 #include <algorithm>

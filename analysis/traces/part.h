@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a part of a run: the events between two times, relative to the first one.
+// A part of a run: the events between two times, relative to the first one.
 #pragma once
 
 #include "traces/run.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a trace file of a process, checked. See reader.h.
+// A trace file of a process, checked. See reader.h.
 #include "traces/reader.h"
 
 #include "job/layout.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a trace file of a process, checked: its contents are in bounds after it was read.
+// A trace file of a process, checked: its contents are in bounds after it was read.
 #pragma once
 
 #include "trace/format.h"

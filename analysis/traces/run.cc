@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the merged traces of a job's processes. See run.h.
+// The merged traces of a job's processes. See run.h.
 #include "traces/run.h"
 
 #include "job/layout.h"

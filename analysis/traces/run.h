@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the merged traces of a job's processes: transfers, and waits between processes.
+// The merged traces of a job's processes: transfers, and waits between processes.
 #pragma once
 
 #include "tni/descriptor.h"

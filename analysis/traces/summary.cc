@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run in figures. See summary.h.
+// A run in figures. See summary.h.
 #include "traces/summary.h"
 
 #include "traces/exports.h"

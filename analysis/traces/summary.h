@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a run in figures: the time of each rank by activity, the hottest links, message sizes.
+// A run in figures: the time of each rank by activity, the hottest links, message sizes.
 #pragma once
 
 #include "traces/link_loads.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the table of bars. To add one: a row. Called by: tables.cc. Calls: samples.h.
+// The table of bars. To add one: a row.
 #include "bars.h"
 
 namespace tofu::bench {

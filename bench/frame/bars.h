@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the goals of the project's issues, and whether they are met. Called by:
-// tables.cc. Calls: samples.h.
+// The goals of the project's issues, and whether they are met.
 #pragma once
 
 #include "samples.h"

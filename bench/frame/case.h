@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what can be measured between processes: the list of cases. Called by: the driver, every
-// transport. Calls: nothing.
+// What can be measured between processes: the list of cases.
 //
 // To add a case: a name in CaseId, a row in cases.cc at the same place, and in each transport that
 // can do it a function and a line in its list of offers (the end of transports/fabric.cc,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the table of cases. See case.h for how to add one. Called by: the driver. Calls: nothing.
+// The table of cases. See case.h for how to add one.
 #include "case.h"
 
 namespace tofu::bench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see cores.h. Called by: main.cc, team.cc. Calls: hwloc.
+// See cores.h.
 #include "cores.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which processors the sides of a measurement have, and what these share. Called by: main.cc, team.cc.
-// Calls: hwloc.
+// Which processors the sides of a measurement have, and what these share.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see objects.h. Called by: paths.cc, footprint.cc, wire.cc, many_peers.cc, overlap.cc. Calls: libfabric.
+// See objects.h.
 #include "objects.h"
 
 #include <cstdio>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the provider's objects for programs that measure the provider alone. Called by: paths.cc,
-// footprint.cc, wire.cc, many_peers.cc, overlap.cc. Calls: libfabric. Every refusal ends the program with a line that says
-// what was refused.
+// The provider's objects for programs that measure the provider alone. Every refusal ends the program with a line that
+// says what was refused.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the page of curves: latency and bandwidth over size as SVG. Called by: main.cc, report.cc.
-// Calls: samples.h.
+// The page of curves: latency and bandwidth over size as SVG.
 #include "report.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what people and machines see: tables as text and Markdown, JSON, and one page of curves.
-// Called by: main.cc, report.cc. Calls: samples.h, bars.h.
+// What people and machines see: tables as text and Markdown, JSON, and one page of curves.
 #pragma once
 
 #include "samples.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see samples.h. Called by: the driver, report.cc. Calls: stdio.
+// See samples.h.
 #include "samples.h"
 
 #include <algorithm>

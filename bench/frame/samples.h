@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what was measured, by whatever program: series of samples, their medians and ratios, and
-// the plain text by which programs hand them to the report. Called by: the driver, report.cc.
-// Calls: stdio.
+// What was measured, by whatever program: series of samples, their medians and ratios, and the plain text by which
+// programs hand them to the report.
 //
 // The text has one line a series, fields between tabs:
 //   section, name, bytes, processes, unit, transport, samples between commas,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tables and the JSON of report.h. Called by: main.cc, report.cc. Calls: samples.h,
-// bars.h.
+// The tables and the JSON of report.h.
 #include "bars.h"
 #include "report.h"
 

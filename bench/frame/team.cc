@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see team.h. Called by: main.cc. Calls: fork, mmap, cores.h, Transport.
+// See team.h.
 #include "team.h"
 
 #include <algorithm>

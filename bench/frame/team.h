@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the processes of a transport: started, made to run cases, ended. Called by: main.cc. Calls:
-// fork, Transport.
+// The processes of a transport: started, made to run cases, ended.
 #pragma once
 
 #include "cores.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a transport is, and the memory by which the driver and the processes of a transport
-// agree. Called by: the driver (team.cc), every transport. Calls: nothing.
+// What a transport is, and the memory by which the driver and the processes of a transport agree.
 //
 // A transport is a team of processes that stays up during the whole run; the driver makes all teams
 // run the same case in turn, several rounds, so that figures compared with each other were taken

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Called by:
-// bench/mpi/run, people, through mpirun. Calls: MPI.
+// Small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Run by bench/mpi/run and by hand, through
+// mpirun.
 //
 // usage: mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|oversubscribed|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.

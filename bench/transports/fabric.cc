@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: libfabric as a transport: coming up, what cases are made of, and the list of cases it
-// offers. Called by: the driver. Calls: fabric_*.cc, fi_*.
+// libfabric as a transport: coming up, what cases are made of, and the list of cases it offers.
 #include "fabric.h"
 
 #include <unistd.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the cases over libfabric, the same code for every provider. Called by: fabric*.cc. Calls:
-// fi_*.
+// The cases over libfabric, the same code for every provider.
 #pragma once
 
 #include "pattern.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: atomics over libfabric. Called by: fabric.cc. Calls: fi_*.
+// Atomics over libfabric.
 #include "fabric.h"
 
 #include <algorithm>

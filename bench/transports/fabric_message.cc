@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: messages over libfabric, between two and between several processes. Called by: fabric.cc.
-// Calls: fi_*.
+// Messages over libfabric, between two and between several processes.
 #include "fabric.h"
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: completion queues, counters, registration and address vectors over libfabric. Called by:
-// fabric.cc. Calls: fi_*.
+// Completion queues, counters, registration and address vectors over libfabric.
 #include "fabric.h"
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: opening and closing of libfabric's objects, and their progress. Called by: fabric*.cc.
-// Calls: fi_*.
+// Opening and closing of libfabric's objects, and their progress.
 #include "fabric.h"
 
 #include <cstdio>

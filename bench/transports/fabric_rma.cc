@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: reads and writes over libfabric. Called by: fabric.cc. Calls: fi_*.
+// Reads and writes over libfabric.
 #include "fabric.h"
 
 #include <cstdlib>

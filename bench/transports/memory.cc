@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the limits of the machine that no transport can beat: a cache line from one core to the
-// other, memcpy between mappings, the processor's own atomics; and the kernel's copies between
-// processes (process_vm_*). Called by: the driver. Calls: the kernel.
+// The limits of the machine that no transport can beat: a cache line from one core to the other, memcpy between
+// mappings, the processor's own atomics; and the kernel's copies between processes (process_vm_*).
 #include "pattern.h"
 #include "transport.h"
 

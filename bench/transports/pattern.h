@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what all transports do alike, so that only the transport differs: buffers, windows.
-// Called by: the transports. Calls: mmap.
+// What all transports do alike, so that only the transport differs: buffers, windows.
 #pragma once
 
 #include "transport.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: raw uTofu as a transport: coming up, what cases are made of, and the list of cases it
-// offers. Called by: the driver. Calls: utofu_*.cc, dlopen.
+// Raw uTofu as a transport: coming up, what cases are made of, and the list of cases it offers.
 #include "utofu.h"
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the cases over raw utofu_* calls, as a uTofu program of one's own would do them: what the
-// provider above is measured against. Called by: utofu*.cc. Calls: the uTofu library, by dlopen.
+// The cases over raw utofu_* calls, as a uTofu program of one's own would do them: what the provider above is measured
+// against.
 #pragma once
 
 #include "pattern.h"

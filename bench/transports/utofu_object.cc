@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: queues and registration over raw uTofu. Called by: utofu.cc. Calls: the uTofu library.
+// Queues and registration over raw uTofu.
 #include "utofu.h"
 
 #include <cstdlib>

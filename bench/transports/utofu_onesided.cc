@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: puts, gets and ARMWs over raw uTofu. Called by: utofu.cc. Calls: the uTofu library.
+// Puts, gets and ARMWs over raw uTofu.
 #include "utofu.h"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Several initiators at once: atomicity on shared elements, and random mixes on elements of one's own that share
-// words with those of others. Called by main.cc; calls libfabric.
+// Several initiators at once: atomicity on shared elements, and random mixes on elements of one's own that share words
+// with those of others.
 #include <algorithm>
 #include <cstring>
 #include <random>

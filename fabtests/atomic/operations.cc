@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One atomic operation by each form of call. Called by the checks; calls libfabric.
+// One atomic operation by each form of call.
 #include "atomic_checks.h"
 
 namespace fabtests {

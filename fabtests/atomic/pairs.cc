@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Queries, every operation and datatype in every form, and scatter lists. Called by main.cc; calls libfabric.
+// Queries, every operation and datatype in every form, and scatter lists.
 #include <algorithm>
 #include <cstring>
 #include <iterator>

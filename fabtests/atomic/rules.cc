@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Completions, flags, counters, refusals and fences. Called by main.cc; calls libfabric.
+// Completions, flags, counters, refusals and fences.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

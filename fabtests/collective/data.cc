@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the collectives of fi_collective(3) do with data, and how they end. Called by main.cc; calls libfabric.
+// What the collectives of fi_collective(3) do with data, and how they end.
 #include "collective_checks.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Members: fi_av_set(3), fi_join_collective, fi_mc_addr, and what fi_query_collective tells. Called by main.cc;
-// calls libfabric.
+// Members: fi_av_set(3), fi_join_collective, fi_mc_addr, and what fi_query_collective tells.
 #include "collective_checks.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_collective(3) and fi_av_set(3), statement by statement, between processes; any provider (-p). Run by make check
-// and by hand. Calls libfabric.
+// and by hand.
 #include "collective_checks.h"
 
 namespace fabtests {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the conformance programs write into buffers, and how they find it again. Called by all of them; calls
-// nothing.
+// What the conformance programs write into buffers, and how they find it again.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// main() of the programs for one manual page each. Calls what they define: fabtests::program.
+// main() of the programs for one manual page each.
 #include "world.h"
 
 int main(int argc, char** argv)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A second endpoint of each process, made as a check wants it: queues of any format and wait object, counters of
-// any binding, an address vector that knows all ranks. Called by the conformance programs; calls libfabric.
+// A second endpoint of each process, made as a check wants it: queues of any format and wait object, counters of any
+// binding, an address vector that knows all ranks.
 #pragma once
 
 #include <cstdint>

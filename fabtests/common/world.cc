@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The stage of the conformance programs: processes, endpoints, addresses, barriers. See world.h.
-// Called by fabtests/*; calls libfabric.
 #include "world.h"
 
 #include <chrono>

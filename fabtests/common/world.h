@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A few processes, each with one endpoint and one region that the others reach: the stage of the conformance
-// programs. Works with any provider of RDM endpoints. Called by fabtests/*; calls libfabric.
+// A few processes, each with one endpoint and one region that the others reach: the stage of the conformance programs.
+// Works with any provider of RDM endpoints.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_endpoint(3) says of scalable endpoints and shared contexts. Called by main.cc; calls libfabric.
+// What fi_endpoint(3) says of scalable endpoints and shared contexts.
 #include <cstring>
 
 #include "endpoint_checks.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The parts of the program for fi_endpoint(3), and what they share. All ranks call each. Called by main.cc.
+// The parts of the program for fi_endpoint(3), and what they share. All ranks call each.
 #pragma once
 
 #include "../queues/queue_checks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_endpoint(3), statement by statement, between processes; any provider (-p). What operations do is with their own
-// pages. Run by make check and by hand. Calls libfabric.
+// pages. Run by make check and by hand.
 #include <cstring>
 
 #include "endpoint_checks.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The parts of the program for fi_getinfo(3), fi_fabric(3) and fi_domain(3), and how they ask. Called by main.cc.
+// The parts of the program for fi_getinfo(3), fi_fabric(3) and fi_domain(3), and how they ask.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_getinfo(3), fi_fabric(3) and fi_domain(3), statement by statement, and the refusal of what fi_trigger(3) offers;
-// any provider (-p). Run by make check and by hand. Calls libfabric.
+// any provider (-p). Run by make check and by hand.
 #include "info_checks.h"
 
 #include <cstring>

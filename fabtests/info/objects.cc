@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Addresses of fi_getinfo(3), and fabrics and domains as fi_fabric(3) and fi_domain(3) have them. Called by main.cc;
-// calls libfabric.
+// Addresses of fi_getinfo(3), and fabrics and domains as fi_fabric(3) and fi_domain(3) have them.
 #include "info_checks.h"
 
 #include <string>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the examples of docs/mapping.md share: an endpoint, its neighbour, and short names for what they do. Called by
-// the files of this directory; calls libfabric.
+// What the examples of docs/mapping.md share: an endpoint, its neighbour, and short names for what they do.
 #pragma once
 
 #include <cstring>

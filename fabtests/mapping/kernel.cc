@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// kfi_atomic(3) and kfi_cntr(3) by fi_* calls: the examples that docs/mapping.md names. Called by main.cc.
+// kfi_atomic(3) and kfi_cntr(3) by fi_* calls: the examples that docs/mapping.md names.
 #include "desk.h"
 
 namespace fabtests {

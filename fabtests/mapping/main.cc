@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // For users of kfabric and UCX: each statement of docs/mapping.md done by fi_* calls. Any provider (-p). Run by
-// tests/prov/pages/mapping.sh and by hand. Calls libfabric.
+// tests/prov/pages/mapping.sh and by hand.
 #include "desk.h"
 
 namespace {

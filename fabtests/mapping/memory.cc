@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// UCX's put, get and atomics by fi_* calls: the examples that docs/mapping.md names. Called by main.cc.
+// UCX's put, get and atomics by fi_* calls: the examples that docs/mapping.md names.
 #include "desk.h"
 
 namespace fabtests {

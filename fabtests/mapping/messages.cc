@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // UCX's active messages, streams, tagged messages and requests by fi_* calls: the examples that docs/mapping.md names.
-// Called by main.cc.
 #include <vector>
 
 #include "desk.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What fi_msg(3) and fi_tagged(3) say of the data: every call moves exactly the bytes, the tag and the CQ data it is
-// given. Called by the two main files.
+// given.
 #include <algorithm>
 #include <cstring>
 

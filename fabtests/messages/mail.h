@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_msg(3) and fi_tagged(3) say much the same: one set of checks for both, over one face of both. Called by
-// msg_main.cc and tagged_main.cc; calls libfabric.
+// fi_msg(3) and fi_tagged(3) say much the same: one set of checks for both, over one face of both.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_msg(3) and fi_tagged(3) say of receiving: which message goes where, what happens when it is too long, when
-// it is unexpected, when the receive is taken back. Called by the two main files.
+// What fi_msg(3) and fi_tagged(3) say of receiving: which message goes where, what happens when it is too long, when it
+// is unexpected, when the receive is taken back.
 #include <algorithm>
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_msg(3) and fi_tagged(3) say under FLAGS, RETURN VALUE and ERRORS. Called by the two main files.
+// What fi_msg(3) and fi_tagged(3) say under FLAGS, RETURN VALUE and ERRORS.
 #include <cstring>
 
 #include "mail.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, collectives: blocking, non-blocking, with counts of one's own, large.
-// Called by: main.cc. Calls: MPI.
+// mpi_conformance, collectives: blocking, non-blocking, with counts of one's own, large.
 #include "harness.h"
 
 #include <algorithm>

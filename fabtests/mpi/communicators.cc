@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, communicators: their members, and the separation of their messages.
-// Called by: main.cc. Calls: MPI.
+// mpi_conformance, communicators: their members, and the separation of their messages.
 #include "harness.h"
 
 namespace mpitest {

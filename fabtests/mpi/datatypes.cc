@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, derived datatypes: data that are not contiguous, on either side.
-// Called by: main.cc. Calls: MPI.
+// mpi_conformance, derived datatypes: data that are not contiguous, on either side.
 #include "harness.h"
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the parts of mpi_conformance share: ranks, checks that are counted, data that can be
-// checked. Called by: every part, main.cc. Calls: MPI.
+// What the parts of mpi_conformance share: ranks, checks that are counted, data that can be checked.
 #pragma once
 
 #include <cstdint>

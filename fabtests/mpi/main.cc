@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance: runs the parts one by one, each bounded in time, and sums up.
-// Called by: tests/programs/mpi_*.sh, the user. Calls: the parts, MPI.
+// mpi_conformance: runs the parts one by one, each bounded in time, and sums up. Run by tests/programs/mpi_*.sh and by
+// hand.
 //
 // usage: mpi_conformance [--list] [PART...]     (a PART is a prefix of names: "win" runs all
 // windows) Status 0: every check of every rank passed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: an MPI program on the simulated torus: placement, speed, correctness, and the path that it
-// went. Called by: tools/demo, tests/programs/mpi_demo.sh. Calls: MPI, path_proof.
+// An MPI program on the simulated torus: placement, speed, correctness, and the path that it went. Run by tools/demo,
+// tests/programs/mpi_demo.sh.
 //
 // usage: mpi_demo [--any-path]
 // Status 0: results are right and the messages went through pml cm, mtl ofi, the tofu provider and

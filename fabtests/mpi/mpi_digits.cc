@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what tests/programs/mpi_exact.sh compares between runs: the times of collectives and long messages, to the digit.
-// Called by: tests/programs/mpi_exact.sh, through mpirun. Calls: MPI.
+// What tests/programs/mpi_exact.sh compares between runs: the times of collectives and long messages, to the digit. Run
+// by tests/programs/mpi_exact.sh, through mpirun.
 #include <cstddef>
 #include <cstdio>
 #include <mpi.h>

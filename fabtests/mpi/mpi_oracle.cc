@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce of random kinds on random communicators, with messages
-// under way, against a sequential model. Called by: tests/programs/mpi_preload.sh, people, through mpirun. Calls: MPI.
+// MPI_Barrier, MPI_Bcast, MPI_Reduce and MPI_Allreduce of random kinds on random communicators, with messages under
+// way, against a sequential model. Run by tests/programs/mpi_preload.sh and by hand, through mpirun.
 //
 // usage: mpi_oracle [random SEED STEPS | handles SEED STEPS | errors | threads | spawn]
 #include <algorithm>

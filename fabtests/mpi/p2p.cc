@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, point to point: modes, sizes, order, wildcards, persistent requests,
-// cancel. Called by: main.cc. Calls: MPI.
+// mpi_conformance, point to point: modes, sizes, order, wildcards, persistent requests, cancel.
 #include "harness.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what an MPI process can prove about the way its messages take, from the inside.
-// Called by: mpi_demo.cc. Calls: the dynamic linker, MPI_T; utofu_* and tofu_sim_* found by dlsym.
+// What an MPI process can prove about the way its messages take, from the inside.
 #include "path_proof.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, probes and unexpected messages.
-// Called by: main.cc. Calls: MPI.
+// mpi_conformance, probes and unexpected messages.
 #include "harness.h"
 
 #include <numeric>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, one-sided communication: put and get under each kind of synchronisation.
-// Called by: main.cc. Calls: MPI.
+// mpi_conformance, one-sided communication: put and get under each kind of synchronisation.
 #include "windows.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a window over memory of its own, freed with its owner.
-// Called by: windows.cc, windows_atomic.cc. Calls: MPI.
+// A window over memory of its own, freed with its owner.
 #pragma once
 
 #include "harness.h"

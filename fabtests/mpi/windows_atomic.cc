@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: mpi_conformance, one-sided communication: what must be atomic while all ranks do it at
-// once. Called by: main.cc. Calls: MPI.
+// mpi_conformance, one-sided communication: what must be atomic while all ranks do it at once.
 #include "windows.h"
 
 #include <algorithm>

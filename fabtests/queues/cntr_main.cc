@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cntr(3), and what fi_endpoint(3) and fi_mr(3) say of counters, statement by statement, between processes; any
-// provider (-p). Run by make check and by hand. Calls libfabric.
+// provider (-p). Run by make check and by hand.
 #include <array>
 #include <cstring>
 

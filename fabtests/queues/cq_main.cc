@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq(3), statement by statement, between processes; any provider (-p). Run by make check and by hand.
-// Calls libfabric; waiting is in cq_waits.cc.
 #include <cstring>
 
 #include "queue_checks.h"

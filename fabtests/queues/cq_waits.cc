@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_cq(3) says of waiting. Called by cq_main.cc.
+// What fi_cq(3) says of waiting.
 #include "queue_checks.h"
 
 namespace fabtests {

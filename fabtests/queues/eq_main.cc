@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_eq(3), statement by statement; any provider (-p). The events are the application's own, and those of address
-// vectors and memory regions. Run by make check and by hand. Calls libfabric.
+// vectors and memory regions. Run by make check and by hand.
 #include <cstring>
 
 #include "waiting.h"

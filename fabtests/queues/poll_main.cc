@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_poll(3), statement by statement: poll sets, wait sets and fi_trywait, between processes; any provider (-p). Run by
-// make check and by hand. Calls libfabric.
+// make check and by hand.
 #include "queue_checks.h"
 
 // Wait sets and poll sets: deprecated since libfabric 2, and still there.

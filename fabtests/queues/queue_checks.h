@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The parts of the programs for fi_cq(3) that wait. All ranks call each. Called by cq_main.cc.
+// The parts of the programs for fi_cq(3) that wait. All ranks call each.
 #pragma once
 
 #include "waiting.h"

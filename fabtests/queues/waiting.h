@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the checks of blocking calls need: a thread that waits, time, and what a wait has cost. Called by cq_main.cc
-// and cntr_main.cc; calls libfabric and the system.
+// What the checks of blocking calls need: a thread that waits, time, and what a wait has cost.
 #pragma once
 
 #include <atomic>

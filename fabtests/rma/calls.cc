@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_rma(3) says of the data: every function moves exactly the bytes it is given. Called by main.cc.
+// What fi_rma(3) says of the data: every function moves exactly the bytes it is given.
 #include <algorithm>
 #include <cstring>
 #include <random>

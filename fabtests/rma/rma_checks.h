@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The parts of the program for fi_rma(3). All ranks call each; each ends with a barrier. Called by main.cc;
-// calls libfabric.
+// The parts of the program for fi_rma(3). All ranks call each; each ends with a barrier.
 #pragma once
 
 #include <rdma/fi_rma.h>

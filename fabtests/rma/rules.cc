@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What fi_rma(3), fi_cq(3) and fi_endpoint(3) say around the data: inject, completions, order, errors.
-// Called by main.cc; calls libfabric.
 #include <atomic>
 #include <cstring>
 #include <initializer_list>

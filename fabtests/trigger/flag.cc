@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The first half of fi_trigger(3): the capability and the flag FI_TRIGGER, struct fi_triggered_context, thresholds.
-// Called by main.cc; calls libfabric.
 #include <algorithm>
 #include <cstring>
 #include <iterator>

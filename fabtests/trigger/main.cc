@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_trigger(3), statement by statement, between processes; any provider (-p). Run by make check and by hand.
-// Calls libfabric.
 #include "trigger_checks.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The second half of fi_trigger(3): deferred work queues. Called by main.cc; calls libfabric.
+// The second half of fi_trigger(3): deferred work queues.
 #include <algorithm>
 #include <cstring>
 #include <random>

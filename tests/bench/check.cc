@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: are the files of a bench/run what they should be. Called by: run.sh. Calls:
-// wellformed.h.
+// Are the files of a bench/run what they should be? Run by run.sh.
 //
 // usage: bench_check JSON SVG WORD...     Each WORD must be in the JSON.
 #include "wellformed.h"

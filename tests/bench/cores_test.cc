@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which processors the sides of a measurement get, on nodes of several kinds. Called by: make check. Calls:
-// bench/frame.
+// Which processors the sides of a measurement get, on nodes of several kinds.
 #include "frame/cores.h"
 #include "lib/node.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: medians, ratios, bars and files of the benchmarks' report. Called by: make check. Calls:
-// bench/frame.
+// Medians, ratios, bars and files of the benchmarks' report.
 #include "frame/bars.h"
 #include "frame/case.h"
 #include "frame/report.h"

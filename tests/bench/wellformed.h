@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: is a text JSON, is it XML: no more than the grammar, and what can be asked of it by
-// searching. Called by: report_test.cc, check.cc. Calls: nothing.
+// Is a text JSON, is it XML: no more than the grammar, and what can be asked of it by searching.
 #pragma once
 
 #include <cctype>

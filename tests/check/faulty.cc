@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A uTofu library with one fault (FAULT), for the test of tofu-check: it is linked to the simulator's, which dlsym()
 // finds behind it, and redefines what is faulty over the twins that profilers use.
-// Called by: check/tofu-check. Calls: putofu_*.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: the records of barrier gates say anything; reading, firing and walking a circuit ends and stays
-// inside. Called by: tests/fuzz. Calls: barrier/circuit.
+// Fuzz target: the records of barrier gates say anything; reading, firing and walking a circuit ends and stays inside.
 #include "fuzz.h"
 
 #include "barrier/circuit.h"

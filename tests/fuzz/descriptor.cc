@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: with any memory in utofu_post_toq, the decoder reads no more than desc_size and accepts
-// only what it could have written. Called by: tests/fuzz. Calls: tni/descriptor.
+// Fuzz target: with any memory in utofu_post_toq, the decoder reads no more than desc_size and accepts only what it
+// could have written.
 #include "fuzz.h"
 
 #include "tni/descriptor.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: libFuzzer's entry for one target, TOFU_FUZZ_TARGET.
-// Called by: libFuzzer (tests/fuzz/run). Calls: the target.
+// LibFuzzer's entry for one target, TOFU_FUZZ_TARGET.
 #include "fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what fuzz targets share: drawing numbers from the fuzzer's bytes, and the list of targets.
-// Called by: tests/fuzz/*. Calls: nothing.
+// What fuzz targets share: drawing numbers from the fuzzer's bytes, and the list of targets.
 //
 // A target gets bytes, writes them where a hostile process could, and has the simulator read them. It ends the program
 // when a property is violated; faults, endless loops and sanitizers' findings end it by themselves.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: a job file and a table of counts that say anything, read as tofu-sim show does.
-// Called by: tests/fuzz. Calls: tools/job_files, traces/link_loads.
+// Fuzz target: a job file and a table of counts that say anything, read as tofu-sim show does.
 #include "fuzz.h"
 
 #include "job/flows.h"

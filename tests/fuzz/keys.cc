@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: a peer's directory, its second table, its overflow VCQs and their proofs say anything, also with
-// right
+// Fuzz target: a peer's directory, its second table, its overflow VCQs and their proofs say anything, also with right
 // check sums, and may change while they are read; a lookup ends after a bounded number of Gets, and what it permits is
-// what an entry said. Called by: tests/fuzz. Calls: tx/remote_memory over a scripted library.
+// what an entry said.
 #include "fuzz.h"
 
 #include "av/peer_table.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: an MRQ with invalid contents, written by a process, blocks neither the processes that write to it
-// nor the owner. Called by: tests/fuzz. Calls: tni/mrq.
+// Fuzz target: an MRQ with invalid contents, written by a process, blocks neither the processes that write to it nor
+// the owner.
 #include "fuzz.h"
 
 #include "tni/mrq.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz targets: a slot of a ring, or of an anonymous sender, holds anything, and may change while it is read;
-// what decode()
-// lets through lies within the slot, and of an anonymous slot the copy. Called by: tests/fuzz. Calls: msg/wire, area.
+// Fuzz targets: a slot of a ring, or of an anonymous sender, holds anything, and may change while it is read; what
+// decode() lets through lies within the slot, and of an anonymous slot the copy.
 #include "fuzz.h"
 #include "scribbler.h"
 

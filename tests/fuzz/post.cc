@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: descriptors of any content posted to a VCQ of a job, and a session mode VCQ whose shared queue
-// others have scribbled on. Called by: tests/fuzz. Calls: utofu, job/process, tni/control.
+// Fuzz target: descriptors of any content posted to a VCQ of a job, and a session mode VCQ whose shared queue others
+// have scribbled on.
 #include "fuzz.h"
 
 #include "job/process.h"

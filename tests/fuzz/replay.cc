@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: runs the fuzz targets without libFuzzer: the inputs of the corpus, then a bounded number of mutations of them.
-// Called by: make check. Calls: the targets.
+// Runs the fuzz targets without libFuzzer: the inputs of the corpus, then a bounded number of mutations of them.
 //
 // corpus/NAME.hex has an input a line. Mutations are the same in each run; TOFU_FUZZ_SEED gives others, and
 // TOFU_FUZZ_ROUNDS so many times as many.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a peer that writes into memory while it is read: what was checked once must not be read again.
-// Called by: tests/fuzz/{keys,packet}.cc. Calls: threads.
+// A peer that writes into memory while it is read: what was checked once must not be read again.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: a peer's STag table, extents and backings say anything; put, get and ARMW fault nowhere, end, and
-// touch nothing but files that the peer offers. Called by: tests/fuzz. Calls: memory/access.
+// Fuzz target: a peer's STag table, extents and backings say anything; put, get and ARMW fault nowhere, end, and touch
+// nothing but files that the peer offers.
 #include "fuzz.h"
 
 #include "memory/access.h"

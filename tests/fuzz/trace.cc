@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: trace files that say anything are put together, counted and drawn like others.
-// Called by: tests/fuzz. Calls: traces/run, traces/exports, pictures/pictures.
+// Fuzz target: trace files that say anything are put together, counted and drawn like others.
 #include "fuzz.h"
 
 #include "pictures/pictures.h"

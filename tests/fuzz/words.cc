@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fuzz target: headers of areas, grants and counts of credit blocks hold anything; what a sender believes of them
-// lies
-// within the area, and within what it has sent. Called by: tests/fuzz. Calls: msg/wire.
+// Fuzz target: headers of areas, grants and counts of credit blocks hold anything; what a sender believes of them lies
+// within the area, and within what it has sent.
 #include "fuzz.h"
 
 #include "av/address.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: runs a test's body in several processes of one simulated job, with bounded waits.
-// Called by: tests/sim, tests/prov. Calls: fork, gtest.
+// Runs a test's body in several processes of one simulated job, with bounded waits.
 #include "harness.h"
 
 #include <cerrno>

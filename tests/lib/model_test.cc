@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The search for models finds what is wrong, what is stuck and what goes round for ever. Calls model.h.
+// The search for models finds what is wrong, what is stuck and what goes round for ever.
 #include "model.h"
 
 #include <gtest/gtest.h>

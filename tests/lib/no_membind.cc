@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Runs a program whose memory cannot be bound to NUMA nodes: the system calls for it say EPERM, as under the filter of
-// a container. Called by: tests/prov/core/plugin.sh. Calls: seccomp. Status 77: filters are not available here.
+// a container. Run by tests/prov/core/plugin.sh. Status 77: filters are not available here.
 //
 // usage: no_membind PROGRAM [ARGUMENTS]
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Nodes that this machine is not: what hwloc finds in this process and its children while a Node is there. Used by tests
-// of what is decided from a topology. Calls: hwloc.
+// Nodes that this machine is not: what hwloc finds in this process and its children while a Node is there. Used by
+// tests of what is decided from a topology.
 #pragma once
 
 #include <cstdlib>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Runs a program as if the kernel were Linux 4.18, as far as a program can observe it: system calls, advice to madvise
-// and ioctls that came later are refused, as that kernel refuses what it does not know. Called by:
-// tests/prov/whole/portable.sh.
-// Calls: seccomp. Status 77: filters are not available here.
+// and ioctls that came later are refused, as that kernel refuses what it does not know. Run by
+// tests/prov/whole/portable.sh. Status 77: filters are not available here.
 //
 // usage: old_kernel PROGRAM [ARGUMENTS]
 #include <cerrno>

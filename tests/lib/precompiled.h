@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what nearly every test includes, compiled once (tests/Makefile.include). A test still includes what it uses.
+// What nearly every test includes, compiled once (tests/Makefile.include). A test still includes what it uses.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a library that runs out of memory: stands between it and malloc, operator new, mmap and pthread_create, and has
-// the one of its allocations fail that is asked for. One for the process. Called by: the nomem tests. Calls: the C
-// library.
+// A library that runs out of memory: stands between it and malloc, operator new, mmap and pthread_create, and has the
+// one of its allocations fail that is asked for. One for the process.
 #pragma once
 
 #include <climits>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: all members of a group carry out a collective over queues, with symbols in place of bytes: each cell of memory
-// says which element of which members it holds.
-// Called by: tests/schedule. Calls: nothing.
+// All members of a group carry out a collective over queues, with symbols in place of bytes: each cell of memory says
+// which element of which members it holds.
 #pragma once
 
 #include "schedule/schedule.h"

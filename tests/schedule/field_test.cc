@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the schedules of other libraries deliver the right data, and their two trees are what they should be.
-// Called by: make check (tests/schedule_units). Calls: schedule/field, executor.
+// The schedules of other libraries deliver the right data, and their two trees are what they should be.
 #include "schedule/field.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the provider's schedules deliver the right data, and end only after all members have called.
-// Called by: make check (tests/schedule_units). Calls: schedule/schedule, executor.
+// The provider's schedules deliver the right data, and end only after all members have called.
 #include "schedule/schedule.h"
 
 #include <random>

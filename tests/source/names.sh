@@ -89,6 +89,15 @@ classes_of_nothing() # FILE...
         END { flush() }' "$@" | sort
 }
 
+# Heads of sources with the callers or callees of the file (CONTRIBUTING.md, "Files"), or with the word "Role".
+lists_of_callers() # FILE...
+{
+    awk '
+        FNR == 1 { head = 1 }
+        head && !/^\/\// { head = 0 }
+        head && /Called by|Calls:|^\/\/ Role:/ { print FILENAME ":" FNR }' "$@"
+}
+
 # The test itself: it finds what it is for.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -101,6 +110,9 @@ expect "files that are not there are found" $'msg/a.h:2: c.cc\nmsg/b.cc:1: d/b.c
 printf '// SPDX\n// A thing (OneThing,\n// other) of two.\nclass OneName;\n// --- OneName, OtherName: what\n' >"$scratch/msg/a.h"
 expect "classes that are not there are found" $'msg/a.h: OneThing\nmsg/a.h: OtherName' "$(cd "$scratch" && classes_of_nothing msg/a.h)"
 printf '// As a.h says.\n// See a.h.\n' >"$scratch/msg/a.h"
+printf '// SPDX\n// Role: a thing.\n// Called by: b.cc.\nint a; // Called by: all\n' >"$scratch/msg/b.h"
+expect "lists of callers are found" $'msg/b.h:2\nmsg/b.h:3' "$(cd "$scratch" && lists_of_callers msg/b.h)"
+rm "$scratch/msg/b.h"
 expect "a comment that names its file is found" "msg/a.h:1: a.h" "$(cd "$scratch" && named_in msg/* | own_names)"
 
 find . -name .git -prune -o -path ./build -prune -o -type f -print | sed 's|^\./||' >"$scratch/there"
@@ -114,5 +126,8 @@ named_in "${existing[@]}" >"$scratch/named"
 expect "they name others" 1 "$(($(wc -l <"$scratch/named") > 500))"
 expect "files that are not there" "" "$(names_of_nothing "$scratch/there" <"$scratch/named")"
 expect "comments that name their own file" "" "$(own_names <"$scratch/named")"
+mapfile -t sources < <(find prov tofu_sim analysis check schedule mpi bench fabtests tests include \
+    -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
+expect "lists of callers" "" "$(lists_of_callers "${sources[@]}")"
 expect "classes that are not there" "" "$(classes_of_nothing prov/tofu/src/*/*.{h,cc})"
 exit $((failures != 0))

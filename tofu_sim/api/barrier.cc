@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.4 and 3.8: virtual barrier gates.
+// Guide 3.4 and 3.8: virtual barrier gates.
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"

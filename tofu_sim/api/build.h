@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: from the parameters of a start or preparation function to a checked descriptor (guide 3.7.1, 3.7.2).
+// From the parameters of a start or preparation function to a checked descriptor (guide 3.7.1, 3.7.2).
 #pragma once
 
 #include "api/exports.h"

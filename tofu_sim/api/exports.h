@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how api/ defines its functions: putofu_NAME strong, utofu_NAME weak over it, both exported.
+// How api/ defines its functions: putofu_NAME strong, utofu_NAME weak over it, both exported.
 #pragma once
 
 // The headers are the user's and say nothing of visibility; the library hides all else.

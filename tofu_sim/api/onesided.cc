@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.7.1: functions that start one-sided communication. The hot path.
+// Guide 3.7.1: functions that start one-sided communication. The hot path.
 #include "api/build.h"
 #include "tni/engine.h"
 #include "tni/execute.h"

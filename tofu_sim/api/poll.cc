@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.7.4 and 3.7.5: confirming completion.
+// Guide 3.7.4 and 3.7.5: confirming completion.
 #include "api/exports.h"
 #include "clock/clock.h"
 #include "job/oversubscription.h"

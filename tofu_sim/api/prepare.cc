@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.7.2 and 3.7.3: descriptors written to the caller's memory, and posting them.
+// Guide 3.7.2 and 3.7.3: descriptors written to the caller's memory, and posting them.
 #include "api/build.h"
 #include "tni/engine.h"
 #include "tni/gather.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.6: STADDs.
+// Guide 3.6: STADDs.
 #include "api/exports.h"
 
 #include "clock/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.9: versions, coordinates; and the text of the last error, which the guide does not have.
+// Guide 3.9: versions, coordinates; and the text of the last error, which the guide does not have.
 #include "api/exports.h"
 
 #include "job/process.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.2: which TNIs there are and what they can do (tables 6.2 to 6.5).
+// Guide 3.2: which TNIs there are and what they can do (tables 6.2 to 6.5).
 #include "api/exports.h"
 
 #include "job/process.h"

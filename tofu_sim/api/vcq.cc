@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: guide 3.3 and 3.5: VCQs, their IDs, and paths.
+// Guide 3.3 and 3.5: VCQs, their IDs, and paths.
 #include "api/exports.h"
 
 #include "tni/remote.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the extras of include/tofu_sim.h: sleeping, statistics, version, job, moved memory.
+// The extras of include/tofu_sim.h: sleeping, statistics, version, job, moved memory.
 #include "api/exports.h"
 
 #include "barrier/process_vbgs.h"

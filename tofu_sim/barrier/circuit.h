@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a round on its way through a circuit: pushed by the process that starts it, pulled by one that waits too long.
+// A round on its way through a circuit: pushed by the process that starts it, pulled by one that waits too long.
 #pragma once
 
 #include "barrier/gate.h"

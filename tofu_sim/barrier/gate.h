@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one gate: its setting, its inputs of a round, its output (guide 2.3.1).
+// One gate: its setting, its inputs of a round, its output (guide 2.3.1).
 #pragma once
 
 #include "barrier/state.h"

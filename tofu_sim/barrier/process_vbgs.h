@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: ties the gates of this process to its job.
+// Ties the gates of this process to its job.
 #pragma once
 
 #include "barrier/vbg.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a barrier packet carries and how a gate combines two of them (guide 2.3.4, 3.8.3.1).
+// What a barrier packet carries and how a gate combines two of them (guide 2.3.4, 3.8.3.1).
 //
 // BFPSUM. What the hardware does inside is not public, only that the result is the same on all processes.
 // Here a double is cut into signed digits of base 2^32 at fixed positions, and a sum keeps the four digits from

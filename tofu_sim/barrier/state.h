@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the state of barrier gates in the job file, shared by all processes of the job. Data only.
+// The state of barrier gates in the job file, shared by all processes of the job. Data only.
 //
 // A gate's output of each round is written once, but perhaps by several processes: each that finds both
 // inputs of a round can compute the output, all compute the same, and every word carries the tag of its round,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the gates of this process: allocation, setting, starting and polling a circuit (guide 3.4, 3.8).
+// The gates of this process: allocation, setting, starting and polling a circuit (guide 3.4, 3.8).
 #include "barrier/vbg.h"
 
 #include "job/real_time.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the shared memory by which the processes of a job take turns, a part of the job's file.
+// Exact mode: the shared memory by which the processes of a job take turns, a part of the job's file.
 //
 // Each process has a slot there, its actor. `state` is the state of the thread that calls uTofu:
 //

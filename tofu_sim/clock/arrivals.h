@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: arrival times of bytes without a notice, in the segment of their process, written by the process that puts
-// them.
+// Arrival times of bytes without a notice, in the segment of their process, written by the process that puts them.
 //
 // A table without chains: the line of 64 bytes that holds the last byte of a transfer selects an entry, and a
 // later transfer overwrites it. A lookup that finds another transfer's entry returns nothing; the model then misses one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: when a TNI or a link is busy, in memory that all processes of a job share.
+// When a TNI or a link is busy, in memory that all processes of a job share.
 #include "clock/calendar.h"
 
 #include "clock/holder.h"

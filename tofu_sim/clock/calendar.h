@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: when a TNI or a link is busy, in memory that all processes of a job share.
+// When a TNI or a link is busy, in memory that all processes of a job share.
 //
 // A poster computes at once when its message will pass each link, and processes call in the order of real time, not of
 // virtual time: a process that is ahead must not take the link from one that calls later for an earlier time. So a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the virtual clock of this process (TOFU_SIM_CLOCK, docs/time-model.md).
+// The virtual clock of this process (TOFU_SIM_CLOCK, docs/time-model.md).
 #include "clock/clock.h"
 
 #include "clock/arrivals.h"

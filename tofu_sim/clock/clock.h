@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the virtual clock of this process (TOFU_SIM_CLOCK, docs/time-model.md).
+// The virtual clock of this process (TOFU_SIM_CLOCK, docs/time-model.md).
 //
 // One for all threads: what they spend adds up. It moves by what calls cost, by what the process waits for and by what
 // its threads compute between calls; waiting itself moves nothing. All of it is asked only where `instruments` has the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how long a port has had no credit, by virtual channel. See credit.h.
+// How long a port has had no credit, by virtual channel. See credit.h.
 #include "clock/credit.h"
 
 #include "clock/holder.h"

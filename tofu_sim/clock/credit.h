@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how long a port has had no credit, by virtual channel; in memory that all processes of a job share.
+// How long a port has had no credit, by virtual channel; in memory that all processes of a job share.
 //
 // The calendars let a link go on while what it has brought waits for the next one. On the machine what waits stands in
 // a buffer at the link's end; where that is full the port in front of it has no credit and stops. So much is counted

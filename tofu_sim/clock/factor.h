@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how TOFU_SIM_CPU and tofu-sim run --cpu are written.
+// How TOFU_SIM_CPU and tofu-sim run --cpu are written.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what Tofu-D and its processor take for what, the numbers of docs/time-model.md.
+// What Tofu-D and its processor take for what, the numbers of docs/time-model.md.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the helper thread. See helper.h.
+// Exact mode: the helper thread. See helper.h.
 #include "clock/helper.h"
 
 #include "clock/patrol.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the helper thread, one in each process.
+// Exact mode: the helper thread, one in each process.
 //
 // It executes events while the thread that calls uTofu is in the program, excused. The helper of one process of the job
 // is the watchman: it checks the job at intervals of real time, since threads that wait for their turn sleep without a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a lock in memory that processes share, any of which may be killed while it holds it: a process that waits too
-// long takes it over. Protected data is repaired before use; the worst result is a wrong time.
+// A lock in memory that processes share, any of which may be killed while it holds it: a process that waits too long
+// takes it over. Protected data is repaired before use; the worst result is a wrong time.
 #pragma once
 
 #include "job/shared_word.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: when an instruction gets where: what it occupies on its way, and for how long (docs/time-model.md).
+// When an instruction gets where: what it occupies on its way, and for how long (docs/time-model.md).
 #include "clock/network.h"
 
 #include "job/layout.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: treats processes that have the turn and do not call uTofu. See patrol.h.
-// Uses: /proc, clocks of processor time.
+// Exact mode: treats processes that have the turn and do not call uTofu. See patrol.h. Uses: /proc, clocks of processor
+// time.
 #include "clock/patrol.h"
 
 #include "clock/quiet.h"

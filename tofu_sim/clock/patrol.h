@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: treats processes that have the turn, or delay other processes, and do not call uTofu.
-// Uses: /proc, clocks of processor time.
+// Exact mode: treats processes that have the turn, or delay other processes, and do not call uTofu. Uses: /proc, clocks
+// of processor time.
 //
 // - A process that computes: the others wait for it.
 // - One that is blocked in the kernel for a second: it is excused, and the others continue.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them; in
-// exact mode sched_yield, what sends, and the processors of threads, too.
-// Programs that tofu-sim run --clock starts have it (LD_PRELOAD). It looks clock/clock up by name.
+// Virtual time for programs that were not changed: clock_gettime and gettimeofday, and what is made of them; in exact
+// mode sched_yield, what sends, and the processors of threads, too. Programs that tofu-sim run --clock starts have it
+// (LD_PRELOAD). It looks clock/clock up by name.
 //
 // Until the process has joined a job with a clock, for threads that do not call uTofu, for libraries of timers, and for
 // clocks of processor time, nothing changes. From then on the wall clocks go on from where they stood.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: all threads of a job that take turns run on one processor. See processor.h.
+// Exact mode: all threads of a job that take turns run on one processor. See processor.h.
 #include "clock/processor.h"
 
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: all threads of a job that take turns run on one processor of this machine (TOFU_SIM_BIND).
+// Exact mode: all threads of a job that take turns run on one processor of this machine (TOFU_SIM_BIND).
 //
 // One of them proceeds at a time. A switch between threads of one processor takes a fraction of one across processors.
 // The first process that joins chooses the processor that it runs on. A launcher may have bound the others to other

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: finds out whether anything is under way outside uTofu. See quiet.h. Uses: /proc.
+// Exact mode: finds out whether anything is under way outside uTofu. See quiet.h. Uses: /proc.
 #include "clock/quiet.h"
 
 #include "job/real_time.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: finds out whether anything is under way outside uTofu, between the processes of a job and their
-// launcher.
+// Exact mode: finds out whether anything is under way outside uTofu, between the processes of a job and their launcher.
 // Uses: /proc.
 //
 // A message on a socket or a pipe, or a signal to another thread, wakes its receiver before the sender's call returns.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the calls of this process take turns with those of the other processes. See schedule.h.
+// Exact mode: the calls of this process take turns with those of the other processes. See schedule.h.
 #include "clock/schedule.h"
 
 #include "clock/helper.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode (TOFU_SIM_CLOCK=exact): the calls of this process take turns with those of the other processes.
+// Exact mode (TOFU_SIM_CLOCK=exact): the calls of this process take turns with those of the other processes.
 //
 // docs/time-model.md ("Exact mode") has the argument and its cases. In short: one process at a time has the turn, the
 // one with the smallest clock; ranks decide between equal clocks. It keeps the turn while its clock is below a bound,

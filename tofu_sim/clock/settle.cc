@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: settling. See settle.h.
+// Exact mode: settling. See settle.h.
 #include "clock/settle.h"
 
 #include "clock/helper.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: settling: virtual time stands still while anything is under way outside uTofu.
+// Exact mode: settling: virtual time stands still while anything is under way outside uTofu.
 //
 // The job settles when a process may have started something outside uTofu: no process gets the turn until nothing is
 // under way there any more (clock/quiet). If no process can continue then, all waiting polls return without a turn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the choice of the process that gets the next turn. See turn.h.
+// Exact mode: the choice of the process that gets the next turn. See turn.h.
 #include "clock/turn.h"
 
 #include "clock/helper.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: the choice of the process that gets the next turn, and this process's state for it.
+// Exact mode: the choice of the process that gets the next turn, and this process's state for it.
 #pragma once
 
 #include "clock/schedule.h"

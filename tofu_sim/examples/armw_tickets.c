@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: ARMW: a game of tickets and a lock, played in the memory of process 0 (guide 2.2.5).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: ARMW: a game of tickets and a lock, played in the memory of process 0 (guide 2.2.5). Run by
+// tests/sim/tools/examples.sh.
 //
 // Each process, also process 0, draws tickets from a counter with ADD until none is left: each ticket goes to one
 // player. With the tickets it updates a sum of three words that no single ARMW could change, under a lock taken with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: barrier gates: a circuit for any number of processes, barriers and reductions on it (guide 2.3).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: barrier gates: a circuit for any number of processes, barriers and reductions on it (guide 2.3). Run by
+// tests/sim/tools/examples.sh.
 //
 // The circuit is a ring that is passed twice. In the first turn each process has a gate that joins what comes from
 // before (a packet) with its own part (a signal of the start gate); process 0 gets everything. In the second turn the

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: Get: looking at the others without their help (guide 2.2.4).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: Get: looking at the others without their help (guide 2.2.4). Run by tests/sim/tools/examples.sh.
 //
 // Each process computes and keeps its progress in a word of registered memory; process 0 reads the words of the others
 // until all are done. They never call a communication function while they compute. EDATA distinguishes the answers.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what every example needs: the rank of this process, the VCQs of the others, and an exchange of values.
-// Called by: the examples. Calls: uTofu.
+// What every example needs: the rank of this process, the VCQs of the others, and an exchange of values.
 #include "group.h"
 
 #include <sched.h>

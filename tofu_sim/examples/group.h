@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what every example needs: the rank of this process, the VCQs of the others, and an exchange of values.
-// Called by: the examples. Calls: uTofu.
+// What every example needs: the rank of this process, the VCQs of the others, and an exchange of values.
 //
 // Run an example with  tofu-sim run -n 4 ./put_pingpong_mrq  (2 to 12 processes, one on each node of a unit). Real
 // programs use MPI for this. Here uTofu itself does it, because addresses can be known beforehand: a VCQ with a chosen

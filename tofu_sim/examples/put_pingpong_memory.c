@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: Put, and a receiver that watches its memory instead of a queue (guide 2.2.10, 6.1.3.1).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: Put, and a receiver that watches its memory instead of a queue (guide 2.2.10, 6.1.3.1). Run by
+// tests/sim/tools/examples.sh.
 //
 // The fastest way to learn that data has come is to look at it. Cache lines (256 bytes) of one put may arrive in any
 // order; the strong order flag makes the last line come last, so the last byte of the message is the mark: the rest is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: Put, and notices in the MRQ that report the arrival of the data (guide 2.2.3, 2.2.10).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: Put, and notices in the MRQ that report the arrival of the data (guide 2.2.3, 2.2.10). Run by
+// tests/sim/tools/examples.sh.
 //
 // Processes 0 and 1 throw a message to and fro. The sender asks for two notices: TCQ (its buffer may be changed
 // again) and, at the receiver, MRQ (the data is in memory). EDATA carries the number of the round.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: a halo exchange: columns of a matrix by one stride Put (guide 3.7.1.3).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: a halo exchange: columns of a matrix by one stride Put (guide 3.7.1.3). Run by tests/sim/tools/examples.sh.
 //
 // The processes form a ring; each has a matrix with a column of its neighbours' on either side. A column is not
 // contiguous: rows blocks of one element, a row apart. utofu_put_stride sends it as one call, with a notice for each

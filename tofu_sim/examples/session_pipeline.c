@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: example: session mode: a pipeline that runs through processes that do nothing (guide 2.2.8.4).
-// Called by: a reader, tests/sim/tools/examples.sh. Calls: uTofu, group.h.
+// Example: session mode: a pipeline that runs through processes that do nothing (guide 2.2.8.4). Run by
+// tests/sim/tools/examples.sh.
 //
 // Process 0 sends pieces of a message to process 1; each piece that arrives there starts the put of the same piece to
 // process 2, and so on to the last one. The relays have written those puts to their session mode VCQ beforehand and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: allocation where an exception must not pass: C callers, threads of the simulator, noexcept functions.
+// Allocation where an exception must not pass: C callers, threads of the simulator, noexcept functions.
 #pragma once
 
 #include <memory>

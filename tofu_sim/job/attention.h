@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: lets the service thread run what another directory wants done when a peer rings.
+// Lets the service thread run what another directory wants done when a peer rings.
 #pragma once
 
 #include "job/layout.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the directory under /dev/shm in which the jobs of this user are, whatever others have put there.
+// The directory under /dev/shm in which the jobs of this user are, whatever others have put there.
 //
 // Every user may create entries of any name in /dev/shm, but cannot remove those of others (it is sticky). The
 // directory is tofu-sim-<uid>; if another user has taken that name, tofu-sim-<uid>.<random>, found by its owner. All

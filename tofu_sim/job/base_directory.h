@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the directory under /dev/shm in which the jobs of this user are, whatever others have put there.
+// The directory under /dev/shm in which the jobs of this user are, whatever others have put there.
 #pragma once
 
 namespace tofu::sim {

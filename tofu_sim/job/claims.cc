@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the part of a job that belongs to a node and its processes: their placement, the owners of CQs and gates, the
-// areas of gates and of calendars. See job.h.
+// The part of a job that belongs to a node and its processes: their placement, the owners of CQs and gates, the areas
+// of gates and of calendars. See job.h.
 #include "job/job.h"
 
 #include "job/kinship.h"

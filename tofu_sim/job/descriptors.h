@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the simulator's files in a process whose descriptors belong to the program: it may close all of them, or have
-// none left.
+// The simulator's files in a process whose descriptors belong to the program: it may close all of them, or have none
+// left.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: waking a process that sleeps until something arrives (tofu_sim_wait).
-// Uses: futex, membarrier, on the slow side only.
+// Waking a process that sleeps until something arrives (tofu_sim_wait). Uses: futex, membarrier, on the slow side only.
 #include "job/doorbell.h"
 
 #include "job/real_time.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: waking a process that sleeps until something arrives (tofu_sim_wait).
-// Uses: futex, membarrier, on the slow side only.
+// Waking a process that sleeps until something arrives (tofu_sim_wait). Uses: futex, membarrier, on the slow side only.
 //
 // A poster stores data or a notice, then looks at `sleepers`: one plain load, no fence. The sleeper sets the
 // word and then makes every running thread of the machine that registered pass a barrier (membarrier), so

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: every environment variable the core of the simulator reads, checked once (guide 4.3.2; man tofu_sim.7).
-// Once, when the process joins its job.
+// Every environment variable the core of the simulator reads, checked once (guide 4.3.2; man tofu_sim.7). Once, when
+// the process joins its job.
 #pragma once
 
 #include "clock/figures.h"

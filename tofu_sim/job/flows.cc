@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
+// Counts of what was posted, by destination, TNI and path; `tofu-sim show` makes loads of links of them.
 #include "job/flows.h"
 
 #include "job/segment.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
+// What TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
 #include "job/freedoms.h"
 
 #include <algorithm>

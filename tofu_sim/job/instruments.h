@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which instruments watch this process: the virtual clock (clock/), with exact
-// mode or without (clock/schedule), the trace. Each operation asks once; job/process sets them.
+// Which instruments watch this process: the virtual clock (clock/), with exact mode or without (clock/schedule), the
+// trace. Each operation asks once; job/process sets them.
 #pragma once
 
 #include <cstdint>

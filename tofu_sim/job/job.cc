@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the job: its directory and file, the slots of its processes; joining and leaving.
+// The job: its directory and file, the slots of its processes; joining and leaving.
 //
 // Joining and leaving are serialised by flock on the job's directory, which the kernel releases when its
 // holder dies. What a killed process left is found by its slot (pid and start time) and taken over.

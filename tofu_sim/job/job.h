@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the job: its directory and file, the slots of its processes, the owners of CQs and gates.
+// The job: its directory and file, the slots of its processes, the owners of CQs and gates.
 #pragma once
 
 #include "job/descriptors.h"

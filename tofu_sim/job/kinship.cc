@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: see kinship.h.
+// See kinship.h.
 #include "job/kinship.h"
 
 #include "job/descriptors.h"

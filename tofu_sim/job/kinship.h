@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: whether processes may share a number of the job: programs that one process of a launcher has started. Uses:
-// /proc.
+// Whether processes may share a number of the job: programs that one process of a launcher has started. Uses: /proc.
 #pragma once
 
 namespace tofu::sim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what lies in shared memory: the job file (one per job) and the segment (one per process). Data only.
+// What lies in shared memory: the job file (one per job) and the segment (one per process). Data only.
 //
 // A segment is a sealed memfd of fixed, sparse size: nothing in it grows, a page costs memory once it is
 // touched. Everything a process publishes is found at an offset that follows from its VCQ index, so a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which processes are alive, without a system call on the querying path. Uses: set_robust_list, fcntl, /proc.
+// Which processes are alive, without a system call on the querying path. Uses: set_robust_list, fcntl, /proc.
 //
 // The kernel walks the robust list of a thread when the thread ends, for whatever reason, and sets
 // FUTEX_OWNER_DIED in each futex word that holds the thread's id. The words lie in shared memory; the nodes of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: which processes are alive, without a system call on the querying path. Uses: set_robust_list, fcntl, /proc.
+// Which processes are alive, without a system call on the querying path. Uses: set_robust_list, fcntl, /proc.
 #pragma once
 
 #include "job/layout.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: a thread whose polls find nothing yields.
+// More processes than processors: a thread whose polls find nothing yields.
 #include "job/oversubscription.h"
 
 #include "job/doorbell.h"

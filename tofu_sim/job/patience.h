@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how long and how often to look while others are at something that only one may do.
+// How long and how often to look while others are at something that only one may do.
 //
 // Hundreds of processes that start at once on few processors wait for each other for minutes: as long as one of them
 // proceeds, this is no error. And waiters must leave the processors to the lock's holder.

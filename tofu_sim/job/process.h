@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: this process as a member of its job: joined on the first uTofu call that needs it, left at exit.
+// This process as a member of its job: joined on the first uTofu call that needs it, left at exit.
 #pragma once
 
 #include "job/environment.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how much processor time the cgroup of this process grants (cpu.max), which no affinity mask shows.
+// How much processor time the cgroup of this process grants (cpu.max), which no affinity mask shows.
 #include "job/quota.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: this machine's time, for the simulator's own waits, independent of the program's clock_gettime.
+// This machine's time, for the simulator's own waits, independent of the program's clock_gettime.
 #pragma once
 
 #include "job/instruments.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: messages to the user: a line on stderr that says what to do.
+// Messages to the user: a line on stderr that says what to do.
 #pragma once
 
 namespace tofu::sim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the segment of this process and the mapped segments of its peers. Uses: memfd, mmap, /proc.
+// The segment of this process and the mapped segments of its peers. Uses: memfd, mmap, /proc.
 #include "job/segment.h"
 
 #include "job/report.h"

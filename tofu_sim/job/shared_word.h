@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one word in memory shared between processes, with explicit memory order on each access.
-// Trivially copyable (std::atomic is not), lock-free and address-free by static_assert.
+// One word in memory shared between processes, with explicit memory order on each access. Trivially copyable
+// (std::atomic is not), lock-free and address-free by static_assert.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: short time slices of the kernel. See short_slices.h.
+// Short time slices of the kernel. See short_slices.h.
 #include "job/short_slices.h"
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: short time slices of the kernel for this thread, and those that it starts from now on.
+// Short time slices of the kernel for this thread, and those that it starts from now on.
 #pragma once
 
 namespace tofu::sim {

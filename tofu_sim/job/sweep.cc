@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: removes the files of other jobs whose processes were all killed, so that none outlives the next start.
-// Once, by the first process of a job.
+// Removes the files of other jobs whose processes were all killed, so that none outlives the next start. Once, by the
+// first process of a job.
 //
 // A process that creates or joins a job holds the lock of its directory until it has taken its slot, and after getting
 // the lock checks that the directory still exists (job/job.cc). So with the lock held and no slot of a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: removes the files of other jobs whose processes were all killed, so that none outlives the next start.
-// Once, by the first process of a job.
+// Removes the files of other jobs whose processes were all killed, so that none outlives the next start. Once, by the
+// first process of a job.
 #pragma once
 
 namespace tofu::sim {

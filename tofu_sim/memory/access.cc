@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the slow side of access.h: reads the target's table, decides the way, fills the cache.
+// The slow side of access.h: reads the target's table, decides the way, fills the cache.
 #include "memory/access.h"
 
 #include "job/liveness.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how a posting VCQ reaches bytes named by (VCQ, STADD): put, get and ARMW, and a cache of translations.
+// How a posting VCQ reaches bytes named by (VCQ, STADD): put, get and ARMW, and a cache of translations.
 //
 // The cache maps an STag to a pointer. A line holds the entry's sequence number as it was when the line was
 // filled; the shared word is compared on every use, so that a deregistration or a move is seen at once.

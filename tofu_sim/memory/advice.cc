@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the program's advice to the kernel about pages. See advice.h. Uses: madvise, /proc/self/smaps.
+// The program's advice to the kernel about pages. See advice.h. Uses: madvise, /proc/self/smaps.
 #include "memory/advice.h"
 
 #include "job/descriptors.h"

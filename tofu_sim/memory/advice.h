@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the program's advice to the kernel about pages (mlock, madvise), which a new mapping in their place would
-// lose. Uses: madvise, /proc/self/smaps.
+// The program's advice to the kernel about pages (mlock, madvise), which a new mapping in their place would lose. Uses:
+// madvise, /proc/self/smaps.
 //
 // The kernel shows these flags in /proc/self/smaps only, which costs a look at each page of the process. A change of
 // one page's flag splits its mapping in two, and no change does not: that is found out by two calls.

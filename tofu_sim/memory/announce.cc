@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: keeps moves of pages and copies through the kernel into them apart.
+// Keeps moves of pages and copies through the kernel into them apart.
 #include "memory/announce.h"
 
 #include "memory/service.h"

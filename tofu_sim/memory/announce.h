@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: keeps moves of pages and copies through the kernel into them apart.
+// Keeps moves of pages and copies through the kernel into them apart.
 //
 // A copy through the kernel pins pages before it writes them. Were they moved in between, what it writes would be
 // lost, and could not be written again either: the owner may have seen it before the move, and cleared it since. So

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the owner's side: what kind of memory a range is, the files peers may map, and moving pages on request.
-// Uses: /proc/self/fd.
+// The owner's side: what kind of memory a range is, the files peers may map, and moving pages on request. Uses:
+// /proc/self/fd.
 #include "memory/registry.h"
 
 #include "job/descriptors.h"

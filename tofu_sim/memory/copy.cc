@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: copying as a network interface would: each byte stored once, small aligned words in one store.
+// Copying as a network interface would: each byte stored once, small aligned words in one store.
 //
 // Every store is a word of the destination, or of a line, aligned, ascending; loads may be unaligned. In copy_small
 // they come one after the other for other cores too, loads and stores, for readers that poll the destination and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: copying as a network interface would: each byte stored once, small aligned words in one store.
+// Copying as a network interface would: each byte stored once, small aligned words in one store.
 //
 // memcpy is not suitable: it stores some bytes twice (overlapping vectors), and a reader that has seen a flag and
 // cleared it would see it again.

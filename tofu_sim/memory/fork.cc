@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fork: a child gets its own copy of moved pages and never writes into its parent.
-// The C library calls it around fork.
+// Fork: a child gets its own copy of moved pages and never writes into its parent. The C library calls it around fork.
 //
 // Moved pages are shared mappings, so fork alone would leave parent and child writing into the same memory, where the
 // program expects a copy. Guide 6.1.4.1 permits that a child cannot touch registered pages at all; ours finds in them

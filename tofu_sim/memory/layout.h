@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the memory layer keeps in shared memory: STag tables, extents, backings, the mailbox. Data only.
+// What the memory layer keeps in shared memory: STag tables, extents, backings, the mailbox. Data only.
 //
 // All of it is valid when zero. Entries and backings are written by their owner alone, under its registry
 // lock, and read by peers through a sequence word (odd: being changed). Only mailbox slots are written by

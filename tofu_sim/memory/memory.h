@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the interface of the memory layer: registering one's own memory, reaching that of others.
-// See registry, peer, access, service.
+// The interface of the memory layer: registering one's own memory, reaching that of others. See registry, peer, access,
+// service.
 #pragma once
 
 #include "memory/layout.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the arena (a memfd that peers map) and the move of private anonymous pages into it, at their place.
-// Under the lock of memory/registry. Uses: userfaultfd, memfd, mmap.
+// The arena (a memfd that peers map) and the move of private anonymous pages into it, at their place. Under the lock of
+// memory/registry. Uses: userfaultfd, memfd, mmap.
 #pragma once
 
 #include "job/descriptors.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: keeps registered pages from being swapped out, where UTOFU_SWAP_PROTECT asks for it (guide 4.3.2.5).
-// Under the lock of memory/registry. Uses: mlock, munlock, /proc/self/status.
+// Keeps registered pages from being swapped out, where UTOFU_SWAP_PROTECT asks for it (guide 4.3.2.5). Under the lock
+// of memory/registry. Uses: mlock, munlock, /proc/self/status.
 #include "memory/page_locks.h"
 
 #include "job/allocate.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: another process as seen from here: its files mapped by windows, copies through the kernel, requests.
-// Uses: /proc/<pid>/fd, mmap, futex.
+// Another process as seen from here: its files mapped by windows, copies through the kernel, requests. Uses:
+// /proc/<pid>/fd, mmap, futex.
 #include "memory/peer.h"
 
 #include "job/allocate.h"

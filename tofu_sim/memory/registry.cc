@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the owner's side: STags of a VCQ, handed out, counted, published (guide 3.6).
+// The owner's side: STags of a VCQ, handed out, counted, published (guide 3.6).
 #include "memory/registry.h"
 
 #include "job/allocate.h"

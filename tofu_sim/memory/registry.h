@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the owner's side: what this process has registered, where those bytes are, and publishing both.
+// The owner's side: what this process has registered, where those bytes are, and publishing both.
 //
 // One lock per process covers registration, deregistration, moves and owner-executed requests: memory is never
 // touched on behalf of a peer after the call that deregistered it has returned.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: when the memory of a peer, which is reached by copy through the kernel, is to be moved to where it can be
-// mapped.
+// When the memory of a peer, which is reached by copy through the kernel, is to be moved to where it can be mapped.
 //
 // The rule for what can be rented or bought: rent until the rent paid is the price, then buy. Go by copy until the
 // copies have cost as much more than a mapping would have as a move costs. Whatever comes after that, no more than

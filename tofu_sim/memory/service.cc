@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the service thread: sleeps until a peer asks for a move, or for an access that only the owner can do.
-// Uses: process_vm_* on the process itself.
+// The service thread: sleeps until a peer asks for a move, or for an access that only the owner can do. Uses:
+// process_vm_* on the process itself.
 //
 // Slot life: free → claimed → posted (by the requester) → running → done (by us) → free (by the requester).
 // A suggestion: running → free. (1) Requester dies claimed or done: the next requester without a free slot takes it

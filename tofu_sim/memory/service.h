@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what both ends of the mailbox share: slot states, futex calls, and the arithmetic of ARMW. Uses: futex.
+// What both ends of the mailbox share: slot states, futex calls, and the arithmetic of ARMW. Uses: futex.
 #pragma once
 
 #include "memory/copy.h"

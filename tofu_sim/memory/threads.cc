@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: where the kernel writes by itself: stacks of threads (signal frames), their descriptors and thread-local data.
-// Uses: get_robust_list, sigaltstack, /proc/self/task.
+// Where the kernel writes by itself: stacks of threads (signal frames), their descriptors and thread-local data. Uses:
+// get_robust_list, sigaltstack, /proc/self/task.
 #include "memory/threads.h"
 
 #include "job/descriptors.h"

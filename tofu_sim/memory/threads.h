@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: where the kernel writes by itself: stacks of threads (signal frames), their descriptors and thread-local data.
-// Uses: get_robust_list, sigaltstack, /proc/self/task.
+// Where the kernel writes by itself: stacks of threads (signal frames), their descriptors and thread-local data. Uses:
+// get_robust_list, sigaltstack, /proc/self/task.
 //
 // Such pages are not moved. Without the right to hold up the kernel (UFFD_USER_MODE_ONLY) a signal frame or an rseq
 // area that it cannot write ends the process. And the word that it clears and wakes when a thread ends

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one copy between two address spaces through the kernel, in the order of a network interface.
-// Uses: process_vm_readv, process_vm_writev.
+// One copy between two address spaces through the kernel, in the order of a network interface. Uses: process_vm_readv,
+// process_vm_writev.
 //
 // The kernel copies with string instructions, whose stores other cores may see in any order. So the last line and the
 // last word of the destination are pieces of their own. Where stores are seen in the order of the program, x86-64, one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps, map_files.
+// What is mapped at an address of this process. Uses: PROCMAP_QUERY (Linux 6.11), /proc/self/maps, map_files.
 #pragma once
 
 #include <compare>

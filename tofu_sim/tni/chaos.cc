@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode (TOFU_SIM_CHAOS=seed): which step is next, notices, polls that find nothing (poll), and
-// the end of a VCQ (drop). How data move is in chaos_data.cc.
+// The adversarial mode (TOFU_SIM_CHAOS=seed): which step is next, notices, polls that find nothing (poll), and the end
+// of a VCQ (drop). How data move is in chaos_data.cc.
 #include "tni/chaos.h"
 
 #include "clock/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode (TOFU_SIM_CHAOS=seed): every freedom that guide 2.2.10 and 6.1.3.1 leave, used.
+// The adversarial mode (TOFU_SIM_CHAOS=seed): every freedom that guide 2.2.10 and 6.1.3.1 leave, used.
 //
 // Posted instructions wait in a list of their VCQ. Later calls on the VCQ, and a thread, carry them on in small
 // random steps: a line of the data, a notice. What is promised, and only that, orders the steps:

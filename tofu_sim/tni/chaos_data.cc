@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how the adversarial mode moves data: late, piece by piece (torn: tni/pieces), read before what was posted
-// earlier has written (raw), with rubbish around it (padding).
+// How the adversarial mode moves data: late, piece by piece (torn: tni/pieces), read before what was posted earlier has
+// written (raw), with rubbish around it (padding).
 #include "tni/chaos_queue.h"
 
 #include "tni/execute.h"

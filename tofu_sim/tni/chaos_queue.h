@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the adversarial mode has pending for a VCQ, and what was posted before what.
+// What the adversarial mode has pending for a VCQ, and what was posted before what.
 #pragma once
 
 #include "job/freedoms.h"

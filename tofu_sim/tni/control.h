@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the first page of a VCQ's region in the owner's segment, and the shared TOQ of session mode. Data only.
+// The first page of a VCQ's region in the owner's segment, and the shared TOQ of session mode. Data only.
 #pragma once
 
 #include "tni/mrq.h"

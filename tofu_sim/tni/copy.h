@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the stores of a put or get, in an order that a polling CPU may rely on (guide 2.2.10, 6.1.3.1).
+// The stores of a put or get, in an order that a polling CPU may rely on (guide 2.2.10, 6.1.3.1).
 #pragma once
 
 #include "memory/copy.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one communication instruction, as the engine executes it and as utofu_prepare_* writes it to memory.
+// One communication instruction, as the engine executes it and as utofu_prepare_* writes it to memory.
 //
 // Four words, or eight for piggyback and cswap8:
 //   0: op 7-0, armw op 11-8, SPS 15-12, edata 23-16, length 47-24, flags and path 63-48 (pack_flags)

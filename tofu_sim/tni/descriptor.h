@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one communication instruction, as the engine executes it and as utofu_prepare_* writes it to memory.
+// One communication instruction, as the engine executes it and as utofu_prepare_* writes it to memory.
 #pragma once
 
 #include <cstddef>

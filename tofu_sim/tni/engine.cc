@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: executes descriptors: the posting thread moves the bytes and writes the notices.
+// Executes descriptors: the posting thread moves the bytes and writes the notices.
 #include "tni/engine.h"
 
 #include "clock/clock.h"

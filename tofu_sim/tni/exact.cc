@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: what was posted waits until its time has come, and then takes effect step by step. See exact.h.
+// Exact mode: what was posted waits until its time has come, and then takes effect step by step. See exact.h.
 #include "tni/exact.h"
 
 #include "clock/clock.h"

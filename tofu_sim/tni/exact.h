@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: what was posted waits until its time has come, and then takes effect step by step.
+// Exact mode: what was posted waits until its time has come, and then takes effect step by step.
 //
 // An instruction is a few steps with times of the network's model: the TCQ entry; reading at the target (get); writing,
 // or the ARMW; the remote notice; the local one. What the poster alone can see waits for its next turn. Short puts and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the hot path: one instruction carried out by the thread that posts it, inlined into each start function.
+// The hot path: one instruction carried out by the thread that posts it, inlined into each start function.
 //
 // Inlined, because the operation and most parameters are constants at the call: the descriptor then never exists
 // in memory, as long as nothing that is not inlined gets its address; hence the copies below. Order of the effects of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: counting an instruction where it goes (job/flows). The hot path.
+// Counting an instruction where it goes (job/flows). The hot path.
 //
 // Per post: which of a node's counters, and two additions there. The route is computed by the reader.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what DELAY_START holds back. See gather.h.
+// What DELAY_START holds back. See gather.h.
 #include "tni/gather.h"
 
 #include "tni/engine.h"

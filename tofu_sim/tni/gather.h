@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what DELAY_START holds back (guide 3.7.9.1) where it pays: ARMWs and CSWAPs on neighbouring words. And such rows
-// as prepared descriptors, which utofu_post_toq starts at once.
+// What DELAY_START holds back (guide 3.7.9.1) where it pays: ARMWs and CSWAPs on neighbouring words. And such rows as
+// prepared descriptors, which utofu_post_toq starts at once.
 //
 // The lookups of an instruction of a row cost more than its execution: the owner of the VCQ, the address of the word,
 // the sleepers. Held back, all of a row are looked up at once. Only those that leave nothing but local notices are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode: puts on their way to a process, in its segment.
+// Exact mode: puts on their way to a process, in its segment.
 //
 // The poster adds an entry with the time of its arrival. The target executes the entry when its clock reaches that
 // time. Another process executes it earlier if it needs the result, or is about to access the target's memory. The

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the message receive queue of a VCQ: many processes write, its owner reads, any writer may be killed.
+// The message receive queue of a VCQ: many processes write, its owner reads, any writer may be killed.
 //
 // A position counts entries since the segment was created; its slot is position mod capacity, its lap
 // position / capacity. The state word of a slot says what it is in which lap:

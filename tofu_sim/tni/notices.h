@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what the queues say about an instruction: error codes and the fields of notices (guide 3.1.2.1, 3.7.6.1).
+// What the queues say about an instruction: error codes and the fields of notices (guide 3.1.2.1, 3.7.6.1).
 #pragma once
 
 #include "memory/memory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the end of a program whose MRQ overflows (guide chapter 7).
+// The end of a program whose MRQ overflows (guide chapter 7).
 #pragma once
 
 #include "tni/remote.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: cuts a transfer into the pieces that the adversarial mode writes, in an order that the guide permits.
+// Cuts a transfer into the pieces that the adversarial mode writes, in an order that the guide permits.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a queue that only this process sees: TCQ entries and notices a VCQ writes to itself.
-// One thread at a time, by the rules of the VCQ.
+// A queue that only this process sees: TCQ entries and notices a VCQ writes to itself. One thread at a time, by the
+// rules of the VCQ.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: from a VCQ ID to the mapped queues of the VCQ it names, by a cache of pointers.
+// From a VCQ ID to the mapped queues of the VCQ it names, by a cache of pointers.
 #pragma once
 
 #include "job/liveness.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
+// Session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
 #include "tni/session.h"
 
 #include "clock/clock.h"

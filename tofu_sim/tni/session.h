@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
+// Session mode (guide 2.2.8): descriptors that wait in a shared TOQ for puts to start them.
 //
 // The posting process executes here too: the process whose put arrived runs the descriptors that the put starts, on
 // behalf of the VCQ's owner, and so on along a chain of relays. The owner itself runs what was lacking when

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the VCQs of this process: their handles, creation and freeing (guide 3.3), their private queues.
+// The VCQs of this process: their handles, creation and freeing (guide 3.3), their private queues.
 #include "tni/vcq.h"
 
 #include "clock/clock.h"

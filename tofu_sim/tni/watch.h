@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: posts and polls of a VCQ that instruments watch (job/instruments.h): the one place where these are called.
+// Posts and polls of a VCQ that instruments watch (job/instruments.h): the one place where these are called.
 //
 // All out of line, on the slow road that Vcq::watched leads to.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim clean: removes the files of jobs without a running process.
+// tofu-sim clean: removes the files of jobs without a running process.
 #include "tools/command.h"
 #include "tools/job_files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the subcommands of tofu-sim, and how they read their options.
+// The subcommands of tofu-sim, and how they read their options.
 #pragma once
 
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the jobs of this user as the tofu-sim command sees them: from outside, reading only.
+// The jobs of this user as the tofu-sim command sees them: from outside, reading only.
 #include "tools/job_files.h"
 
 #include "job/base_directory.h"

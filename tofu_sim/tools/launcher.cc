@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: starts N processes of a program, watches over them, and leaves none behind.
+// Starts N processes of a program, watches over them, and leaves none behind.
 //
 // Each process leads a process group, so that one signal reaches what it starts itself, and dies
 // with us (PR_SET_PDEATHSIG). Whatever escapes that by changing its group comes back to us as the

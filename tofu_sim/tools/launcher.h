@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: starts N processes of a program, watches over them, and leaves none behind.
+// Starts N processes of a program, watches over them, and leaves none behind.
 #pragma once
 
 #include "tools/processors.h"

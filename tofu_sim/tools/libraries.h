@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: where libraries are that came with this command.
+// Where libraries are that came with this command.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the tofu-sim command: run, show, trace, replay, node, clean (man/tofu-sim.1).
+// The tofu-sim command: run, show, trace, replay, node, clean (man/tofu-sim.1).
 #include "tools/command.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim node: the topology of a node that this machine is not, for HWLOC_XMLFILE.
+// tofu-sim node: the topology of a node that this machine is not, for HWLOC_XMLFILE.
 #include "tools/command.h"
 #include "tools/node_model.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: nodes that hwloc can show to programs instead of this machine. Uses: hwloc.
+// Nodes that hwloc can show to programs instead of this machine. Uses: hwloc.
 #pragma once
 
 #include <cstddef>

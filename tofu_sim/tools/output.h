@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: writes a file that is complete or not there; "-" is the standard output. What is no plain file is written to.
+// Writes a file that is complete or not there; "-" is the standard output. What is no plain file is written to.
 #pragma once
 
 #include <cerrno>

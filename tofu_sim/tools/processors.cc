@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the processors that a job may use on this machine, and which of them each simulated node gets. Uses: hwloc.
+// The processors that a job may use on this machine, and which of them each simulated node gets. Uses: hwloc.
 #include "tools/processors.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim replay: recorded or made-up traffic on a network of any shape, by SimGrid.
+// tofu-sim replay: recorded or made-up traffic on a network of any shape, by SimGrid.
 #include "replay/report.h"
 
 #include "clock/factor.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim run: its options, and the environment the processes get.
+// tofu-sim run: its options, and the environment the processes get.
 #include "tools/command.h"
 
 #include "clock/factor.h"

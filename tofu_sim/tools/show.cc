@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts; a picture.
+// tofu-sim show: jobs, processes, where they sit, their VCQs, how full queues are, counts; a picture.
 //
 // Everything is read while its owners write it: figures are a moment's, and nothing is trusted
 // beyond what job_files checks.

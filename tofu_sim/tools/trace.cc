@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
+// tofu-sim trace: puts the traces of a job's processes together and turns them into something to look at.
 #include "pictures/pictures.h"
 #include "tools/command.h"
 #include "tools/output.h"

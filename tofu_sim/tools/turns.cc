@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: short turns for processes that outnumber the processors, whatever they do with them.
+// Short turns for processes that outnumber the processors, whatever they do with them.
 #include "tools/turns.h"
 
 #include "job/short_slices.h"

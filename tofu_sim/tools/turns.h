@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: short turns for processes that outnumber the processors, whatever they do with them.
+// Short turns for processes that outnumber the processors, whatever they do with them.
 //
 // A program that spins on its own memory makes no call in which it could yield, and the kernel lets it run until
 // its time slice is over or, where slices end with the clock's tick, for 4 ms. We ask for slices of 0.1 ms (Linux 6.12

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the bits of VCQ IDs, VBG IDs and path IDs (guide 3.1.1.1, 3.3.2, 3.5; layout as seen on real systems).
+// The bits of VCQ IDs, VBG IDs and path IDs (guide 3.1.1.1, 3.3.2, 3.5; layout as seen on real systems).
 #pragma once
 
 #include "topology/topology.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the links a packet passes (guide 1.1.2, 2.4).
+// The links a packet passes (guide 1.1.2, 2.4).
 #include "topology/route.h"
 
 namespace tofu::sim {

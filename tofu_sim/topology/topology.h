@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: coordinates of nodes on the six-dimensional mesh/torus, and paths (guide 1.1.2, 2.4).
+// Coordinates of nodes on the six-dimensional mesh/torus, and paths (guide 1.1.2, 2.4).
 #pragma once
 
 #include <array>

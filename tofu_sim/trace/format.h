@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what lies in a trace: a file of a process, written through a mapping, readable at any moment.
+// What lies in a trace: a file of a process, written through a mapping, readable at any moment.
 //
 // A header, then chunks of equal size; a chunk belongs to one thread, which fills it with records from the front. The
 // last word of a record, which holds its type, is stored last: a record with a type is complete, whenever its writer

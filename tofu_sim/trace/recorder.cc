@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: writes what this process does into its trace. See recorder.h.
+// Writes what this process does into its trace. See recorder.h.
 #include "trace/recorder.h"
 
 #include "clock/clock.h"

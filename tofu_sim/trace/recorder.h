@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: writes what this process does into its trace (TOFU_SIM_TRACE).
+// Writes what this process does into its trace (TOFU_SIM_TRACE).
 //
 // Any thread at any time. A record is four stores into a mapped file; each 2047 of them one system call. What does not
 // fit any more is counted.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_av and fi_eq: insertion in each form, removal, text, events, cost of many peers; names of services (fi_av(3),
-// fi_eq(3), fi_getinfo(3)). Run by make check.
+// fi_eq(3), fi_getinfo(3)).
 #include <gtest/gtest.h>
 
 #include <fcntl.h>

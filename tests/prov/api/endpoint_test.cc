@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The endpoint's own calls: options, names, aliases, what it refuses before it is enabled and bound, and what becomes
-// of operations at its close. Run by make check. Calls libfabric over the provider over the simulator.
+// of operations at its close.
 #include <vector>
 
 #include <rdma/fi_eq.h>

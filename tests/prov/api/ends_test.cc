@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What fi_info promises as a size or a count, at its end, one beyond and far beyond: as a wish in hints, and where the
-// objects themselves are opened. Called by make check; calls libfabric over the provider over the simulator.
+// objects themselves are opened.
 #include <cstdint>
 #include <functional>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A process that has objects open forks: what the child does or keeps changes nothing for its parent and its parent's
-// peers. Several processes. Calls libfabric over the provider over the simulator.
+// peers. Several processes.
 #include <csignal>
 #include <cstdlib>
 #include <functional>

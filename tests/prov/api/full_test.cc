@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Each call of an endpoint against queues that are full at bad moments: -FI_EAGAIN leaves no trace, what is taken ends
-// once and is counted once, what fails has one error entry. Two processes. Calls libfabric over the provider over the
-// simulator in its adversarial mode.
+// once and is counted once, what fails has one error entry. Two processes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // fi_close of an endpoint whose peer was killed: before contact, in each protocol, with credits due, in its own close.
 // Whatever is outstanding, the close succeeds, what others were sent before arrives there, nothing is reported twice or
 // afterwards, and the domain goes on with another endpoint. The provider, linked in, over a simulator whose posts are
-// counted: the victim dies in front of a chosen one. Calls libfabric's calls of the provider.
+// counted: the victim dies in front of a chosen one.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

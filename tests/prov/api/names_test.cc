@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Servers of one user with the same service in different jobs: each client finds the one that it can reach. Several
-// processes. Calls libfabric over the provider over the simulator.
+// processes.
 #include <cstdlib>
 #include <string>
 

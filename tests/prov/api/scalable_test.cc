@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Scalable endpoints (fi_endpoint(3)): contexts by name, by thread and by direction; what is refused; one address
-// for all. Calls libfabric over the provider over the simulator.
+// Scalable endpoints (fi_endpoint(3)): contexts by name, by thread and by direction; what is refused; one address for
+// all.
 #include <array>
 #include <thread>
 

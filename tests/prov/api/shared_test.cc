@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Shared contexts (fi_endpoint(3)): one queue of receives for several endpoints, one VCQ for several senders, and what
-// becomes of them when an endpoint goes. Calls libfabric over the provider over the simulator.
+// becomes of them when an endpoint goes.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What was counted (rdma/fi_ext_tofu.h; fi_tofu(7), "STATISTICS"): each way of a send moves its number and no other,
-// numbers survive their endpoint, the table at the end says the same. Calls libfabric over the provider.
+// numbers survive their endpoint, the table at the end says the same.
 #include <fstream>
 #include <iterator>
 #include <string>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: deferred work and triggered calls at their edges: threads that queue, raise and cancel at once, a peer that is
-// dead when the time has come. Worth a run under TSan. Called by: make check (tests/prov_threads_processes). Calls:
-// session, the harness.
+// Deferred work and triggered calls at their edges: threads that queue, raise and cancel at once, a peer that is dead
+// when the time has come. Worth a run under TSan.
 #include "prov/lib/session.h"
 
 #include <array>

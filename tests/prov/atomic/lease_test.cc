@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The lease of a wide atomic's lock word (atomic/wide.h) as a model with time: initiators that sleep, are late or die
-// at every step, in every order. Calls tests/lib/model.h.
+// at every step, in every order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

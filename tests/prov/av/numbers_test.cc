@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
-// VCQ. Calls the provider's av/peer_table.
+// VCQ.
 #include <cerrno>
 #include <csignal>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The sender of a message as an index of an address vector, also of one that others change meanwhile (processes, here
-// vectors that share a file). Run by make check. Calls av/peer_table.
+// vectors that share a file).
 #include "av/peer_table.h"
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Where peers of an address vector lie, alone: chunks and their edges; a file that processes share, those that end without
-// a word, files that are not ours. Run by make check. Calls av/shared_table.
+// Where peers of an address vector lie, alone: chunks and their edges; a file that processes share, those that end
+// without a word, files that are not ours.
 #include "av/shared_table.h"
 
 #include <chrono>

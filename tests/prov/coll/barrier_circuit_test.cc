@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: barrier circuits: whatever nodes the members are on, each member's part reaches each member exactly once.
-// Called by: make check (tests/prov_collective_units). Calls: coll/barrier_circuit.
+// Barrier circuits: whatever nodes the members are on, each member's part reaches each member exactly once.
 #include "coll/barrier_circuit.h"
 
 #include <algorithm>

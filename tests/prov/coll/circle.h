@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a session with an event queue, the sets and groups of its endpoint, and the ends of their operations. Called by
-// tests/prov/coll within run_processes. Calls: session, model.
+// A session with an event queue, the sets and groups of its endpoint, and the ends of their operations.
 #pragma once
 
 #include <map>

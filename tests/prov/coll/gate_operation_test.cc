@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what goes into the words of gates and comes out of them, for each collective that they carry out.
-// Called by: make check (tests/prov_collective_units). Calls: coll/barrier_circuit, model.
+// What goes into the words of gates and comes out of them, for each collective that they carry out.
 #include "coll/barrier_circuit.h"
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: groups over barrier gates: how many operations went which way, gates that run out and come back, sums of
-// numbers that depend on their order. Called by: make check (tests/prov_collective_processes). Calls: circle, the uTofu
-// library.
+// Groups over barrier gates: how many operations went which way, gates that run out and come back, sums of numbers that
+// depend on their order.
 #include <bit>
 #include <cmath>
 #include <cstdlib>

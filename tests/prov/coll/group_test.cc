@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: groups: joins late and nested, more calls than are under way, members that disagree; bad input.
-// Called by: make check (tests/prov_collective_processes). Calls: circle.
+// Groups: joins late and nested, more calls than are under way, members that disagree; bad input.
 #include <chrono>
 #include <cstdlib>
 #include <string>

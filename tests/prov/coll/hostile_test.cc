@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are
-// not what they should be.
-// Called by: make check (tests/prov_collective_linked). Calls: circle, the provider linked in, its library surrounded.
+// A member that writes whatever it likes into the memory of another, as fast as that one reads; gates that are not what
+// they should be.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: members that die or leave, in a join, before an operation and within: over gates and by Puts, and if the
-// library does not report accesses to closed memory.
-// Called by: make check (tests/prov_collective_linked). Calls: circle, silent.
+// Members that die or leave, in a join, before an operation and within: over gates and by Puts, and if the library does
+// not report accesses to closed memory.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

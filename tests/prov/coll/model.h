@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a sequential model of collectives: what each member puts in, and what it must get out. Called by
-// tests/prov/coll. Calls: nothing.
+// A sequential model of collectives: what each member puts in, and what it must get out.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: random collectives in random groups, several at a time, against a sequential model.
-// Called by: make check (tests/prov_collective_processes). Calls: circle.
+// Random collectives in random groups, several at a time, against a sequential model.
 #include <algorithm>
 #include <cstdlib>
 #include <memory>

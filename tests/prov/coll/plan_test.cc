@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the rounds of each collective, by a network of queues in one process whose members go on in any order.
-// Called by: make check (tests/prov_units). Calls: coll/plan, model.
+// The rounds of each collective, by a network of queues in one process whose members go on in any order.
 #include "coll/plan.h"
 
 #include <algorithm>

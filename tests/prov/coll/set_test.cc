@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fi_av_set(3): ranges, strides, the calls between sets, bad input.
-// Called by: make check (tests/prov_collective_processes). Calls: circle.
+// fi_av_set(3): ranges, strides, the calls between sets, bad input.
 #include "prov/coll/circle.h"
 
 namespace tofu::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The entries of a completion queue by themselves: their order however many there are, and what is reported when there
-// is no memory for more. Calls cq/cq; stands between it and operator new.
+// is no memory for more.
 #include <cstdint>
 #include <new>
 

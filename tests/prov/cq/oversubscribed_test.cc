@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// More processes than processors: an idle poll of a queue yields the processor to the peer that it waits for. Run by
-// make check.
+// More processes than processors: an idle poll of a queue yields the processor to the peer that it waits for.
 #include <array>
 #include <span>
 

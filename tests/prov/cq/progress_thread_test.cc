@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Automatic progress beside computation: a transfer by rendezvous ends though one side calls nothing meanwhile, so all
 // of its bytes move beside the computation, counted and not timed; and the progress thread runs on the processors that
-// were set. Run by make check. Calls session.
+// were set.
 #include "prov/lib/session.h"
 
 #include <algorithm>

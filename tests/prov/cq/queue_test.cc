@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq and fi_cntr without waiting: formats, order, growth, errors, sources, counters (fi_cq(3), fi_cntr(3)). Two
-// endpoints of one process talk to each other. Run by make check.
+// endpoints of one process talk to each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Each thing that can be waited for, with each wait object and each call that waits, and with each kind of progress: a
 // thread that waits for this one object alone is woken, whatever makes the event, and the wait makes the progress that
-// the event needs. Run by make check. Calls libfabric.
+// the event needs.
 #include <gtest/gtest.h>
 
 #include <poll.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Waiting: blocking reads, descriptors, mutex and condition, wait sets, poll sets, fi_trywait, automatic progress;
-// and that a waiter uses no CPU (fi_cq(3), fi_cntr(3), fi_poll(3)). Run by make check.
+// Waiting: blocking reads, descriptors, mutex and condition, wait sets, poll sets, fi_trywait, automatic progress; and
+// that a waiter uses no CPU (fi_cq(3), fi_cntr(3), fi_poll(3)).
 #include <gtest/gtest.h>
 
 #include <poll.h>

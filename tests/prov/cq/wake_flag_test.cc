@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The flag of wait objects (cq/wait.h), its own code in every order of its steps: ringers, waiters that poll the
-// descriptor, members of a wait set. Calls tests/lib/model.h.
+// descriptor, members of a wait set.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: fabric, domain and address vector of a rank, and how to post and wait, for tests that make endpoints of several
-// kinds. Called by tests/prov/api. Calls: libfabric, session.
+// Fabric, domain and address vector of a rank, and how to post and wait, for tests that make endpoints of several
+// kinds.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How many descriptors the process has open. Called by tests that look for descriptors that stay open.
+// How many descriptors the process has open.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A uTofu library of which Gets and CSWAPs are used: each ends at the next poll, as the test says. For units that look
-// things up at a peer. Called by tests/prov/tx/keys_test.cc, tests/fuzz/keys.cc; calls nothing.
+// things up at a peer.
 #pragma once
 
 #include <cstddef>

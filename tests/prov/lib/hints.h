@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What fi_getinfo answers to hints. Called by tests/prov; calls libfabric.
+// What fi_getinfo answers to hints.
 #pragma once
 
 #include <cstdint>

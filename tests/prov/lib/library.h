@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The uTofu library under a provider that is linked in: its functions, to be replaced or surrounded before the first
-// endpoint is opened. Called by such tests; calls utofu/library.
+// endpoint is opened.
 #pragma once
 
 #include <cstdio>

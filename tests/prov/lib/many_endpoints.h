@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: many endpoints of one process beside a session's own, and the addresses of those of other processes.
-// Called by tests/prov/{message,ring} within run_processes. Calls: libfabric, session.
+// Many endpoints of one process beside a session's own, and the addresses of those of other processes.
 #pragma once
 
 #include <csignal>

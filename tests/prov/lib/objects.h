@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: objects of libfabric in one process, for tests of queues, counters, addresses and waiting: endpoints that
-// talk to each other. Called by tests/prov. Calls: libfabric.
+// Objects of libfabric in one process, for tests of queues, counters, addresses and waiting: endpoints that talk to
+// each other.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a peer that writes what it likes into an endpoint's message area, beside the protocol.
-// Called by tests/prov/{message,ring} within run_processes. Calls: utofu, many_endpoints.
+// A peer that writes what it likes into an endpoint's message area, beside the protocol.
 #pragma once
 
 #include <cstring>

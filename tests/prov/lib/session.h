@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: one process's objects of libfabric over the provider, and its peers' addresses and keys, for tests of
-// several processes. Called by tests/prov within run_processes. Calls: libfabric, tests/lib/harness.
+// One process's objects of libfabric over the provider, and its peers' addresses and keys, for tests of several
+// processes.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A uTofu library, surrounded, that tells nothing of accesses to what is not registered, or no longer: one that exists
-// does so, though the guide promises an error (2.2.12). Called by tests that link the provider; calls library.h.
+// does so, though the guide promises an error (2.2.12).
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The statistics of a domain, as a program reads them (rdma/fi_ext_tofu.h). Calls libfabric.
+// The statistics of a domain, as a program reads them (rdma/fi_ext_tofu.h).
 #pragma once
 
 #include <cstdint>

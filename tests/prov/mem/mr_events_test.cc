@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Counters that regions are bound to, and what of remote access they count (fi_mr_bind(3)), between processes over the
-// simulator. Run by make check. Calls libfabric.
+// simulator.
 #include <malloc.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_mr between processes over the simulator: keys, rights, bounds and lives of regions, errors of remote access. What
-// counts their events is in mr_events_test.cc. Run by make check. Calls libfabric.
+// counts their events is in mr_events_test.cc.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

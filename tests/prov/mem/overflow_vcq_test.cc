@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // More regions than a VCQ has steering tags: the overflow VCQs of a domain, between processes over the simulator. Tens
-// of thousands of keys, order across the VCQs of a peer, every kind of access by way of an overflow VCQ. Run by make
-// check.
+// of thousands of keys, order across the VCQs of a peer, every kind of access by way of an overflow VCQ.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

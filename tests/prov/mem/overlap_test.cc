@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Regions of one memory, or within each other (fi_mr(3)): each key lives and dies for itself, though uTofu gives memory
-// that is registered already the same steering tag again. Run by make check.
+// that is registered already the same steering tag again.
 #include <gtest/gtest.h>
 
 #include <algorithm>

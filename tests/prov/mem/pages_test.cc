@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Pages for what the provider registers for itself (mem/bounce_pool.h): whose they are, how they are shared and go
-// back, with pages of 4 KiB and of 64 KiB; no memory left; a child of fork. Run by make check.
+// back, with pages of 4 KiB and of 64 KiB; no memory left; a child of fork.
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>

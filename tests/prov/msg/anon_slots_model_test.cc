@@ -2,7 +2,6 @@
 // A model of anonymous packets (the numbered cases of prov/tofu/src/msg/rx_ring.h): three slots, a sender with two
 // messages that may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are
 // searched. Each rule that anonymous packets rest on is left out once: the search then has to find what goes wrong.
-// Calls tests/lib/model.h.
 #include "lib/model.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which channel an address leads to, by itself. Calls msg/tx_ring.
+// Which channel an address leads to, by itself.
 #include <cstddef>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Ranks that die in the middle of transfers, in both directions and at many instants; storms of messages that no
-// receive waits for. Calls libfabric over the provider over the simulator.
+// receive waits for.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

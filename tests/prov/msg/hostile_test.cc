@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A peer that writes nonsense into the rings and words of an endpoint's message area: dropped, counted, logged once,
-// and no other peer is harmed. Calls libfabric over the provider over the simulator, and uTofu for the nonsense.
+// and no other peer is harmed.
 #include <cstdlib>
 #include <random>
 

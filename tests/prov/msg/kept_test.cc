@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Messages of 9 to 64 KiB between two processes register nothing once their buffers are known, whatever memory these
-// are: of the heap, of a thread's stack, shared, moved by the simulator. And never send bytes of before. Calls
-// libfabric over the provider over the simulator.
+// are: of the heap, of a thread's stack, shared, moved by the simulator. And never send bytes of before.
 #include <cstdlib>
 #include <fstream>
 #include <functional>

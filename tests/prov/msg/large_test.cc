@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Large messages between processes: lengths up to beyond 4 GiB; buffers that are replaced between transfers and buffers
-// that vanish; death in the middle. Calls libfabric over the provider over the simulator.
+// that vanish; death in the middle.
 #include <array>
 #include <csignal>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The limits of messages at their ends and beyond: rings of every legal size on one side and on both, headers that lie,
 // messages and receives by the hundred thousand, memory that ends, a sender that has gone before its rendezvous is
-// received. Calls libfabric over the provider over the simulator, and uTofu to write what peers would not.
+// received.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The matcher beside a list that is searched from its start; copies between bytes and segments. Calls msg/match,
-// mem/local_buffer.
+// The matcher beside a list that is searched from its start; copies between bytes and segments.
 #include <algorithm>
 #include <cstring>
 #include <list>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_msg and fi_tagged between processes: every length and protocol, order, matching, the flags of receives, errors,
-// back-pressure, death. Calls libfabric over the provider over the simulator.
+// back-pressure, death.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>

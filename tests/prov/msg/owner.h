@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a provider that owns the receives, the queue and the counter of ours (fi_peer(3)): receives are posted here,
-// and matched one after the other in lists. Called by owner_test.cc; calls what ours gives its owner.
+// A provider that owns the receives, the queue and the counter of ours (fi_peer(3)): receives are posted here, and
+// matched one after the other in lists.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Receives, queues and counters of another provider (fi_peer(3)), which the test plays in one of two processes, as
-// libfabric 2.1 has them and as 2.3 does: msg/receive_queue, cq/cq. Calls libfabric's inline functions; the
-// provider is linked in, so that the test can set the release that loads it.
+// libfabric 2.1 has them and as 2.3 does: msg/receive_queue, cq/cq.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of messages as they are written and read, whole and at random. Calls msg/wire.
+// Packets of messages as they are written and read, whole and at random.
 #include <cstring>
 #include <random>
 

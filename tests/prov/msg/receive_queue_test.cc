@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receive queue (msg/receive_queue) over a protocol that is made up: messages come when the test says so, and what
 // the queue asks of their peer may be refused, or the peer leaves in the middle. The provider is linked in for its
-// completion queue and address vector. Run by make check.
+// completion queue and address vector.
 #include <cstdlib>
 #include <string>
 #include <vector>

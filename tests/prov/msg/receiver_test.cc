@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The receiving half of the message protocol: packets in rings and from anonymous senders, offers that are fetched,
-// questions, impossible packets. Calls msg/message_engine.
+// questions, impossible packets.
 #include <cstring>
 #include <string>
 #include <vector>

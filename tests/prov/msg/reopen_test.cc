@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An endpoint that is closed and opened again by the same process is a new peer: what was known of the old one must
-// not reach it. Several processes. Calls libfabric over the provider over the simulator.
+// An endpoint that is closed and opened again by the same process is a new peer: what was known of the old one must not
+// reach it. Several processes.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

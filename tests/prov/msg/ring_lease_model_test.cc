@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of ring leases (the numbered cases of prov/tofu/src/msg/rx_ring.cc): one ring of two slots and two
-// senders, of which one may die at any step; messages go as anonymous packets or through the ring. The ring begins at
-// the same sequence for each owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a
-// lease rests on is left out once: the search then has to find what goes wrong. Calls tests/lib/model.h.
+// A model of ring leases (the numbered cases of prov/tofu/src/msg/rx_ring.cc): one ring of two slots and two senders,
+// of which one may die at any step; messages go as anonymous packets or through the ring. The ring begins at the same
+// sequence for each owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a lease rests
+// on is left out once: the search then has to find what goes wrong.
 #include "lib/model.h"
 
 #include <gtest/gtest.h>

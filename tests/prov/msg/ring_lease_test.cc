@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Rings that change hands: more senders than rings, more receivers than channels, and the cases of
-// prov/tofu/src/msg/rx_ring.cc that need a death or a silent peer. Calls libfabric over the provider over the
-// simulator.
+// prov/tofu/src/msg/rx_ring.cc that need a death or a silent peer.
 #include <chrono>
 #include <cstdlib>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the rings of one endpoint (msg/rx_ring) over a network inside the process: the test plays the peer, which reads
-// and writes the two message areas, and the protocol above. Called by tests/prov/msg. Calls: fake_net, ring.
+// The rings of one endpoint (msg/rx_ring) over a network inside the process: the test plays the peer, which reads and
+// writes the two message areas, and the protocol above.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The sending half of the message protocol: what the peer finds, whether it gave a ring or not; rings that are full,
-// peers that answer with errors or not at all. Calls msg/sender.
+// peers that answer with errors or not at all.
 #include <cstring>
 #include <set>
 #include <string>

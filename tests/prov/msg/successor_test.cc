@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Writes that outlive their endpoint: a peer that was silent while an endpoint closed, or was killed, goes on as if
 // nothing had happened, and a successor with the same VCQ ID must not notice ("Writes that outlive their endpoint" in
-// docs/wire-protocol.md). Several processes. Calls libfabric over the provider over the simulator.
+// docs/wire-protocol.md). Several processes.
 #include <csignal>
 #include <cstdlib>
 #include <memory>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_SOURCE_ERR: a message from a sender that is in no address vector is reported with its address (fi_cq(3)). Calls
-// libfabric over the provider over the simulator; both sides are domains of this process.
+// FI_SOURCE_ERR: a message from a sender that is in no address vector is reported with its address (fi_cq(3)).
 #include <algorithm>
 #include <array>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Slots and areas as both sides of a ring compute them. Calls msg/wire.
+// Slots and areas as both sides of a ring compute them.
 #include <gtest/gtest.h>
 
 #include "msg/wire.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What RMA tells of its end: errors after the completion, fences, selective completion, counters and data at the
-// target, between processes over the simulator. Run by make check. Calls libfabric.
+// target, between processes over the simulator.
 #include <gtest/gtest.h>
 
 #include <atomic>

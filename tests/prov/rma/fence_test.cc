@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // FI_FENCE (fi_rma(3), fi_atomic(3)): what is posted after the fenced operation replaces the results of all that was
-// posted before it, also of operations without a waiter and without a promised order. Run by make check.
+// posted before it, also of operations without a waiter and without a promised order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What RMA, atomics and registrations refuse at the call (fi_rma(3), fi_atomic(3), fi_mr(3)): null where bytes are
-// needed, more than the limits say, promises that are not kept. Run by make check.
+// needed, more than the limits say, promises that are not kept.
 #include <gtest/gtest.h>
 
 #include "prov/lib/session.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Random numbers of the deterministic network. Called by net, gates and deterministic.cc; calls nothing.
+// Random numbers of the deterministic network.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Barrier gates of the deterministic network (uTofu guide 2.3, 3.4, 3.8): packets between gates under way, and what a
-// gate does with those of another circuit, which the guide leaves open. Called by net.cc; calls nothing.
+// gate does with those of another circuit, which the guide leaves open.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Random programs by RapidCheck, and shorter ones that fail in the same way. Called by swarm.cc; calls RapidCheck.
+// Random programs by RapidCheck, and shorter ones that fail in the same way.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Collective groups: which process has joined which group, which results its operations may and must have
-// (docs/testing.md, "Groups"). It knows no call of libfabric. Called by groups.cc and model.cc.
+// (docs/testing.md, "Groups"). It knows no call of libfabric.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the endpoints of a program have done, and what may and must come of it (docs/testing.md, "The model"). It knows
-// no call of libfabric. Called by world.cc; ends the process when something has come that must not.
+// no call of libfabric.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A deterministic uTofu in one process: virtual processes with VCQs of their own, and an adversary that draws what the
-// guide leaves open from one seed. No thread, no sleep, no clock but its own (docs/testing.md). Called by
-// deterministic.cc, and by the provider through the table of functions; calls nothing of either.
+// guide leaves open from one seed. No thread, no sleep, no clock but its own (docs/testing.md).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a program runs on: where its processes are, which provider serves them, and how time goes by. There are three:
 // the deterministic network in one process, other providers of libfabric in one process, and real processes over
-// tofu_sim (docs/testing.md, "Platforms"). Called by world.cc and its parts; calls libfabric and the kernel.
+// tofu_sim (docs/testing.md, "Platforms").
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A program for the deterministic network: what the network is like, and a list of calls. It can be written as text, a
-// call to a line, and read again. Called by the generator, replay and world.cc; calls nothing.
+// call to a line, and read again.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out the calls of a program that concern regions: opens and closes them, reads, writes, atomics. Called by
-// world.cc; calls libfabric and the model.
+// Carries out the calls of a program that concern regions: opens and closes them, reads, writes, atomics.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Regions of memory and what peers do to them: which bytes, sums and counts may come of it (docs/testing.md, "Remote
-// memory"). It knows no call of libfabric. Called by remote.cc and model.cc.
+// memory"). It knows no call of libfabric.
 #pragma once
 
 #include <cstdint>

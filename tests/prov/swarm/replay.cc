@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // replay [-v] [-p PLATFORM] FILE...: carries out programs, as the generator printed them, over the deterministic
-// network, or over tcp, shm or sim (platform.h). Status 0: all was as it must be; 1: it was not. Called by hand, and by
-// tests/prov/swarm/programs.sh; calls platform and world.
+// network, or over tcp, shm or sim (platform.h). Status 0: all was as it must be; 1: it was not. Run by hand, and by
+// tests/prov/swarm/programs.sh.
 #include <cstdio>
 #include <cstring>
 #include <fstream>

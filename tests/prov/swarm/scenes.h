@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Scenes of collective groups on barrier gates, from numbers that the generator has drawn. Called by generator.cc; calls
-// nothing.
+// Scenes of collective groups on barrier gates, from numbers that the generator has drawn.
 #pragma once
 
 #include <cstdint>

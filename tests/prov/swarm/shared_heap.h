@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory of operator new: what the model knows, and the buffers of a program. Either processes share it with the children
-// they fork later; nothing in it is used twice, so children may allocate at the same time. Or it is a program's own, and
-// the next one finds it empty. Called by processes.cc, deterministic.cc, and by whatever uses new; calls mmap and malloc.
+// Memory of operator new: what the model knows, and the buffers of a program. Either processes share it with the
+// children they fork later; nothing in it is used twice, so children may allocate at the same time. Or it is a
+// program's own, and the next one finds it empty.
 #pragma once
 
 namespace swarm {

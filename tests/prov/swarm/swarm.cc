@@ -2,13 +2,11 @@
 // swarm [-p PLATFORM] [SECONDS [SEED]]: random programs for so long, from this seed on (default: 10 s, a new one), over
 // the deterministic network, or over tcp, shm or sim (platform.h). The first that fails is made shorter and printed, to
 // be given to replay. Over the network a process carries out many programs, one after the other; one that fails is
-// repeated in a process of its own. Over other platforms each program has a process of its own.
-// SWARM_KNOWN: defects that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is
-// gone), "closing" (what was reported as sent is lost by fi_close), by commas.
-// SWARM_SHOW: prints the program of this seed, and does not run it.
-// SWARM_PLAIN: what fails is not made shorter.
-// SWARM_BATCH: most programs of a process. SWARM_DIGEST: prints a line for each seed, which is the same in any batch.
-// Called by make check and make swarm; calls generator, platform and world.
+// repeated in a process of its own. Over other platforms each program has a process of its own. SWARM_KNOWN: defects
+// that are known, whose programs are left out: "identity" (a successor has the VCQ IDs of what is gone), "closing"
+// (what was reported as sent is lost by fi_close), by commas. SWARM_SHOW: prints the program of this seed, and does not
+// run it. SWARM_PLAIN: what fails is not made shorter. SWARM_BATCH: most programs of a process. SWARM_DIGEST: prints a
+// line for each seed, which is the same in any batch. Run by make check and make swarm.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

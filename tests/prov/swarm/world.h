@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Carries out a program on a platform, and the model beside it; another one may follow in the same process if the
-// platform is repeatable. Called by swarm and replay; calls libfabric, platform and model.
+// platform is repeatable.
 #pragma once
 
 #include "platform.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Flow control of RMA events: a target that does not run, holders of credits that die, rest or leave, and a pool that
-// a peer has overwritten (docs/wire-protocol.md, "Receive queues"). Calls libfabric over the provider over the
-// simulator.
+// Flow control of RMA events: a target that does not run, holders of credits that die, rest or leave, and a pool that a
+// peer has overwritten (docs/wire-protocol.md, "Receive queues").
 #include <cstdlib>
 #include <numeric>
 

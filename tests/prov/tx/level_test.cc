@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the level of a fenced operation says of those before it (fi_cq(3), FI_FENCE): they have met it too, whatever
 // theirs was. Each pair of message, write and atomic, injected and tracked, with sends that wait for room and without,
-// at a receiver that makes progress only when the test says so. Run by make check.
+// at a receiver that makes progress only when the test says so.
 #include <gtest/gtest.h>
 
 #include <rdma/fi_atomic.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Long transfers with several peers, which go by several TNIs (Rails): faster by the virtual clock, and no other
-// thing changes, whether there are TNIs left, a peer dies, or an endpoint is closed in the middle. Calls libfabric over
-// the provider over the simulator.
+// Long transfers with several peers, which go by several TNIs (Rails): faster by the virtual clock, and no other thing
+// changes, whether there are TNIs left, a peer dies, or an endpoint is closed in the middle.
 #include <algorithm>
 #include <array>
 #include <csignal>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The completion window by itself (utofu/vcq.h): tags, batches, and what never ends. Run by make check.
+// The completion window by itself (utofu/vcq.h): tags, batches, and what never ends.
 #include <gtest/gtest.h>
 
 #include <set>

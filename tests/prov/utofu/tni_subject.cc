@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A libfabric program for tests of which TNIs the provider takes: opens a domain with as many endpoints as its argument
 // says, and a scalable one with as many transmit contexts as the next says; prints "ready", waits until its standard
-// input ends, and closes them. Called by: tests/prov/utofu/tni.sh.
+// input ends, and closes them. Run by tests/prov/utofu/tni.sh.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -2,7 +2,6 @@
 // With few descriptors, or small files: each call of a program's life meets each small number of free descriptors, and
 // each of some limits on the size of a file. A call that needs more fails with a code that says so and leaves no
 // descriptor open. It succeeds once there are more.
-// Run by make check. Calls libfabric, limits.
 #include <gtest/gtest.h>
 
 #include <array>

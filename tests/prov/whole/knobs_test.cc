@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Every environment variable that provider and simulator read: all traffic over its whole range, on one side and on
 // both; what is beyond it is refused with a line. A variable that the sources read and that has no row here fails.
-// Run by make check.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Without memory: each allocation of the provider fails once, alone and with all that follow until a call has been
 // refused. No call crashes, each answers -FI_ENOMEM (or that it is to be repeated), and repeated it works.
-// Run by make check. Calls libfabric, starving.
 #include <gtest/gtest.h>
 
 #include <algorithm>

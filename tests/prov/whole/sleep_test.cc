@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A process that sleeps (SIGSTOP) in front of any of its posts, for longer than every time-out: its peers' clock and
 // its own go on by hours meanwhile. Nothing is lost, doubled or changed, and all come to their end. The provider,
-// linked in, over a simulator whose posts are counted. Calls libfabric's calls of the provider.
+// linked in, over a simulator whose posts are counted.
 #include <atomic>
 #include <csignal>
 #include <cstdio>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A peer that is stopped (SIGSTOP) holds up what goes to it, in its order, and nothing that goes to others: writes with
-// CQ data, events that wait for credits, atomics behind a lock that is not given back, messages. Calls libfabric over
-// the provider over the simulator.
+// CQ data, events that wait for credits, atomics behind a lock that is not given back, messages.
 #include <csignal>
 #include <cstdlib>
 #include <fstream>

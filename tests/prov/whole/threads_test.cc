@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// FI_THREAD_SAFE: threads that post reads, writes, atomics and messages through one endpoint, and
-// read, wait for and share out one queue and one counter, while others open, close, register,
-// insert and cancel in the same domain. Calls libfabric over the provider over the simulator.
-// Worth a run under TSan.
+// FI_THREAD_SAFE: threads that post reads, writes, atomics and messages through one endpoint, and read, wait for and
+// share out one queue and one counter, while others open, close, register, insert and cancel in the same domain. Worth
+// a run under TSan.
 #include "prov/lib/session.h"
 
 #include <array>

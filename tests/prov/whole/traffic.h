@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: some of everything between all pairs of ranks, each byte checked: messages of every protocol, awaited and
-// not, RMA, atomics of every method. Called by knobs_test.cc within run_processes. Calls:
-// session.
+// Some of everything between all pairs of ranks, each byte checked: messages of every protocol, awaited and not, RMA,
+// atomics of every method.
 #pragma once
 
 #include <algorithm>

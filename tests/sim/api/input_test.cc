@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: every function of guide 3.2 to 3.7 and 3.9 with each parameter wrong: the code for it, and nothing done.
-// Called by: make check. Calls: the public interface only. Barrier functions: tests/sim/barrier/input_test.cc.
+// Every function of guide 3.2 to 3.7 and 3.9 with each parameter wrong: the code for it, and nothing done. Barrier
+// functions: tests/sim/barrier/input_test.cc.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

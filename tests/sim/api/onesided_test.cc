@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: put, get, ARMW and their notices between processes (guide 2.2, 3.7).
-// Called by: make check. Calls: the public interface only.
+// Put, get, ARMW and their notices between processes (guide 2.2, 3.7).
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

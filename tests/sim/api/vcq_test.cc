@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: queries, VCQs and their quantities, IDs, paths, parameter errors (guide 3.2, 3.3, 3.5 to 3.7, 6.1.2).
-// Called by: make check. Calls: the public interface only.
+// Queries, VCQs and their quantities, IDs, paths, parameter errors (guide 3.2, 3.3, 3.5 to 3.7, 6.1.2).
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

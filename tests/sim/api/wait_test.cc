@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: sleeping until something arrives, and statistics (include/tofu_sim.h).
-// Called by: make check. Calls: the public interface and the extras.
+// Sleeping until something arrives, and statistics (include/tofu_sim.h).
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: barrier circuits of several shapes for any number of members, as settings of gates.
-// Called by: tests/sim/barrier. Calls: utofu.h only.
+// Barrier circuits of several shapes for any number of members, as settings of gates.
 #include "circuits.h"
 
 #include <bit>

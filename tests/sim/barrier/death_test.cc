@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: participants of barriers that are killed at any instant: the others go on, the gates are used again.
-// Called by: tests/barrier_processes. Calls: libtofucom.so through tests/lib/harness.
+// Participants of barriers that are killed at any instant: the others go on, the gates are used again.
 #include "member.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: gates and walks without processes: rounds, epochs, stragglers, broken circuits, nonsense in shared memory.
-// Called by: tests/barrier_units. Calls: barrier/gate, barrier/circuit.
+// Gates and walks without processes: rounds, epochs, stragglers, broken circuits, nonsense in shared memory.
 #include "barrier/circuit.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: bad input to every barrier function, quantities, IDs (guide 3.2, 3.4, 3.8, tables 6.3 and 6.5).
-// Called by: tests/barrier_processes. Calls: libtofucom.so through tests/lib/harness.
+// Bad input to every barrier function, quantities, IDs (guide 3.2, 3.4, 3.8, tables 6.3 and 6.5).
 #include "member.h"
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a member of a barrier circuit in a test process: its gates, allocated and connected.
-// Called by: tests/sim/barrier. Calls: libtofucom.so through tests/lib/harness.
+// A member of a barrier circuit in a test process: its gates, allocated and connected.
 #pragma once
 
 #include "circuits.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: barrier circuits of real processes: results, rounds that overlap, errors, death (guide 2.3, 3.4, 3.8).
-// Called by: tests/barrier_processes. Calls: libtofucom.so through tests/lib/harness.
+// Barrier circuits of real processes: results, rounds that overlap, errors, death (guide 2.3, 3.4, 3.8).
 #include "../job/oversubscribed.h"
 #include "member.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: packets and their combination: operators, BFPSUM in any order, its edges (guide 2.3.4).
-// Called by: tests/barrier_units. Calls: barrier/reduce.
+// Packets and their combination: operators, BFPSUM in any order, its edges (guide 2.3.4).
 #include "barrier/reduce.h"
 
 #include <gtest/gtest.h>

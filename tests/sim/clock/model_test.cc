@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: calendars, arrivals and the network of the virtual clock, without processes. The figures themselves are
-// compared by bench/time.
-// Called by: make check. Calls: clock/.
+// Calendars, arrivals and the network of the virtual clock, without processes. The figures themselves are compared by
+// bench/time.
 #include "clock/arrivals.h"
 #include "clock/factor.h"
 #include "clock/network.h"

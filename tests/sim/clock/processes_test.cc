@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes with a virtual clock, in whole picoseconds: what calls, messages and waits make of it.
-// Called by: make check. Calls: the public interface only.
+// Processes with a virtual clock, in whole picoseconds: what calls, messages and waits make of it.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes that die or leave: errors for their peers, places for their successors, nothing left.
-// Called by: make check. Calls: the public interface only.
+// Processes that die or leave: errors for their peers, places for their successors, nothing left.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: sleeping until a ring, also if the ringing process is killed half-way, or the kernel has no membarrier.
-// Called by: make check. Calls: job/doorbell.
+// Sleeping until a ring, also if the ringing process is killed half-way, or the kernel has no membarrier.
 #include "job/doorbell.h"
 
 #include "lib/harness.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a child of fork that calls uTofu, whatever its parent did before: a new process of the job.
-// Called by: make check. Calls: the public interface and the extras.
+// A child of fork that calls uTofu, whatever its parent did before: a new process of the job.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

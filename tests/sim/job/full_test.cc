@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: /dev/shm with any number of pages or files left, or that may not be written: an error and a line that says why,
-// never a SIGBUS.
-// Called by: make check; needs a mount namespace of its own and is skipped where none can be had.
-// Calls: utofu, unshare, mount.
+// /dev/shm with any number of pages or files left, or that may not be written: an error and a line that says why, never
+// a SIGBUS. Needs a mount namespace of its own and is skipped where none can be had.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: joining and leaving a job, as job/job.cc does it, in every order of steps, with processes killed at any of
-// them.
-// Called by: make check. Calls: tests/lib/model.h only.
+// Joining and leaving a job, as job/job.cc does it, in every order of steps, with processes killed at any of them.
 //
 // Three processes join a job, take the same CQ, and leave; one more comes from another job and sweeps. Any of them can
 // be killed at each step, and each check of another may have no result (no descriptor left). No running process may

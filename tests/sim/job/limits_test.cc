@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes without descriptors or addresses, or whose program has closed our files: an error, and no process
-// taken for dead.
-// Called by: make check. Calls: the public interface, files, limits.
+// Processes without descriptors or addresses, or whose program has closed our files: an error, and no process taken for
+// dead.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

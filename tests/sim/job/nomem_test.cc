@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: without memory: each allocation of the library fails once, alone and with all that follow until a call has been
+// Without memory: each allocation of the library fails once, alone and with all that follow until a call has been
 // refused. No call ends the program, each answers that there is no memory (or that it is to be repeated), and repeated
 // it works.
-// Called by: make check. Calls: the public interface, starving.
 #include "lib/harness.h"
 #include "lib/starving.h"
 

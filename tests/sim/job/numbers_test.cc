@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: numbers of processes that contradict each other: one line and an error, and the job's other processes remain
-// as they are. Restarts, children and consecutive jobs may use a number again.
-// Called by: make check. Calls: the public interface.
+// Numbers of processes that contradict each other: one line and an error, and the job's other processes remain as they
+// are. Restarts, children and consecutive jobs may use a number again.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors, made on purpose, and the sleepers among them.
-// Called by: tests/sim/job/oversubscribed_test.cc, tests/sim/barrier/processes_test.cc. Calls: the kernel.
+// More processes than processors, made on purpose, and the sleepers among them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: more processes than processors: a thread whose polls find nothing yields, and naps (job/oversubscription).
-// Called by: make check. Calls: the public interface and the extras.
+// More processes than processors: a thread whose polls find nothing yields, and naps (job/oversubscription).
 #include "lib/harness.h"
 #include "oversubscribed.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: how long and how often a process looks whose turn it is to join.
-// Called by: make check. Calls: job/patience.
+// How long and how often a process looks whose turn it is to join.
 #include "job/patience.h"
 
 #include <gtest/gtest.h>

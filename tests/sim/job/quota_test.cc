@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a cgroup's limit of processor time means in processors (job/quota).
-// Called by: make check. Calls: job/quota over files of our own.
+// What a cgroup's limit of processor time means in processors (job/quota).
 #include "job/quota.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes killed at any instant while put, get, ARMW, registration, barriers and creation of VCQs go on (issue:
-// dead and dying processes). TOFU_TEST_KILLS sets how many (default 150).
-// Called by: make check. Calls: the public interface only.
+// Processes killed at any instant while put, get, ARMW, registration, barriers and creation of VCQs go on (issue: dead
+// and dying processes). TOFU_TEST_KILLS sets how many (default 150).
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: users of one machine: no user enters the job of another, or keeps another from its own job without a message.
-// Called by: make check; as root, which can become any user. Calls: the public interface, files.
+// Users of one machine: no user enters the job of another, or keeps another from its own job without a message. Runs as
+// root, which can become any user.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

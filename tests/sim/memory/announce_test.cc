@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: moves of pages and copies into them keep apart, and no peer's death, sleep or malice blocks the owner for
-// long. Called by: make check. Calls: memory/announce.
+// Moves of pages and copies into them keep apart, and no peer's death, sleep or malice blocks the owner for long.
 #include "memory/announce.h"
 
 #include "job/liveness.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the file that moved pages lie in: which of its pages are given back, beside a program that moves its mappings.
-// Called by: make check. Calls: memory/mover.
+// The file that moved pages lie in: which of its pages are given back, beside a program that moves its mappings.
 #include "memory/mover.h"
 
 #include <atomic>

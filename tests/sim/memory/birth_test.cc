@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a child of fork finds in moved pages does not depend on when it runs, nor on its parent's signals.
-// Called by: make check. Calls: leader, libtofusim, before whose handlers it installs one.
+// What a child of fork finds in moved pages does not depend on when it runs, nor on its parent's signals.
 #include "leader.h"
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: copies are exact, store each byte once, and the last line last.
-// Called by: make check. Calls: memory/copy.
+// Copies are exact, store each byte once, and the last line last.
 #include "memory/copy.h"
 #include "memory/vm_copy.h"
 

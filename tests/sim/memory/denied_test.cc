@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: memory is reached on systems that refuse userfaultfd, process_vm_*, queries of mappings, or populating.
-// Called by: make check. Calls: harness, seccomp.
+// Memory is reached on systems that refuse userfaultfd, process_vm_*, queries of mappings, or populating.
 #include "harness.h"
 
 #include <cerrno>

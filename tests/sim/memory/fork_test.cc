@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what a child of fork has of registrations and moved pages, and that its parent keeps its own.
-// Called by: make check. Calls: leader.
+// What a child of fork has of registrations and moved pages, and that its parent keeps its own.
 #include "leader.h"
 
 #include <algorithm>

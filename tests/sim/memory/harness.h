@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a VCQ with blocking put, get and ARMW, and what every kind of memory must pass.
-// Called by: tests here. Calls: utofu, tests/lib/harness.
+// A VCQ with blocking put, get and ARMW, and what every kind of memory must pass.
 #pragma once
 
 #include "lib/harness.h"

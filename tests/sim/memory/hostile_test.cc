@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: reading a peer's segment is harmless, whatever it contains: no fault, no endless loop, no byte outside.
-// Called by: make check. Calls: memory/access, memory/peer.
+// Reading a peer's segment is harmless, whatever it contains: no fault, no endless loop, no byte outside.
 #include "job/liveness.h"
 #include "memory/access.h"
 #include "memory/peer.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: every kind of memory that a process has can be registered, reached and updated atomically by a peer.
-// Called by: make check. Calls: harness.
+// Every kind of memory that a process has can be registered, reached and updated atomically by a peer.
 #include "harness.h"
 
 #include <cstdlib>

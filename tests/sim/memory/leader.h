@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a peer that accesses rank 0's memory whenever rank 0 asks for it.
-// Called by: {birth,fork,life,threads}_test.cc. Calls: harness.
+// A peer that accesses rank 0's memory whenever rank 0 asks for it.
 #pragma once
 
 #include "harness.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what happens to registrations and moved pages as a program lives: free, realloc, munmap, reuse of STags. Fork
-// is in fork_test.cc. Called by: make check. Calls: leader.
+// What happens to registrations and moved pages as a program lives: free, realloc, munmap, reuse of STags. Fork is in
+// fork_test.cc.
 #include "leader.h"
 
 #include <algorithm>

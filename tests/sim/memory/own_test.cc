@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: whatever peers write over the STag table in our segment, our own transfers stay in what we registered.
-// Called by: make check. Calls: utofu from the convenience library, whose inside it looks at.
+// Whatever peers write over the STag table in our segment, our own transfers stay in what we registered.
 #include "harness.h"
 #include "job/process.h"
 #include "topology/ids.h"

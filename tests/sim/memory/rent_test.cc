@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the rule of when memory is moved keeps its bound, whatever the sizes and the number of transfers.
-// Called by: make check. Calls: memory/rent.
+// The rule of when memory is moved keeps its bound, whatever the sizes and the number of transfers.
 #include "memory/rent.h"
 
 #include <gtest/gtest.h>

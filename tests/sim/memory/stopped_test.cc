@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a process that is stopped, at any step of an access, blocks only processes that need it. These wait
-// for it, however long. Called by: make check. Calls: utofu from the convenience library, whose inside it sets.
+// A process that is stopped, at any step of an access, blocks only processes that need it. These wait for it, however
+// long.
 #include "harness.h"
 #include "job/liveness.h"
 #include "job/process.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: pages move under threads that write them, and processes are killed at the worst moments.
-// Called by: make check. Calls: harness.
+// Pages move under threads that write them, and processes are killed at the worst moments.
 #include "harness.h"
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: every kind of memory is reached by a peer while signals, forks, futexes and the end of threads have to do with
-// it, by root and by an ordinary user. Called by: make check. Calls: leader.
+// Every kind of memory is reached by a peer while signals, forks, futexes and the end of threads have to do with it, by
+// root and by an ordinary user.
 #include "leader.h"
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what is mapped where: the kernel's answers and the text of /proc/self/maps agree.
-// Called by: make check. Calls: memory/vma.
+// What is mapped where: the kernel's answers and the text of /proc/self/maps agree.
 #include "memory/vma.h"
 
 #include <gtest/gtest.h>

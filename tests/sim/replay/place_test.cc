@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: placements: neighbours in rank are neighbours in the network, and the grid of a box has rings for axes.
-// Called by: make check (tests/replay_units). Calls: replay/place, topology/.
+// Placements: neighbours in rank are neighbours in the network, and the grid of a box has rings for axes.
 #include "replay/place.h"
 
 #include "topology/ids.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: messages that take turns, and collectives as the replay plays them: to their end, with as many messages as said.
-// Called by: make check (tests/replay_units). Calls: replay/played, replay/player, replay/traffic.
+// Messages that take turns, and collectives as the replay plays them: to their end, with as many messages as said.
 #include "replay/played.h"
 
 #include "clock/figures.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: processes of the adversarial mode by seed and freedom, and VCQs with memory of their own.
-// Called by: chaos_{late,raw,loss,padding,tags,torn}_test.cc. Calls: the public interface only.
+// Processes of the adversarial mode by seed and freedom, and VCQs with memory of their own.
 #pragma once
 
 #include "lib/harness.h"

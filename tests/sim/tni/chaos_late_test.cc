@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode carries out late, and in any order that the guide permits (2.2.10; DELAY_START: 3.7.9.1).
-// Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode carries out late, and in any order that the guide permits (2.2.10; DELAY_START: 3.7.9.1).
 #include "chaos.h"
 
 namespace tofu::sim::test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode loses what is under way when its VCQ is freed, and polls find late what is there.
-// Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode loses what is under way when its VCQ is freed, and polls find late what is there.
 #include "chaos.h"
 
 namespace tofu::sim::test {

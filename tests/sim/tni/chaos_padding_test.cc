@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode writes around a put with the padding flag, to the ends of its cache lines and no further
-// (guide 2.2.11). Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode writes around a put with the padding flag, to the ends of its cache lines and no further (guide
+// 2.2.11).
 #include "chaos.h"
 
 namespace tofu::sim::test {

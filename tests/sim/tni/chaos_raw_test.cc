@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode reads before what was posted earlier has written, and keeps the order of reading and that
-// of writing (guide 2.2.10).
-// Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode reads before what was posted earlier has written, and keeps the order of reading and that of
+// writing (guide 2.2.10).
 #include "chaos.h"
 
 namespace tofu::sim::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode gives the lowest free steering tag, as the machine's driver does; otherwise an ended STADD
-// stays an error. Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode gives the lowest free steering tag, as the machine's driver does; otherwise an ended STADD stays
+// an error.
 #include "chaos.h"
 
 namespace tofu::sim::test {

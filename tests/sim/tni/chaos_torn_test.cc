@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the adversarial mode writes lines in parts, where the guide permits it (2.2.10, 6.1.3.1) and where asked to.
-// Called by: make check. Calls: chaos.h, the public interface only.
+// The adversarial mode writes lines in parts, where the guide permits it (2.2.10, 6.1.3.1) and where asked to.
 #include "chaos.h"
 
 namespace tofu::sim::test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: descriptors in memory, the private ring, the ordered copy, numbers of MRQ entries, shares of CQs.
-// Called by: make check. Calls: tofu_sim/tni, tofu_sim/job.
+// Descriptors in memory, the private ring, the ordered copy, numbers of MRQ entries, shares of CQs.
 #include "job/environment.h"
 #include "job/job.h"
 #include "tni/copy.h"

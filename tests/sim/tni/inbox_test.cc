@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: exact mode's list of puts that are on their way to a process: order, reuse of entries, and bad numbers.
-// Called by: make check. Calls: tni/inbox alone.
+// Exact mode's list of puts that are on their way to a process: order, reuse of entries, and bad numbers.
 #include "tni/inbox.h"
 
 #include <gtest/gtest.h>

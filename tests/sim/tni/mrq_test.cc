@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: the message receive queue: empty, full, wrap, abort, killed and late writers (cases of tni/mrq.h).
-// Called by: make check. Calls: tofu_sim/tni/mrq.h.
+// The message receive queue: empty, full, wrap, abort, killed and late writers (cases of tni/mrq.h).
 #include "tni/mrq.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: rows of ARMWs and CSWAPs that DELAY_START may hold back (guide 3.7.9.1): whatever is held, what comes later
-// finds it done.
-// Called by: make check. Calls: the public interface only.
+// Rows of ARMWs and CSWAPs that DELAY_START may hold back (guide 3.7.9.1): whatever is held, what comes later finds it
+// done.
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: session mode: relay, fork, join, pipeline, lacking descriptors, errors, killed participants (guide 2.2.8).
-// Called by: make check. Calls: the public interface only.
+// Session mode: relay, fork, join, pipeline, lacking descriptors, errors, killed participants (guide 2.2.8).
 #include "lib/harness.h"
 
 #include <gtest/gtest.h>

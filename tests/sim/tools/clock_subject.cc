@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A uTofu ping-pong that knows nothing of virtual time: it measures by clock_gettime and gettimeofday.
-// Called by: tests/sim/tools/clock.sh, under tofu-sim run. Calls: utofu_*.
+// A uTofu ping-pong that knows nothing of virtual time: it measures by clock_gettime and gettimeofday. Run by
+// tests/sim/tools/clock.sh, under tofu-sim run.
 //
 // usage: clock_subject BYTES. Each two ranks, 2n and 2n + 1, play; rank 0 prints the time of one way: in nanoseconds, and
 // by gettimeofday, which has microseconds, in tenths of one.

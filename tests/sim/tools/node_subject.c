@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: asks hwloc whether it can bind, and binds: "supported 1, done 0, processors 48". With an argument hwloc is a
-// library that is loaded out of sight of others. Called by: node.sh. Calls: hwloc.
+// Asks hwloc whether it can bind, and binds: "supported 1, done 0, processors 48". With an argument hwloc is a library
+// that is loaded out of sight of others. Run by node.sh.
 #define _GNU_SOURCE // Linux
 #include <dlfcn.h>
 #include <hwloc.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: what tofu-sim run decides from the node it runs on (tools/processors), and the node it shows
-// (tools/node_model).
-// Called by: make check. Calls: tools/, over topologies of other machines.
+// What tofu-sim run decides from the node it runs on (tools/processors), and the node it shows (tools/node_model).
 #include "lib/node.h"
 #include "tools/node_model.h"
 #include "tools/processors.h"

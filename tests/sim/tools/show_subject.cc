@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A small uTofu program for tests of tofu-sim: makes three VCQs, puts to itself, then waits for
-// a line. Called by: tests/sim/tools/show.sh, under tofu-sim run. Calls: utofu_*.
+// A small uTofu program for tests of tofu-sim: makes three VCQs, puts to itself, then waits for a line. Run by
+// tests/sim/tools/show.sh, under tofu-sim run.
 //
 // Prints "ready", then waits until its standard input ends, and frees nothing: an exit must do. Of two, one waits
 // (be-reached), and the other, after a line, puts to it, gets from it and sends it barrier packets by a path with a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a program that never yields: each process spins on its own memory until its neighbour has put a number
-// there, and calls nothing meanwhile. usage: spin_subject ROUNDS; a round goes once through all processes.
-// Called by: tests/sim/tools/oversubscribed.sh. Calls: uTofu, tofu_sim/examples/group.
+// A program that never yields: each process spins on its own memory until its neighbour has put a number there, and
+// calls nothing meanwhile. usage: spin_subject ROUNDS; a round goes once through all processes. Run by
+// tests/sim/tools/oversubscribed.sh.
 #include "tofu_sim/examples/group.h"
 
 #include <stdio.h>

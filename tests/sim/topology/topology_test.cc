@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: coordinates, distances, paths and the bits of IDs.
-// Called by: make check. Calls: tofu_sim/topology.
+// Coordinates, distances, paths and the bits of IDs.
 #include "topology/ids.h"
 #include "topology/route.h"
 #include "topology/topology.h"

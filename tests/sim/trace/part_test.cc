@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: parts of a run: where it begins by default, and what of it is left.
-// Called by: make check (tests/trace_units). Calls: traces/part.
+// Parts of a run: where it begins by default, and what of it is left.
 #include "traces/part.h"
 
 #include <gtest/gtest.h>

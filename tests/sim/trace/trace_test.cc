@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: a reader finds what a recorder has written, also if the writer was killed; a line says why a trace is
-// unreadable.
-// Called by: make check. Calls: trace/recorder, traces/run.
+// A reader finds what a recorder has written, also if the writer was killed; a line says why a trace is unreadable.
 #include "sim/trace/written.h"
 #include "trace/recorder.h"
 #include "traces/run.h"

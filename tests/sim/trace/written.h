@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Role: trace files as a recorder would write them, made up by tests.
-// Called by: tests/sim/trace, tests/fuzz. Calls: trace/format, files.
+// Trace files as a recorder would write them, made up by tests.
 #pragma once
 
 #include "tni/descriptor.h"
