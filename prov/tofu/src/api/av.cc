@@ -63,13 +63,6 @@ AddressVector::AddressVector(DomainBase& domain) noexcept : Peers(domain), textu
     ops = &av_ops;
 }
 
-/// Another vector may get this one's address.
-AddressVector::~AddressVector()
-{
-    if (events_ != nullptr)
-        events_->forget(fid);
-}
-
 int AddressVector::open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept
 {
     return create<AddressVector>(DomainBase::of(domain), attr, av, context);

@@ -62,7 +62,6 @@ class Domain final : public DomainBase {
 class AddressVector final : public Peers {
   public:
     explicit AddressVector(DomainBase& domain) noexcept;
-    ~AddressVector();
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context) noexcept;
     /// fi_av_open(3). 0, -FI_EINVAL, -FI_EBADFLAGS, -FI_ENOENT (FI_READ of a name that no process has open),
     /// -FI_EACCES, -FI_ENOMEM.
