@@ -392,11 +392,12 @@ Gen<std::vector<Command>> scene()
 /// Regions, accesses to them, and in between, in most cases, one that gets another life under its key.
 Gen<std::vector<Command>> access_scene()
 {
-    const auto parts = gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
-                                  gen::element<std::uint32_t>(8, 200, 3000), below(5),
-                                  gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck(), below(2));
+    const auto parts =
+        gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
+                   gen::element<std::uint32_t>(8, 200, 3000), below(5),
+                   gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck(), below(2), below(4));
     return gen::map(parts, [](const auto& drawn) {
-        const auto& [from, to, region, second, count, cell, size, kind, level, luck, odd] = drawn;
+        const auto& [from, to, region, second, count, cell, size, kind, level, luck, odd, last] = drawn;
         // Whole words have keys of the provider's choice that are not looked up.
         const Command opens{.what = Do::map, .at = to, .size = 4096 + odd, .region = region};
         Command opens_second = opens;
@@ -435,7 +436,8 @@ Gen<std::vector<Command>> access_scene()
         }
         calls.push_back(access);
         access.count = 0;
-        access.what = kind == 3 ? Do::get : Do::write;
+        access.what = last % 2 != 0 ? Do::get : Do::write;
+        access.fence = last / 2;
         calls.push_back(access);
         calls.push_back(spin);
         return calls;
