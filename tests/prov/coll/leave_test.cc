@@ -382,10 +382,17 @@ void hold_gates()
     surround<poll, &vcq::Functions::poll_barrier>(library_functions());
 }
 
-/// Rank 0's round does not end, and its neighbours have gone on. Its reason is another member's death, or unknown.
-void leave_one_behind(bool death)
+struct LeftBehindBy {
+    unsigned members = 4;
+    unsigned dead = 0;   ///< 0: nobody
+    bool goes_on = true; ///< the others call the next operation
+};
+
+/// Rank 0's round does not end, and the others have ended the operation. Its reason is another member's death, or
+/// unknown.
+void leave_one_behind(const LeftBehindBy& by)
 {
-    const auto ends = run_processes(4, [death](const Rank& rank) {
+    const auto ends = run_processes(by.members, [&by](const Rank& rank) {
         setenv("FI_TOFU_GATES", "on", 1);
         setenv("TOFU_SIM_PPN", "1", 1);
         hold_gates();
@@ -395,14 +402,16 @@ void leave_one_behind(bool death)
         circle.session.barrier();
         stuck = rank.number == 0;
         if (rank.number == 0) {
-            EXPECT_EQ(barriers_until_error(circle, mc), death ? FI_EHOSTDOWN : FI_EINVAL);
+            EXPECT_EQ(barriers_until_error(circle, mc), by.dead != 0 ? FI_EHOSTDOWN : FI_EINVAL);
             rank.set(results, 1);
             std::_Exit(testing::Test::HasFailure());
         }
         circle.barrier(mc);
-        if (death && rank.number == 2)
+        if (rank.number == by.dead)
             std::_Exit(0);
-        EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0); // for the others a probe shows it
+        if (by.goes_on) { // for the others a probe shows it
+            EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0);
+        }
         EXPECT_TRUE(wait_until([&] {
             (void)fi_cq_read(circle.session.cq, nullptr, 0);
             return rank.get(results) != 0;
@@ -415,12 +424,18 @@ void leave_one_behind(bool death)
 
 TEST(LeftBehind, AMemberWhoseRoundADeathKeepsFromItsEndHearsOfTheDeath)
 {
-    leave_one_behind(true);
+    leave_one_behind({.dead = 2});
+}
+
+/// The dead member is no neighbour by lanes, and those that are call nothing more.
+TEST(LeftBehind, AMemberThatNobodyTellsFindsTheDeathItself)
+{
+    leave_one_behind({.members = 8, .dead = 3, .goes_on = false});
 }
 
 TEST(LeftBehind, WhereAllLiveTheMembersHaveCalledDifferentThings)
 {
-    leave_one_behind(false);
+    leave_one_behind({});
 }
 
 TEST_P(Leaving, AMemberThatDiesEndsTheJoinByAnError)

@@ -29,6 +29,7 @@ constexpr unsigned rounds_at_once = 32;     // of operations, in one call of pro
 constexpr std::uint64_t probe_after_ms = 10;
 constexpr std::uint64_t question_after_ms = 20;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
+constexpr unsigned probes_alone = 100;     // that it may last before members that are no neighbours are asked
 
 Outcome Census::step() noexcept
 {
@@ -99,8 +100,25 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     lanes_.probe(op.signature);
     if (now != lanes_.now())
         return {goes_on};
-    if (op.native.rounds != 0 && (overtaken_ = overtaken() ? overtaken_ + 1 : 0) == probes_overtaken)
+    if (op.native.rounds == 0)
+        return {waits};
+    probes_++;
+    overtaken_ = overtaken() ? overtaken_ + 1 : 0;
+    if (overtaken_ == probes_overtaken)
         census_.begin();
+    else if (probes_ > probes_alone && !census_.under_way())
+        return ask_another();
+    return {waits};
+}
+
+/// Asks one member after the other, one for each probe, whether it lives. The packet that a round lacks may be that of a
+/// member that is no neighbour. If all others have ended the operation, none of them looks for its death.
+Outcome Rounds::ask_another() noexcept
+{
+    const Outcome out = census_.step();
+    if (out.kind != over)
+        return out;
+    census_.start_over();
     return {waits};
 }
 

@@ -96,10 +96,18 @@ class Census : vcq::CompletionHandler {
     void begin() noexcept
     {
         under_way_ = true;
+        start_over();
+    }
+    void end() noexcept
+    {
+        under_way_ = false;
+        start_over();
+    }
+    void start_over() noexcept
+    {
         next_ = 0;
         found_ = {Outcome::Kind::waits};
     }
-    void end() noexcept { under_way_ = false; }
     [[nodiscard]] bool under_way() const noexcept { return under_way_; }
     /// Asks the next one. `waits`; `breaks`: a member is dead; `over`: all live.
     [[nodiscard]] Outcome step() noexcept;
@@ -139,7 +147,7 @@ class Rounds {
     void restart() noexcept
     {
         begun_ = false;
-        in_vain_ = overtaken_ = 0;
+        in_vain_ = probes_ = overtaken_ = 0;
         census_.end();
     }
     /// Executes as much of the operation's round as possible now.
@@ -156,11 +164,13 @@ class Rounds {
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
+    [[nodiscard]] Outcome ask_another() noexcept;
 
     Lanes& lanes_;
     Census census_;
     bool begun_ = false;       ///< round_ is a round of the operation under way
     unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
+    unsigned probes_ = 0;      ///< of the operation over gates
     unsigned overtaken_ = 0;   ///< probes since a neighbour was first found beyond the operation
     std::uint64_t probed_ = 0; ///< time of the last probe
     Round round_;
