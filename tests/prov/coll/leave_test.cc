@@ -384,7 +384,7 @@ void hold_gates()
 
 struct LeftBehindBy {
     unsigned members = 4;
-    unsigned dead = 0;   ///< 0: nobody
+    unsigned dead = 0;   ///< 0: none
     bool goes_on = true; ///< the others call the next operation
 };
 
