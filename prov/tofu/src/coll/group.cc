@@ -35,13 +35,12 @@ Outcome Census::step() noexcept
 {
     if (found_.kind != waits || asking_)
         return found_;
-    if (next_ == roster_.rank)
-        next_++;
     if (next_ == roster_.size())
         return {over};
-    const vcq::Post post = lanes_.ask(roster_.members[next_], *this);
-    asking_ = post == vcq::Post::done;
     asked_ = next_;
+    asking_ = true; // the notice may come within the post
+    const vcq::Post post = lanes_.ask(asked(), *this);
+    asking_ &= post == vcq::Post::done;
     return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
 }
 
@@ -52,7 +51,7 @@ void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noex
     census.asking_ = false;
     if (notice.code != UTOFU_SUCCESS)
         census.found_ = {breaks, fi_error_of(notice.code), static_cast<int>(notice.code)};
-    else if (line.nonce != nonce_of_domain(census.roster_.members[census.asked_].nonce))
+    else if (line.nonce != nonce_of_domain(census.asked().nonce))
         census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
     else
         census.next_ += census.next_ == census.asked_;

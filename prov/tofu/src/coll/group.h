@@ -89,7 +89,7 @@ inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BAR
 // its plan. While it makes no progress, it checks whether the state of a neighbour is the reason.
 
 /// Reads the nonces of all members' domains, one after the other. A member whose death keeps a round of gates from its
-/// end need not be a neighbour.
+/// end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
 class Census : vcq::CompletionHandler {
   public:
     Census(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
@@ -105,7 +105,7 @@ class Census : vcq::CompletionHandler {
     }
     void start_over() noexcept
     {
-        next_ = 0;
+        next_ = 1;
         found_ = {Outcome::Kind::waits};
     }
     [[nodiscard]] bool under_way() const noexcept { return under_way_; }
@@ -114,13 +114,17 @@ class Census : vcq::CompletionHandler {
 
   private:
     static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    [[nodiscard]] const Peer& asked() const noexcept
+    {
+        return roster_.members[(roster_.rank + asked_) % roster_.size()];
+    }
 
     Lanes& lanes_;
     const Roster& roster_;
     bool under_way_ = false;
     bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier census
-    unsigned next_ = 0;   ///< the member to ask next
-    unsigned asked_ = 0;  ///< the member that is asked
+    unsigned next_ = 1;   ///< the member to ask next, counted from this one
+    unsigned asked_ = 1;  ///< the member that is asked, likewise
     Outcome found_{Outcome::Kind::waits};
 };
 
