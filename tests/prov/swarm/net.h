@@ -85,6 +85,8 @@ class Net {
     void kill(unsigned process);
     [[nodiscard]] bool has_vcqs() const;
 
+    struct Place;
+    struct Region;
     struct Vcq;
     struct Op;
 
