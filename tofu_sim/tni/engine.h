@@ -54,10 +54,11 @@ inline void start_pending(Vcq& vcq) noexcept
     return false;
 }
 
-// Notices that poll_mrq would find, about.
+// Notices that poll_mrq would find, about. Any thread, beside one that polls: mrq_head is the poller's own.
 [[nodiscard]] inline size_t unread_mrq(const Vcq& vcq) noexcept
 {
-    return vcq.local_notices.size() + (vcq.mrq.control().tail.load_relaxed() - vcq.mrq_head);
+    const MrqControl& control = vcq.mrq.control();
+    return vcq.local_notices.size() + (control.tail.load_relaxed() - control.head_hint.load_relaxed());
 }
 
 // As guide 3.7.4: UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND, or the error of the entry found.

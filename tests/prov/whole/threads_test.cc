@@ -40,7 +40,8 @@ struct Shared {
 
 class Crew {
   public:
-    explicit Crew(Session& s, const std::vector<Window>& windows) : s_(s), windows_(windows)
+    /// `wait`: the wait object of the session's queue.
+    Crew(Session& s, const std::vector<Window>& windows, fi_wait_obj wait) : s_(s), windows_(windows), wait_(wait)
     {
         peer_ = (s.rank.number + 1) % s.rank.size;
     }
@@ -311,7 +312,8 @@ class Crew {
         while (!over) {
             void* contexts[2];
             EXPECT_GE(fi_poll(set, contexts, 2), 0);
-            doze(s_.cq);
+            if (wait_ == FI_WAIT_FD)
+                doze(s_.cq);
         }
         EXPECT_EQ(fi_poll_del(set, &s_.counter[write_counter]->fid, 0), 0);
         EXPECT_EQ(fi_poll_del(set, &s_.cq->fid, 0), 0);
@@ -391,6 +393,7 @@ class Crew {
 
     Session& s_;
     const std::vector<Window>& windows_;
+    const fi_wait_obj wait_;
     fi_addr_t peer_;
     std::vector<std::thread> workers_;
     std::atomic<unsigned> data_{0}; ///< entries of the peer's writes
@@ -408,7 +411,7 @@ void run_crew(unsigned ranks, fi_progress progress, fi_wait_obj wait = FI_WAIT_U
         Session s(rank, options);
         const auto shared = std::make_unique<Shared>();
         const auto windows = s.share(shared.get(), sizeof(Shared));
-        Crew crew(s, windows);
+        Crew crew(s, windows, wait);
         (crew.*work)();
         // A rank that has its completions still serves the others, until all have theirs.
         rank.set(700 + rank.number, 1);
@@ -439,6 +442,11 @@ TEST(Threads, ShareThemWithTheThreadOfTheDomain)
 TEST(Threads, ShareTheDomainInEveryCall)
 {
     run_crew(2, FI_PROGRESS_AUTO, FI_WAIT_FD, &Crew::work_with_every_call);
+}
+/// Queues with descriptors come and go, and with them the domain's thread.
+TEST(Threads, ShareTheDomainInEveryCallWithAThreadNowAndThen)
+{
+    run_crew(2, FI_PROGRESS_MANUAL, FI_WAIT_UNSPEC, &Crew::work_with_every_call);
 }
 TEST(Threads, ShareThemTalkingToThemselves)
 {

@@ -18,8 +18,7 @@ namespace tofu {
 void AutoProgress::choose(bool serialised, bool wanted) noexcept
 {
     std::lock_guard guard(mutex_);
-    locks_are_on_ = !serialised;
-    switch_locks(locks_are_on_);
+    switch_locks(!serialised);
     thread_is_due_.store(wanted, std::memory_order_relaxed); // here and below: the mutex orders all else
 }
 
@@ -43,8 +42,8 @@ int AutoProgress::need_thread(WakeSignal* signal) noexcept
     std::lock_guard guard(mutex_);
     if (users_ == 0) {
         // From here on the thread meets the application's calls.
-        locks_are_on_ = true;
-        switch_locks(true);
+        if (!locks_are_on_)
+            switch_locks(true);
         if (int error = start(); error != 0)
             return error;
     }

@@ -57,7 +57,8 @@ class AutoProgress final : ForkAware {
     /// Where the thread was put; empty: nowhere of its own.
     [[nodiscard]] const char* processors() const noexcept { return processors_; }
     /// Takes in the lock of a queue or the like. adopt() switches it off where the threading model needs none;
-    /// need_thread() switches all of them on, which no thread holds then, as the application serialises its calls.
+    /// need_thread() switches all of them on, which no thread holds then, as the application serialises its calls. Locks
+    /// that are on stay as they are: threads of the application may be in them.
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;
 
@@ -70,6 +71,7 @@ class AutoProgress final : ForkAware {
     }
     void switch_locks(bool on) noexcept
     {
+        locks_are_on_ = on;
         locks_.each([on](Lock& lock) { lock.set_enabled(on); });
     }
     [[nodiscard]] int start() noexcept;
