@@ -32,6 +32,13 @@ struct Execution {
     int mrq_error = UTOFU_SUCCESS;
 };
 
+// Of bytes that are not copied here but, for example, by the kernel, where an order has its price. Without the flag the
+// guide promises none within a transfer (6.1.3.1).
+TOFU_SIM_HOT CopyOrder order_of(const Descriptor& d) noexcept
+{
+    return (d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0 ? CopyOrder::last_line : CopyOrder::relaxed;
+}
+
 TOFU_SIM_HOT void move_put(Execution& e, const void* data) noexcept
 {
     AddressCache& addresses = *e.vcq.addresses;
@@ -40,8 +47,7 @@ TOFU_SIM_HOT void move_put(Execution& e, const void* data) noexcept
         copy_ordered(target, static_cast<const std::byte*>(data), e.d.length);
         return;
     }
-    e.mrq_error =
-        remote_mrq_error(addresses.put(e.remote->memory, e.d.rmt_stadd, data, e.d.length, CopyOrder::last_line));
+    e.mrq_error = remote_mrq_error(addresses.put(e.remote->memory, e.d.rmt_stadd, data, e.d.length, order_of(e.d)));
 }
 
 TOFU_SIM_HOT void execute_put(Execution& e) noexcept
@@ -118,8 +124,7 @@ TOFU_SIM_HOT void execute_get(Execution& e) noexcept
         copy_ordered(target, source, e.d.length);
         return;
     }
-    e.mrq_error =
-        remote_mrq_error(addresses.get(e.remote->memory, e.d.rmt_stadd, target, e.d.length, CopyOrder::last_line));
+    e.mrq_error = remote_mrq_error(addresses.get(e.remote->memory, e.d.rmt_stadd, target, e.d.length, order_of(e.d)));
 }
 
 template <typename Word>

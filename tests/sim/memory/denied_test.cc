@@ -19,7 +19,8 @@ enum Denied : unsigned {
     map_query = 4,
     thread_query = 8,
     populate = 16,
-    features = 32
+    features = 32,
+    several_pieces = 64 // ends the process that copies more than one piece by a call of process_vm_*
 };
 
 constexpr uint32_t userfault_new = 0xaa00;     // USERFAULTFD_IOC_NEW on /dev/userfaultfd
@@ -44,6 +45,14 @@ void deny(unsigned what)
     }
     if ((what & thread_query) != 0)
         refuse(SYS_get_robust_list, EPERM);
+    if ((what & several_pieces) != 0) { // not one of the two: the next four are left out
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0));
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 4));
+        load(offsetof(seccomp_data, args) + 4 * sizeof(uint64_t)); // of the pieces there; low half first
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 1, 0, 1));
+        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
     if ((what & populate) != 0) { // MADV_POPULATE_READ and _WRITE: where it is another call, the next five are left out
         program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 6));
         load(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
@@ -117,6 +126,29 @@ TEST(MemoryDenied, OnTheKernelOfRHEL8)
 {
     exercise_without(features | map_query | populate, 200);
     exercise_without(features | map_query | populate, 100000);
+}
+
+// Pieces in an order have their price, so only the flag gets them.
+TEST(MemoryDenied, TheKernelCopiesInOnePieceWithoutStrongOrder)
+{
+    if (!filters_calls())
+        GTEST_SKIP() << "no system call can be refused here";
+    static uint64_t words[3000] = {1}; // .data: reached through the kernel, always
+    expect_processes(2, [](const Rank& rank) {
+        Node node;
+        rank.set(rank.number, node.id);
+        rank.set(2 + rank.number, node.add(words, sizeof words));
+        rank.barrier();
+        if (rank.number == 1) {
+            deny(several_pieces);
+            std::vector<uint64_t> there(3000, 5);
+            EXPECT_EQ(node.put(rank.get(0), rank.get(2), there.data(), sizeof words), UTOFU_SUCCESS);
+            there.assign(3000, 0);
+            EXPECT_EQ(node.get(rank.get(0), rank.get(2), there.data(), sizeof words), UTOFU_SUCCESS);
+            EXPECT_EQ(there, std::vector<uint64_t>(3000, 5));
+        }
+        rank.barrier();
+    });
 }
 
 } // namespace
