@@ -268,18 +268,19 @@ void World::leave(unsigned p)
     read(p, 64);
     remote_.close_all(p, false);
     close_objects(p);
-    // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it.
-    lose_copies(p, [this](unsigned to) { return processes_[to].stopped || !may_run(to); });
+    // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it. Without `apart` the
+    // close makes progress for all receivers.
+    lose_copies(p,
+                [this](unsigned to) { return program_.setup.apart != 0 && (processes_[to].stopped || !may_run(to)); });
 }
 
-/// The domain of the process is gone, and with it the copies of its closed endpoints. Without `apart` a close has made
-/// progress for the receivers, so there are none.
+/// The domain of the process is gone, and with it the copies of its closed endpoints.
 template <class Lacks>
 void World::lose_copies(unsigned p, Lacks&& lacks)
 {
     for (auto& m : model_.messages)
-        if (program_.setup.apart != 0 && m->from->process == p && m->from->state != Endpoint::open &&
-            m->to != nullptr && m->taken == nullptr && lacks(m->to->process))
+        if (m->from->process == p && m->from->state != Endpoint::open && m->to != nullptr && m->taken == nullptr &&
+            lacks(m->to->process))
             m->broken = true;
 }
 

@@ -231,8 +231,8 @@ int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 }
 
 /// Waits until receivers have fetched what closed endpoints have reported as sent, or are gone. Nothing can be fetched
-/// afterwards, so the wait for a live receiver without progress is bounded. That receiver may be an endpoint
-/// of this process that depends on the calling thread, so domains with locks make progress here.
+/// afterwards, so the wait ends when live receivers have fetched nothing for a while; slow ones are waited for. A receiver
+/// may be an endpoint of this process that depends on the calling thread, so domains with locks make progress here.
 void Domain::await_receivers() noexcept
 {
     constexpr std::chrono::milliseconds short_while{10};
@@ -240,17 +240,22 @@ void Domain::await_receivers() noexcept
     if (!own_estate_.any())
         return;
     const std::chrono::seconds most{param_size("linger", 300)};
-    const auto begin = Clock::now();
+    auto begin = Clock::now();
+    std::size_t left = own_estate_.messages();
     for (bool told = false; own_estate_.any();) {
         (void)progress_home(true);
         progress_everywhere(*this);
+        if (const std::size_t now = own_estate_.messages(); now < left) {
+            left = now;
+            begin = Clock::now();
+        }
         const auto waited = Clock::now() - begin;
         if (waited >= most)
             break;
         if (waited >= long_while && !std::exchange(told, true))
             TOFU_WARN(FI_LOG_DOMAIN,
                       "domain: fi_close waits for receivers that have not fetched messages: let them make progress or "
-                      "close their endpoints; after %lld s (FI_TOFU_LINGER) the messages are lost\n",
+                      "close their endpoints; after %lld s without progress (FI_TOFU_LINGER) the messages are lost\n",
                       static_cast<long long>(most.count()));
         if (waited >= short_while)
             Clock::sleep(std::chrono::microseconds(50));

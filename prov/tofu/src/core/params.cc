@@ -78,8 +78,8 @@ constexpr Variable variables[] = {
      "it all senders get -FI_EAGAIN, also the sender of a message that the program waits for (default: no limit but "
      "memory)"},
     {"linger", "FI_TOFU_LINGER", Kind::number, 0, 86400,
-     "Seconds, 0 to 86400, that the close of a domain waits for live receivers that have not fetched messages reported "
-     "as sent (default: 300)"},
+     "Seconds, 0 to 86400, that the close of a domain waits while live receivers fetch none of the messages that were "
+     "reported as sent (default: 300)"},
     {"stats", "FI_TOFU_STATS", Kind::number, 0, 1,
      "1: print the statistics of a domain when it is closed; fi_tofu(7), STATISTICS (default: 0)"},
     {"mr_cache", "FI_TOFU_MR_CACHE", Kind::toggle, 0, 0,

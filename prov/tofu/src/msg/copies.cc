@@ -84,6 +84,21 @@ void Estate::drop(std::unique_ptr<Copies> all) noexcept
     }
 }
 
+std::size_t Estate::messages() noexcept
+{
+    std::lock_guard guard(mutex_);
+    return count_messages();
+}
+
+/// Under the mutex.
+std::size_t Estate::count_messages() const noexcept
+{
+    std::size_t count = 0;
+    for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
+        count += each->in_use();
+    return count;
+}
+
 std::size_t Estate::close() noexcept
 {
     // A Get that is not answered counts as failed after some seconds (Vcq::lost_after).
@@ -94,11 +109,9 @@ std::size_t Estate::close() noexcept
         if (!under_way)
             answers_.reset();
     }
-    std::size_t lost = 0;
     std::lock_guard guard(mutex_);
     std::unique_ptr<Copies> fetched = take_ended();
-    for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
-        lost += each->in_use();
+    const std::size_t lost = count_messages();
     drop(std::move(fetched));
     drop(std::exchange(first_, nullptr));
     count_.store(0, std::memory_order_relaxed);
@@ -135,9 +148,7 @@ void Estate::release_for(const Probe& gone) noexcept
 
 void Estate::start_probe() noexcept
 {
-    std::size_t in_all = 0;
-    for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
-        in_all += each->in_use();
+    const std::size_t in_all = count_messages();
     if (in_all == 0)
         return;
     const Copy* next = nullptr;

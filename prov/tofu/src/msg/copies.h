@@ -101,6 +101,8 @@ class Estate {
     /// freed.
     void take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept;
     [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+    /// How many have not been fetched, as far as progress() has seen.
+    [[nodiscard]] std::size_t messages() noexcept;
     /// Frees what has been fetched, and what belongs to receivers that are gone.
     void progress() noexcept;
     /// Frees everything and returns how many messages are lost by that. Called after the last poll, before the
@@ -116,6 +118,7 @@ class Estate {
         bool gone = false; ///< the last one has shown that the receiver is gone
     };
     static void on_probe(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    [[nodiscard]] std::size_t count_messages() const noexcept;
     void watch() noexcept;
     void release_for(const Probe& gone) noexcept;
     void start_probe() noexcept;
