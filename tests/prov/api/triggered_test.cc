@@ -200,6 +200,37 @@ TEST(DeferredWork, OfMessagesNeedsTheirCapability)
     });
 }
 
+/// An endpoint takes no work before it is enabled: it has no engine that could begin it.
+TEST(DeferredWork, NeedsAnEnabledEndpoint)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options = with_triggers();
+        options.caps |= FI_MSG | FI_TAGGED;
+        options.enable = false;
+        Session s(rank, options);
+        const Count trigger(s.domain), done(s.domain);
+        std::uint64_t bytes = 0;
+        const iovec iov{&bytes, sizeof bytes};
+        const fi_rma_iov remote{0, sizeof bytes, 0};
+        fi_op_msg plain{s.ep, {&iov, nullptr, 1, 0, nullptr, 0}, 0};
+        fi_op_tagged tagged{s.ep, {&iov, nullptr, 1, 0, 1, 0, nullptr, 0}, 0};
+        fi_op_rma rma{s.ep, {&iov, nullptr, 1, 0, &remote, 1, nullptr, 0}, 0};
+        fi_deferred_work work{};
+        work.triggering_cntr = trigger.fid;
+        work.completion_cntr = done.fid;
+        for (const fi_op_type type : {FI_OP_SEND, FI_OP_RECV, FI_OP_TSEND, FI_OP_TRECV, FI_OP_WRITE, FI_OP_READ}) {
+            work.op_type = type;
+            work.op.rma = &rma;
+            if (type == FI_OP_SEND || type == FI_OP_RECV)
+                work.op.msg = &plain;
+            else if (type == FI_OP_TSEND || type == FI_OP_TRECV)
+                work.op.tagged = &tagged;
+            EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &work), -FI_EOPBADSTATE) << type;
+        }
+        EXPECT_EQ(done.ends(), 0u);
+    });
+}
+
 /// What its time finds without its peer ends with an error; what is still to come goes with the endpoint.
 TEST(DeferredWork, TowardsAPeerThatHasDiedEndsWithAnError)
 {

@@ -10,6 +10,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "api/endpoint.h"
 #include "core/log.h"
 #include "core/object.h"
 #include "cq/counter.h"
@@ -60,6 +61,8 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
         return -FI_EOPNOTSUPP;
     work.tx = handle.tx;
     std::lock_guard guard(handle.tx->lock()); // without it we might see what post_elsewhere() puts there
+    if (!handle.endpoint->enabled())
+        return -FI_EOPBADSTATE; // there is no engine yet that could begin it
     const int ret = keep(work, handle);
     work.told = work.counter;
     return ret;

@@ -79,8 +79,8 @@ class WorkQueue final : public Later {
     explicit WorkQueue(DomainBase& domain) noexcept : domain_(domain) {}
     ~WorkQueue();
     /// FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of fi_control. 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS,
-    /// -FI_EMSGSIZE, -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would end several times), -FI_ENOENT (nothing to
-    /// cancel), -FI_ENOMEM.
+    /// -FI_EMSGSIZE, -FI_EOPBADSTATE (the endpoint is not enabled), -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would
+    /// end several times), -FI_ENOENT (nothing to cancel), -FI_ENOMEM.
     int control(int command, const fi_deferred_work* request) noexcept;
     // --- of Later
     [[nodiscard]] int open() noexcept override;
