@@ -7,6 +7,7 @@
 
 #include <rdma/fi_collective.h>
 
+#include "av/address.h"
 #include "prov/coll/model.h"
 #include "prov/lib/session.h"
 
@@ -36,23 +37,38 @@ class Circle {
     {
         for (fid_mc* mc : groups)
             EXPECT_EQ(fi_close(&mc->fid), 0);
-        EXPECT_EQ(fi_close(&session.ep->fid), 0);
-        session.ep = nullptr;
+        close_endpoint();
         EXPECT_EQ(fi_close(&eq->fid), 0);
         // Memory that a peer may still read is not freed.
         session.barrier();
     }
 
+    void close_endpoint()
+    {
+        if (session.ep != nullptr) {
+            EXPECT_EQ(fi_close(&session.ep->fid), 0);
+        }
+        session.ep = nullptr;
+    }
+    [[nodiscard]] EndpointAddress address_of(fi_addr_t peer) const
+    {
+        EndpointAddress address{};
+        std::size_t length = sizeof address;
+        EXPECT_EQ(fi_av_lookup(session.av, peer, &address, &length), 0);
+        return address;
+    }
+    void enable() const { Session::check(fi_enable(session.ep), "fi_enable"); }
     /// Replaces the endpoint of one rank by another, and its address at all of them. Collective.
-    void replace(unsigned replaced)
+    void replace(unsigned replaced, bool enabled = true)
     {
         if (session.rank.number == replaced) {
-            EXPECT_EQ(fi_close(&session.ep->fid), 0);
+            close_endpoint();
             Session::check(fi_endpoint(session.domain, session.info, &session.ep, nullptr), "fi_endpoint");
             Session::check(fi_ep_bind(session.ep, &session.av->fid, 0), "bind av");
             Session::check(fi_ep_bind(session.ep, &session.cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
             Session::check(fi_ep_bind(session.ep, &eq->fid, 0), "bind eq");
-            Session::check(fi_enable(session.ep), "fi_enable");
+            if (enabled)
+                enable();
         }
         fi_addr_t place = replaced;
         EXPECT_EQ(fi_av_remove(session.av, &place, 1, 0), 0);

@@ -178,6 +178,8 @@ TEST(GivenUp, JoinsThatAllMembersHaveCalledGiveTheirMemoryBack)
 }
 
 unsigned gets = 0;
+unsigned questions = 0;              ///< whether an endpoint is open
+bool loses_all = false;              ///< this process can put nothing
 const Rank* refuses_local = nullptr; ///< reg_mem fails, once the other process has searched for long enough
 
 /// fi_join_collective fails behind the allocation of the memory that neighbours write. None of them has found it, and
@@ -326,6 +328,45 @@ TEST_P(Leaving, GroupsOfDeadMembersGiveTheirMemoryBack)
         EXPECT_TRUE(end.success()) << end.errors;
 }
 
+/// Rank 1 gives up each join, and closes its endpoint, before rank 0 has called: it never says that it has left.
+TEST_P(Leaving, GroupsOfClosedEndpointsGiveTheirMemoryBack)
+{
+    expect_processes(2, [](const Rank& rank) {
+        begin(GetParam());
+        count_reserved();
+        Circle circle(rank);
+        const std::size_t without = reserved.size();
+        for (unsigned i = 0; i < 12; i++) {
+            if (rank.number == 1) {
+                circle.leave(circle.begin_join(circle.all()));
+                circle.close_endpoint();
+            }
+            circle.session.barrier();
+            if (rank.number == 0) {
+                fid_mc* const group = circle.begin_join(circle.all());
+                EXPECT_NE(circle.end_join(group), 0);
+                circle.leave(group);
+            }
+            circle.session.barrier();
+            circle.replace(1);
+        }
+        for (unsigned i = 0; i < 40; i++) {
+            fid_mc* const group = circle.join(circle.all());
+            circle.barrier(group);
+            circle.leave(group);
+            rank.set(results + rank.number, i + 1);
+            EXPECT_TRUE(wait_until([&] {
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+                return rank.get(results) > i && rank.get(results + 1) > i;
+            }));
+        }
+        if (rank.number == 0) {
+            EXPECT_EQ(reserved.size(), without + 1);
+        }
+        circle.session.barrier();
+    });
+}
+
 /// Barriers until one ends with an error, which it returns.
 int barriers_until_error(Circle& circle, fid_mc* mc)
 {
@@ -454,6 +495,141 @@ TEST_P(Leaving, AMemberThatDiesEndsTheJoinByAnError)
     });
     for (const auto& end : ends)
         EXPECT_TRUE(end.success()) << end.errors;
+}
+
+/// The domain of the member lives. Rank 4 is no neighbour of rank 1; its neighbour 2 calls when the others have ended.
+TEST_P(Leaving, AMemberWhoseEndpointHasClosedEndsTheJoinByAnError)
+{
+    expect_processes(6, [](const Rank& rank) {
+        begin(GetParam());
+        Circle circle(rank);
+        if (rank.number == 1)
+            circle.close_endpoint();
+        circle.session.barrier();
+        const auto have_ended = [&] {
+            return rank.get(results) + rank.get(results + 3) + rank.get(results + 4) + rank.get(results + 5) == 4;
+        };
+        if (rank.number == 2) {
+            EXPECT_TRUE(wait_until(have_ended));
+        }
+        if (rank.number != 1) {
+            fid_mc* const mc = circle.begin_join(circle.all());
+            EXPECT_EQ(circle.end_join(mc), FI_EHOSTDOWN);
+            rank.set(results + rank.number, 1);
+            EXPECT_TRUE(wait_until([&] {
+                (void)fi_cq_read(circle.session.cq, nullptr, 0);
+                return have_ended() && rank.get(results + 2) == 1;
+            }));
+            circle.leave(mc);
+        }
+        circle.replace(1);
+        circle.barrier(circle.join(circle.all()));
+    });
+}
+
+/// Rank 1 opens an endpoint again under the number of the closed one.
+TEST_P(Leaving, TheSuccessorOfAClosedEndpointIsNoMember)
+{
+    expect_processes(3, [](const Rank& rank) {
+        begin(GetParam());
+        EndpointNumbers::most = 4; // for the endpoint, and for memory of groups
+        Circle circle(rank);
+        circle.leave(circle.join(circle.all()));
+        const EndpointAddress before = circle.address_of(1);
+        EndpointAddress after{};
+        for (unsigned i = 0; i == 0 || (i < 8 && after.index != before.index); i++) {
+            circle.replace(1);
+            after = circle.address_of(1);
+        }
+        EXPECT_EQ(after.index, before.index);
+        EXPECT_NE(after.nonce, before.nonce);
+        fi_addr_t closed = FI_ADDR_NOTAVAIL;
+        EXPECT_EQ(fi_av_insert(circle.session.av, &before, 1, &closed, 0, nullptr), 1);
+        if (rank.number != 1) {
+            fid_mc* const mc = circle.begin_join({0, closed, 2});
+            EXPECT_EQ(circle.end_join(mc), FI_EHOSTDOWN);
+        }
+        circle.barrier(circle.join(circle.all()));
+        circle.session.barrier();
+    });
+}
+
+/// Rank 1 has an endpoint that is not enabled, then enabled, and joins late. Each time the others ask many times.
+TEST_P(Leaving, AMemberThatIsLateIsWaitedFor)
+{
+    expect_processes(3, [](const Rank& rank) {
+        begin(GetParam());
+        surround<[](auto go_on, utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
+                    std::size_t size, auto... rest) {
+            questions += size == sizeof(std::uint64_t);
+            return go_on(vcq, peer, local, remote, size, rest...);
+        },
+                 &vcq::Functions::get>(library_functions());
+        Circle circle(rank);
+        circle.replace(1, false);
+        fid_mc* mc = nullptr;
+        if (rank.number != 1)
+            mc = circle.begin_join(circle.all());
+        for (const unsigned stage : {1, 2}) {
+            if (rank.number != 1) {
+                questions = 0;
+                std::uint32_t event = 0;
+                EXPECT_TRUE(wait_until([&] {
+                    EXPECT_EQ(fi_eq_read(circle.eq, &event, nullptr, 0, 0), -FI_EAGAIN);
+                    return questions >= 5;
+                }));
+            }
+            circle.session.barrier();
+            if (rank.number == 1 && stage == 1)
+                circle.enable();
+            circle.session.barrier();
+        }
+        if (rank.number == 1)
+            mc = circle.begin_join(circle.all());
+        EXPECT_EQ(circle.end_join(mc), 0);
+        circle.barrier(mc);
+    });
+}
+
+/// Rank 1 finds rank 0, takes it for dead, and closes its endpoint. Rank 0 has found it.
+TEST(GivenUp, AJoinEndsIfAMemberHasTakenThisOneForDead)
+{
+    expect_processes(2, [](const Rank& rank) {
+        surround<[](auto go_on, auto... args) { return loses_all ? int{UTOFU_ERR_INVALID_ARG} : go_on(args...); },
+                 &vcq::Functions::put_piggyback>(library_functions());
+        surround<[](auto go_on, auto... args) { return loses_all ? int{UTOFU_ERR_INVALID_ARG} : go_on(args...); },
+                 &vcq::Functions::put>(library_functions());
+        surround<[](auto go_on, auto... args) {
+            inline_puts++;
+            return go_on(args...);
+        },
+                 &vcq::Functions::put_piggyback>(library_functions());
+        Circle circle(rank);
+        loses_all = rank.number == 1;
+        inline_puts = 0;
+        fid_mc* group = nullptr;
+        if (rank.number == 1) {
+            EXPECT_TRUE(wait_until([&] { return rank.get(results) != 0; }));
+            group = circle.begin_join(circle.all());
+            rank.set(results + 1, 1);
+            EXPECT_TRUE(wait_until([&] { return rank.get(results) == 2; }));
+            EXPECT_NE(circle.end_join(group), 0);
+            circle.leave(group);
+            circle.close_endpoint();
+        } else {
+            group = circle.begin_join(circle.all());
+            rank.set(results, 1);
+            std::uint32_t event = 0;
+            EXPECT_TRUE(wait_until([&] {
+                (void)fi_eq_read(circle.eq, &event, nullptr, 0, 0);
+                return inline_puts != 0; // its vote: it has found the other one
+            }));
+            rank.set(results, 2);
+            EXPECT_EQ(circle.end_join(group), FI_EHOSTDOWN);
+        }
+        loses_all = false;
+        circle.session.barrier();
+    });
 }
 
 TEST_P(Leaving, ClosingCancelsAndTellsTheOthers)

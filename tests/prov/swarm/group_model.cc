@@ -142,10 +142,46 @@ void GroupModel::on_entry(Collective& call, const Entry& entry)
 
 // --- what must be
 
+/// The member will take no part any more: its endpoint has ended, it has closed the group, or its join has failed.
+bool GroupModel::is_gone(const Join& join, unsigned rank) const
+{
+    const Join* const other = of(join, rank);
+    return join.members[rank]->state != Endpoint::open ||
+           (other != nullptr && (other->closed || (other->done && other->error != 0)));
+}
+
+/// A lane neighbour is gone, or one that has joined hears of such a member.
+bool GroupModel::hears_of_a_loss(const Join& join) const
+{
+    const auto size = static_cast<unsigned>(join.members.size());
+    std::vector<bool> seen(size);
+    std::vector<unsigned> heard{join.rank};
+    seen[join.rank] = true;
+    for (std::size_t i = 0; i < heard.size(); i++)
+        for (unsigned step = 1; step < size; step *= 2)
+            for (const unsigned other : {(heard[i] + step) % size, (heard[i] + size - step) % size}) {
+                if (is_gone(join, other))
+                    return true;
+                if (!seen[other] && of(join, other) != nullptr)
+                    heard.push_back(other);
+                seen[other] = true;
+            }
+    return false;
+}
+
+/// All members have called, or one is lost.
+bool GroupModel::must_end(const Join& join) const
+{
+    bool all = true;
+    for (unsigned rank = 0; rank < join.members.size(); rank++)
+        all &= of(join, rank) != nullptr;
+    return all || hears_of_a_loss(join);
+}
+
 std::string GroupModel::missing() const
 {
     for (const auto& join : joins)
-        if (!join->done && !join->closed && is_whole(*join))
+        if (!join->done && !join->closed && join->at->state == Endpoint::open && must_end(*join))
             return "join " + std::to_string(join->number) + " at " + join->at->name() + " has not ended";
     for (const auto& call : calls) {
         const Join& join = *call->join;

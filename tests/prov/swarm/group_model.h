@@ -48,6 +48,9 @@ class GroupModel {
   private:
     [[nodiscard]] const Join* of(const Join& join, unsigned rank) const;
     [[nodiscard]] bool is_whole(const Join& join) const;
+    [[nodiscard]] bool is_gone(const Join& join, unsigned rank) const;
+    [[nodiscard]] bool hears_of_a_loss(const Join& join) const;
+    [[nodiscard]] bool must_end(const Join& join) const;
     std::uint64_t& time_;
 };
 

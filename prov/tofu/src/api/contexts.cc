@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/object.h"
 #include "cq/domain_base.h"
+#include "mem/mr.h"
 #include "msg/calls.h"
 
 namespace tofu {
@@ -67,8 +68,10 @@ ScalableEndpoint::ScalableEndpoint(DomainBase& domain) noexcept : Object(&domain
 
 ScalableEndpoint::~ScalableEndpoint()
 {
-    if (rx_count_ != 0)
-        owner().numbers().give_back(first_, rx_count_);
+    if (rx_count_ == 0)
+        return;
+    owner().regions().hide_endpoint(first_, rx_count_, address().nonce);
+    owner().numbers().give_back(first_, rx_count_);
 }
 
 int ScalableEndpoint::set_up(const fi_info* info) noexcept
@@ -85,9 +88,11 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
                   limits::max_contexts);
         return -FI_EINVAL;
     }
-    const int ret = owner().numbers().take(rx_count, first_, incarnation_);
-    rx_count_ = ret == 0 ? rx_count : 0;
-    return ret;
+    if (const int ret = owner().numbers().take(rx_count, first_, incarnation_); ret != 0)
+        return ret;
+    rx_count_ = rx_count;
+    owner().regions().show_endpoint(first_, rx_count, address().nonce);
+    return 0;
 }
 
 EndpointAddress ScalableEndpoint::address() const noexcept

@@ -183,6 +183,8 @@ int Endpoint::set_up(const EndpointConfig* wish) noexcept
                                : make_address(domain.home_id(), endpoint_nonce(domain.nonce(), incarnation), number, 0,
                                               address_flags(config.caps)));
     domain.regions().add_endpoint(number, rx_.counters);
+    if (config.parent == nullptr)
+        domain.regions().show_endpoint(number, 1, address().nonce);
     return 0;
 }
 
@@ -449,8 +451,8 @@ int Endpoint::close() noexcept
         engines_.rma->runner().mute();
     tx_.close_vcq();
     bound_.drop_all();
-    if (tx_.config().is_open && !leaves_copies_)
-        owner().numbers().give_back(number, 1);
+    if (!stays)
+        release_number();
     if (config_.parent != nullptr)
         config_.parent->drop_context(tx_.config().is_open, config_.slot);
     if (stays) {
@@ -461,9 +463,22 @@ int Endpoint::close() noexcept
     return 0;
 }
 
+/// Called when no post of the endpoint is under way any more: peers rely on that when they find it closed.
+void Endpoint::release_number() noexcept
+{
+    if (!tx_.config().is_open)
+        return; // a receive context has a number of its scalable endpoint
+    const unsigned number = tx_.config().number;
+    if (config_.parent == nullptr)
+        owner().regions().hide_endpoint(number, 1, address().nonce);
+    if (!leaves_copies_)
+        owner().numbers().give_back(number, 1);
+}
+
 void Endpoint::bury() noexcept
 {
     drop_all();
+    release_number();
     delete this;
 }
 

@@ -170,6 +170,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     [[nodiscard]] bool stop() noexcept;
     void close_area() noexcept;
     void drop_all() noexcept;
+    void release_number() noexcept;
 
     EndpointConfig config_{};
     TxContext tx_;

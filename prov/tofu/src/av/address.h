@@ -17,7 +17,7 @@ namespace tofu {
 
 /// Version of everything that peers read of each other; docs/wire-protocol.md. Peers of another version
 /// are refused.
-inline constexpr std::uint16_t wire_version = 12;
+inline constexpr std::uint16_t wire_version = 13;
 
 struct EndpointAddress {
     std::uint32_t magic;  ///< address_magic

@@ -47,12 +47,10 @@ Outcome Census::step() noexcept
 void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Census& census = *static_cast<Census*>(handler);
-    const directory::DoorsLine line = census.lanes_.answer<directory::DoorsLine>();
+    const int gone = census.lanes_.answer_of(census.asked(), notice);
     census.asking_ = false;
-    if (notice.code != UTOFU_SUCCESS)
-        census.found_ = {breaks, fi_error_of(notice.code), static_cast<int>(notice.code)};
-    else if (line.nonce != nonce_of_domain(census.asked().nonce))
-        census.found_ = {breaks, FI_EHOSTDOWN, 0}; // another process has that VCQ by now
+    if (gone != 0)
+        census.found_ = {breaks, gone, static_cast<int>(notice.code)};
     else
         census.next_ += census.next_ == census.asked_;
 }
@@ -75,9 +73,8 @@ void Vigil::step(unsigned all) noexcept
 void Vigil::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Vigil& vigil = *static_cast<Vigil*>(handler);
-    const directory::DoorsLine line = vigil.lanes_.answer<directory::DoorsLine>();
     Lane& lane = vigil.lanes_.all()[vigil.next_];
-    if (notice.code != UTOFU_SUCCESS || line.nonce != nonce_of_domain(lane.peer.nonce))
+    if (vigil.lanes_.answer_of(lane.peer, notice) != 0)
         vigil.lanes_.lose(lane, FI_EHOSTDOWN, notice.code);
 }
 
@@ -150,25 +147,41 @@ bool Rounds::overtaken() const noexcept
     });
 }
 
+/// What the neighbour's word says of the operation under way, or of the next one.
+Outcome Rounds::hear(const Lane& lane) const noexcept
+{
+    const std::uint64_t word = lanes_.area(lane).said();
+    const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.now());
+    switch (kind_of(word)) {
+    case Word::none: break;
+    case Word::failed:
+        if (ahead == 0)
+            return {fails, error_of(word), 0};
+        break;
+    case Word::left:
+    case Word::broken:
+        if (ahead <= 0)
+            return {breaks, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
+        break;
+    }
+    return {waits};
+}
+
+Outcome Rounds::hear_all() const noexcept
+{
+    for (const Lane& lane : lanes_.all())
+        if (const Outcome out = hear(lane); out.kind != waits)
+            return out;
+    return {waits};
+}
+
 /// Checks the words and the messages of all neighbours.
 Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.now();
     for (Lane& lane : lanes_.all()) {
-        const std::uint64_t word = lanes_.area(lane).said();
-        const auto ahead = static_cast<std::int32_t>(op_of(word) - now);
-        switch (kind_of(word)) {
-        case Word::none: break;
-        case Word::failed:
-            if (ahead == 0)
-                return {fails, error_of(word), 0};
-            break;
-        case Word::left:
-        case Word::broken:
-            if (ahead <= 0)
-                return {breaks, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
-            break;
-        }
+        if (const Outcome out = hear(lane); out.kind != waits)
+            return out;
         const bool contradiction = contradicts(op, lane);
         if (now != lanes_.now())
             return {goes_on};
@@ -584,8 +597,12 @@ void Group::progress() noexcept
 {
     if (lanes_.owe())
         lanes_.pay_all();
-    if (joining_.searches())
+    if (joining_.searches()) {
         joining_.search();
+        // A neighbour that was found may know that a member is lost, while others have not called yet.
+        if (const Outcome out = rounds_.hear_all(); state_ == State::joining && out.kind == breaks)
+            lost(out.err, out.prov_errno);
+    }
     if (!joining_.searches() && state_ == State::joining && ops_.empty())
         joining_.ask(ops_, roster_);
     if (joining_.waits_for_calls() && state_ == State::joining)

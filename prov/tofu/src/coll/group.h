@@ -88,8 +88,8 @@ inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BAR
 // --- Census: checks whether all members live. Rounds: executes the operation under way over lanes, round by round of
 // its plan. While it makes no progress, it checks whether the state of a neighbour is the reason.
 
-/// Reads the nonces of all members' domains, one after the other. A member whose death keeps a round of gates from its
-/// end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
+/// Asks all members, one after the other, whether their endpoints are open. A member whose death keeps a round of gates
+/// from its end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
 class Census : vcq::CompletionHandler {
   public:
     Census(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
@@ -109,7 +109,7 @@ class Census : vcq::CompletionHandler {
         found_ = {Outcome::Kind::waits};
     }
     [[nodiscard]] bool under_way() const noexcept { return under_way_; }
-    /// Asks the next one. `waits`; `breaks`: a member is dead; `over`: all live.
+    /// Asks the next one. `waits`; `breaks`: a member is dead, or its endpoint has closed; `over`: all live.
     [[nodiscard]] Outcome step() noexcept;
 
   private:
@@ -129,7 +129,8 @@ class Census : vcq::CompletionHandler {
 };
 
 /// Asks the neighbours that have not left whether they live, one at a time. The memory of a closed group is released
-/// when all have left or are dead; one that dies before says nothing.
+/// when all have left or are dead; one that dies before says nothing, nor does one whose endpoint closed before this
+/// member had called.
 class Vigil : vcq::CompletionHandler {
   public:
     explicit Vigil(Lanes& lanes) noexcept : lanes_(lanes) { notify = on_answer; }
@@ -160,11 +161,14 @@ class Rounds {
     [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
     /// Called when the operation has failed over gates. `breaks`: a member is dead; `over`: all live.
     [[nodiscard]] Outcome seek_death(const CollectiveOp& op, unsigned per_look) noexcept;
+    /// What the neighbours say of the next operation, before it begins.
+    [[nodiscard]] Outcome hear_all() const noexcept;
     void moved() noexcept { in_vain_ = 0; }
 
   private:
     [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
     [[nodiscard]] bool receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
+    [[nodiscard]] Outcome hear(const Lane& lane) const noexcept;
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
@@ -242,8 +246,8 @@ class Joining {
     [[nodiscard]] bool searches() const noexcept { return !search_.over(); }
     /// Continues the search for neighbours.
     void search() noexcept { search_.progress(); }
-    /// True while the first vote waits for members, any of which may give up.
-    [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::asks && search_.over(); }
+    /// True while the search or the first vote waits for members, any of which may give up.
+    [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::asks; }
     void search_again() noexcept { search_.read_again(); }
     /// Begins the next vote among all members, as an operation of the group.
     void ask(OpQueue& ops, const Roster& roster) noexcept;

@@ -194,7 +194,15 @@ vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexce
     utofu_stadd_t from = 0;
     if (tx_.vcq().query_stadd(member.home, directory_stag, from) != 0)
         return vcq::Post::error;
-    return read(member, handler, from + directory::doors_offset, sizeof(directory::DoorsLine));
+    return read(member, handler, from + directory::endpoint_offset(member.index), sizeof(std::uint64_t));
+}
+
+int Lanes::answer_of(const Peer& member, vcq::Notice notice) noexcept
+{
+    const auto open = answer<std::uint64_t>();
+    if (notice.code != UTOFU_SUCCESS)
+        return fi_error_of(notice.code);
+    return open == member.nonce ? 0 : FI_EHOSTDOWN; // another process may have that VCQ by now
 }
 
 vcq::Post Lanes::read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
@@ -409,13 +417,13 @@ void Search::look(Look& look) noexcept
         return;
     utofu_stadd_t from = look.table + door_offset(look.key, look.choice);
     std::size_t size = sizeof(DoorRow);
-    if (look.table == 0) {
+    if (look.asks || look.table == 0) {
         if (tx_.vcq().query_stadd(lane.peer.home, directory_stag, from) != 0) {
             lose(look, FI_EADDRNOTAVAIL, 0);
             return;
         }
-        from += directory::doors_offset;
-        size = sizeof(directory::DoorsLine);
+        from += look.asks ? directory::endpoint_offset(lane.peer.index) : directory::doors_offset;
+        size = look.asks ? sizeof(std::uint64_t) : sizeof(directory::DoorsLine);
     }
     const vcq::Post post = lanes_.get(lane, look, from, size);
     look.reading = post == vcq::Post::done;
@@ -439,6 +447,13 @@ void Search::looked(Look& look, const std::byte* at) noexcept
 {
     Lane& lane = *look.lane;
     look.due = 0;
+    if (std::exchange(look.asks, false)) {
+        std::uint64_t open = 0;
+        std::memcpy(&open, at, sizeof(open));
+        if (open != lane.peer.nonce)
+            lose(look, FI_EHOSTDOWN, 0);
+        return;
+    }
     if (look.table == 0) {
         directory::DoorsLine line;
         std::memcpy(&line, at, sizeof(line));
@@ -447,7 +462,7 @@ void Search::looked(Look& look, const std::byte* at) noexcept
         else if (line.stadd != 0 && line.check == directory::check_of_doors(line.stadd, line.nonce))
             look.table = line.stadd;
         else
-            look.due = clock_ms() + pause_ms;
+            not_there(look);
         return;
     }
     DoorRow row;
@@ -456,13 +471,25 @@ void Search::looked(Look& look, const std::byte* at) noexcept
     if (line == nullptr) {
         look.choice = (look.choice + 1) % door_choices;
         if (look.choice == 0)
-            look.due = clock_ms() + pause_ms;
+            not_there(look);
     } else {
         unknown_--;
         lanes_.found(lane, line->stadd + mirror(lane.number) * sizeof(LaneArea));
         if (line->state == DoorLine::given_up)
             lanes_.given_up();
     }
+}
+
+/// The peer has not called yet, or will never call.
+void Search::not_there(Look& look) noexcept
+{
+    const std::uint64_t time = clock_ms();
+    look.due = time + pause_ms;
+    if (look.asked == 0)
+        look.asked = time;
+    look.asks = time >= look.asked + again_after_ms;
+    if (look.asks)
+        look.asked = time;
 }
 
 const DoorLine* Search::line_of(const Look& look, const DoorRow& row) const noexcept
@@ -478,30 +505,56 @@ void Search::read_again() noexcept
     const std::uint64_t time = clock_ms();
     if (again_.due == 0)
         again_.due = time + again_after_ms;
-    if (time < again_.due || !lanes_.idle())
+    if (time < again_.due || again_.reading)
         return;
     again_.due = time + again_after_ms;
     const auto lanes = lanes_.all();
+    again_.reading = true; // the notice may come within the post
+    if (again_.asks) {
+        const vcq::Post post = lanes_.ask(lanes[again_.lane].peer, again_);
+        again_.reading &= post == vcq::Post::done;
+        again_.asks &= post != vcq::Post::error;
+        return;
+    }
     for (std::size_t i = 0; i < lanes.size(); i++) {
         again_.lane = (again_.lane + 1) % lanes.size();
         const Lane& lane = lanes[again_.lane];
-        if (lane.step != Lane::Step::known || lanes_.area(lane).said() != 0 || lanes_.area(lane).awaited() != 0)
+        LaneArea& area = lanes_.area(lane);
+        // One that waits in the vote would say that it leaves. Its death is found by probes, once the search is over.
+        if (lane.step != Lane::Step::known || area.said() != 0 || (area.awaited() != 0 && over()))
             continue;
         const Look& look = looks_[again_.lane];
-        (void)lanes_.read(lane.peer, again_, look.table + door_offset(look.key, look.choice), sizeof(DoorRow));
+        again_.reading &= lanes_.read(lane.peer, again_, look.table + door_offset(look.key, look.choice),
+                                      sizeof(DoorRow)) == vcq::Post::done;
         return;
     }
+    again_.reading = false;
 }
 
-/// A peer that has died is found by the probes of its neighbours.
+/// A peer that takes this member for dead removes its line and says nothing.
 void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    const Again& again = *static_cast<Again*>(handler);
+    Again& again = *static_cast<Again*>(handler);
     Search& search = *again.search;
-    const DoorRow row = search.lanes_.answer<DoorRow>();
+    Lanes& lanes = search.lanes_;
+    Lane& lane = lanes.all()[again.lane];
+    again.reading = false;
+    if (std::exchange(again.asks, false)) {
+        // The word of an endpoint that has closed would be here: it was put before.
+        if (lanes.answer_of(lane.peer, notice) != 0 && lanes.area(lane).said() == 0)
+            lanes.lose(lane, FI_EHOSTDOWN, 0);
+        return;
+    }
+    const DoorRow row = lanes.answer<DoorRow>();
+    if (notice.code != UTOFU_SUCCESS) {
+        if (lane.step == Lane::Step::known)
+            lanes.lose(lane, fi_error_of(notice.code), notice.code);
+        return;
+    }
     const DoorLine* const line = search.line_of(search.looks_[again.lane], row);
-    if (notice.code == UTOFU_SUCCESS && line != nullptr && line->state == DoorLine::given_up)
-        search.lanes_.given_up();
+    again.asks = line == nullptr;
+    if (line != nullptr && line->state == DoorLine::given_up)
+        lanes.given_up();
 }
 
 } // namespace tofu::coll

@@ -239,11 +239,13 @@ class Lanes {
         in_flight_--;
         return staged(lane.number, 0).payload;
     }
-    /// Reads the line of a member's directory that names its domain. One at a time.
+    /// Reads the nonce of the endpoint that has the member's number now. One at a time.
     [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
     /// Reads bytes of a member, at most a DoorRow. One at a time, ask() included.
     [[nodiscard]] vcq::Post read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
                                  std::size_t size) noexcept;
+    /// An ask() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
+    [[nodiscard]] int answer_of(const Peer& member, vcq::Notice notice) noexcept;
     /// An ask() or a read() has ended: what it has read, unless it has failed.
     template <class Line>
     [[nodiscard]] Line answer() noexcept
@@ -338,9 +340,9 @@ class Search {
     [[nodiscard]] bool over() const noexcept { return unknown_ == 0; }
     /// Polls once for each peer that is still unknown.
     void progress() noexcept;
-    /// Called while the first vote waits and the search is over. A peer that gives up its join says so to those that it
-    /// has found, and marks its line for others. It may do both after this member has read the line, and close its
-    /// endpoint before it finds this member. So the lines of silent peers are read again, one at a time.
+    /// Called until all have called. A peer that gives up its join says so to those that it has found, and marks its
+    /// line for others. It may do both after this member has read the line, and close its endpoint before it finds this
+    /// member, or die. So the lines of peers that were found are read again, one at a time.
     void read_again() noexcept;
 
   private:
@@ -348,16 +350,21 @@ class Search {
     static constexpr std::uint64_t again_after_ms = 20;
     struct Again : vcq::CompletionHandler {
         Search* search = nullptr;
+        bool reading = false;
+        bool asks = false;     ///< the next read, or the one under way, asks whether the peer's endpoint is open
         unsigned lane = 0;     ///< whose line was read last
         std::uint64_t due = 0; ///< time of the next read; 0: none has been planned yet
     };
     static void on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] const DoorLine* line_of(const Look& look, const DoorRow& row) const noexcept;
     /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
+    /// While there is no line, asks from time to time whether the peer's endpoint is open.
     struct Look : vcq::CompletionHandler {
         Search* search = nullptr;
         Lane* lane = nullptr;
         bool reading = false;
+        bool asks = false;       ///< the next read, or the one under way, asks whether the peer's endpoint is open
+        std::uint64_t asked = 0; ///< when that was asked last
         unsigned choice = 0;     ///< row of the peer's table to read next
         std::uint64_t key = 0;   ///< of the peer's line there
         std::uint64_t due = 0;   ///< time of the next read (clock_ms)
@@ -365,6 +372,7 @@ class Search {
     };
     void look(Look& look) noexcept;
     void looked(Look& look, const std::byte* at) noexcept;
+    void not_there(Look& look) noexcept;
     void lose(Look& look, int err, int prov_errno) noexcept;
     static void on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 

@@ -248,6 +248,18 @@ void RegionTable::count_everything(unsigned number) noexcept
     events_.count_everything(number);
 }
 
+void RegionTable::show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    directory_.show_endpoint(first, count, nonce);
+}
+
+void RegionTable::hide_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
+{
+    std::lock_guard guard(domain_.home_lock());
+    directory_.hide_endpoint(first, count, nonce);
+}
+
 // --- remote events
 //
 // An event belongs to what was open and bound when the access took effect, not when its notice is read. So what is in

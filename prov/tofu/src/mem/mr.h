@@ -203,6 +203,11 @@ class RegionTable {
     /// From now on the endpoint counts the events of regions that are bound to no endpoint.
     void count_everything(unsigned number) noexcept;
 
+    // --- what peers read of endpoints: `count` numbers from `first` on, and the nonce of the address
+    void show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept;
+    /// Called when all posts of the endpoint have ended.
+    void hide_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept;
+
   private:
     struct User {
         LocalMemory* memory;

@@ -155,6 +155,20 @@ void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
     put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
 }
 
+/// Partner of both: Gets of coll::Lanes::ask and coll::Search::look. Release: all posts of the endpoint have ended before.
+void OwnDirectory::show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
+{
+    for (unsigned number = first; number < first + count; number++)
+        put_word(at<std::uint64_t>(directory::endpoint_offset(number)), nonce, std::memory_order_release);
+}
+
+void OwnDirectory::hide_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
+{
+    for (unsigned number = first; number < first + count; number++)
+        if (auto& word = at<std::uint64_t>(directory::endpoint_offset(number)); word == nonce)
+            put_word(word, std::uint64_t{0}, std::memory_order_release);
+}
+
 void OwnDirectory::refill_pool() noexcept
 {
     // Release: the entries have been removed from the MRQ before. Partner: peers' ARMWs, with which the add is atomic

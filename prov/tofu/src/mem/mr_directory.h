@@ -110,8 +110,17 @@ inline constexpr std::size_t readers_bytes = max_readers * sizeof(utofu_vcq_id_t
 /// The epochs of the keys that this domain caches. A domain that revokes its keys adds 1 at each of its readers.
 inline constexpr std::size_t epochs_offset = readers_offset + readers_bytes;
 inline constexpr unsigned epochs = 32;
+/// The endpoints that are open, by number: the nonce of the address, or 0. An endpoint that is open, whether it is
+/// enabled or not, has its nonce there; one that has closed can post nothing any more.
+inline constexpr std::size_t endpoints_offset = epochs_offset + epochs * sizeof(std::uint64_t);
+inline constexpr std::size_t endpoints_bytes = 2048;
+constexpr std::size_t endpoint_offset(unsigned number) noexcept
+{
+    return endpoints_offset + number * sizeof(std::uint64_t);
+}
+static_assert(endpoint_offset(max_endpoints) <= endpoints_offset + endpoints_bytes);
 /// The size of all parts in bytes.
-inline constexpr std::size_t area_bytes = epochs_offset + epochs * sizeof(std::uint64_t);
+inline constexpr std::size_t area_bytes = endpoints_offset + endpoints_bytes;
 static_assert(area_bytes % 256 == 0);
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept
@@ -216,6 +225,10 @@ class OwnDirectory {
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
     /// Publishes the address of the domain's table of collective groups.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
+    /// Shows peers that `count` numbers from `first` on belong to the endpoint with this nonce.
+    void show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept;
+    /// Shows peers that this endpoint has closed.
+    void hide_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept;
     /// Counts an event that was removed from the MRQ, of any region.
     void count_event() noexcept { counted_events_++; }
     /// True if the STADD lies in the word for events of operations without a region.
