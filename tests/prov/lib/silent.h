@@ -3,6 +3,7 @@
 // does so, though the guide promises an error (2.2.12).
 #pragma once
 
+#include <atomic>
 #include <chrono>
 
 #include "prov/lib/library.h"
@@ -10,9 +11,9 @@
 
 namespace tofu::test {
 
-inline bool silent = false;   ///< about accesses that failed
-inline bool deaf = false;     ///< to the ends of ARMWs, which are carried out
-inline unsigned failures = 0; ///< of accesses, and unreported completions
+inline bool silent = false;               ///< about accesses that failed
+inline bool deaf = false;                 ///< to the ends of ARMWs, which are carried out
+inline std::atomic<unsigned> failures{0}; ///< of accesses, and unreported completions
 
 /// From now on; what has not ended for so long is taken for such an access.
 inline void fall_silent(std::chrono::milliseconds lost_after)

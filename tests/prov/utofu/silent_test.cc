@@ -3,11 +3,13 @@
 // nothing waits for ever. The provider is linked in. Run by make check, over the simulator.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <rdma/fi_atomic.h>
@@ -285,6 +287,34 @@ TEST_F(SilentPeer, AnAnswerToTheFirstWordThatDoesNotCome)
     EXPECT_EQ(next(their_cq, cq), 0);
     EXPECT_EQ(next(cq, their_cq), 0);
     talk();
+}
+
+/// The owner waits for the reader of a key before it opens another region. Its other threads do not.
+TEST_F(SilentPeer, AReaderThatDoesNotAnswerHoldsUpOneCallAlone)
+{
+    fall_silent(std::chrono::milliseconds(600));
+    fid_mr* const read = open_region(o, 7);
+    fid_mr* const spare = open_region(o, 8);
+    Objects::post(their_cq, [&] { return fi_write(their_ep, local, 8, nullptr, to_us, 0, 7, nullptr); });
+    EXPECT_EQ(next(their_cq, cq), 0);
+    EXPECT_EQ(fi_close(&read->fid), 0);
+    deaf = true;
+    std::atomic<bool> opened{false};
+    std::thread opens([&] {
+        EXPECT_EQ(fi_close(&open_region(o, 9)->fid), 0);
+        opened = true;
+    });
+    const unsigned before = failures;
+    EXPECT_TRUE(eventually([&] { return failures != before; })); // it has been asked
+    fid_mr* own = nullptr;
+    EXPECT_EQ(fi_mr_reg(o.domain, local, sizeof local, FI_SEND | FI_RECV, 0, 10, 0, &own, nullptr), 0);
+    EXPECT_EQ(fi_mr_reg(o.domain, local, sizeof local, FI_SEND | FI_RECV, 0, 9, 0, &own, nullptr), -FI_ENOKEY);
+    EXPECT_EQ(fi_close(&own->fid), 0);
+    EXPECT_EQ(fi_close(&spare->fid), 0);
+    EXPECT_FALSE(opened);
+    opens.join();
+    deaf = false;
+    EXPECT_TRUE(opened);
 }
 
 TEST_F(SilentPeer, ASenderThatIsGoneBeforeItsMessageIsFetched)

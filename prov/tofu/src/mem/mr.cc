@@ -18,7 +18,6 @@
 
 namespace tofu {
 
-constexpr std::uint64_t remote_rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uintptr_t word_mask = 7;
 
 /// Stands for a STADD of no region, and for a key that no directory lists: a peer that guesses it gets an error.
@@ -58,6 +57,9 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
     region.length_ = attr.mr_iov->iov_len;
     region.access_ = attr.access;
     region.key = attr.requested_key;
+    std::unique_lock turn(openings_, std::defer_lock);
+    if (needs_address(region))
+        turn.lock();
     std::lock_guard guard(domain_.home_lock());
     int ret = reach(region);
     if (ret == 0 && !descs_.add(region))
@@ -70,16 +72,20 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
 /// Gives the region its STADD and its key. After an error part() takes back what it has.
 int RegionTable::reach(MemoryRegion& region) noexcept
 {
-    if (!domain_.model().provider_keys && by_key_.contains(region.key))
-        return -FI_ENOKEY;
+    if (!domain_.model().provider_keys) {
+        bool is_new = false; // from here on no other region can have the key
+        if (!allocates([&] { is_new = by_key_.try_emplace(region.key, &region).second; }))
+            return -FI_ENOMEM;
+        if (!is_new)
+            return -FI_ENOKEY;
+    }
     region.stadd_ = nowhere;
-    // A region without bytes has no address; RMA of no bytes asks for no key.
-    if ((region.access_ & remote_rights) && region.length_ != 0) {
+    if (needs_address(region)) {
         if (int ret = register_alone(region); ret != 0)
             return ret;
         region.reachable_ = true;
         // The library may have given it the STADD of a region that was closed, and of which peers have cached the
-        // entry.
+        // entry. A region that another thread closes meanwhile had another STADD.
         if (withdrawn_) {
             withdrawn_ = false;
             key_readers_.revoke();
@@ -87,15 +93,10 @@ int RegionTable::reach(MemoryRegion& region) noexcept
     }
     if (int ret = give_key(region); ret != 0)
         return ret;
-    const bool listed = allocates([&] {
-        if (!domain_.model().provider_keys)
-            by_key_.emplace(region.key, &region);
-        if (region.reachable_)
-            by_place_.emplace(Place{region.vcq_number_, region.stadd_}, &region);
-    });
-    if (region.reachable_)
-        longest_ = std::max(longest_, region.length_);
-    return listed ? 0 : -FI_ENOMEM;
+    if (!region.reachable_)
+        return 0;
+    longest_ = std::max(longest_, region.length_);
+    return allocates([&] { by_place_.emplace(Place{region.vcq_number_, region.stadd_}, &region); }) ? 0 : -FI_ENOMEM;
 }
 
 /// uTofu gives memory that is registered already the same steering tag again (guide 3.6). With keys of the user's

@@ -215,6 +215,11 @@ class RegionTable {
 
         friend bool operator==(const User& a, const User& b) noexcept { return a.memory == b.memory; }
     };
+    /// True if peers reach it. A region without bytes has no address; RMA of no bytes asks for no key.
+    [[nodiscard]] static bool needs_address(const MemoryRegion& region) noexcept
+    {
+        return (region.access_ & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0 && region.length_ != 0;
+    }
     [[nodiscard]] int reach(MemoryRegion& region) noexcept;
     [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
     [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
@@ -241,6 +246,7 @@ class RegionTable {
     OwnDirectory directory_;
     OverflowVcqs overflow_;
     KeyReaders key_readers_;
+    std::mutex openings_;    ///< a region that peers reach is opened at a time. Taken before the home lock
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
     Map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     MultiMap<Place, MemoryRegion*> by_place_;  ///< regions that peers may reach

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -321,26 +322,39 @@ void KeyReaders::revoke() noexcept
     // Partner: the CSWAP of a reader, which comes before its Get. Either this scan finds the reader, or the reader's
     // Get finds the entries of closed regions withdrawn.
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    polls_ = 0;
     for (unsigned slot = 0; slot < directory::max_readers; slot++) {
         const std::size_t offset = directory::readers_offset + slot * sizeof(utofu_vcq_id_t);
         const utofu_vcq_id_t reader = std::atomic_ref(word(offset)).load(std::memory_order_relaxed);
         if (reader == 0) [[likely]]
             continue;
         Revocation& revocation = unused();
-        revocation.state = Revocation::State::to_post;
         revocation.again = false;
         revocation.slot = slot;
         revocation.reader = reader;
-        post(revocation);
+        begin(revocation);
     }
-    while (advance()) {
-    }
+    while (advance())
+        wait();
+}
+
+/// A TNI confirms within microseconds. If one does not, the other threads go on meanwhile: the home lock is needed by
+/// each of them, and a reader that is gone may take seconds (Vcq::lost_after).
+void KeyReaders::wait() noexcept
+{
+    constexpr unsigned polls_at_once = 4096;
+    constexpr std::chrono::microseconds pause{50};
+    if (++polls_ < polls_at_once)
+        return;
+    domain_.home_lock().unlock();
+    Clock::sleep(pause);
+    domain_.home_lock().lock();
 }
 
 /// An unused revocation. Waits for the end of another one if necessary.
 KeyReaders::Revocation& KeyReaders::unused() noexcept
 {
-    for (;; (void)advance())
+    for (;; (void)advance(), wait())
         for (Revocation& revocation : revocations_)
             if (revocation.state == Revocation::State::unused)
                 return revocation;
@@ -361,6 +375,13 @@ bool KeyReaders::advance() noexcept
     return some;
 }
 
+void KeyReaders::begin(Revocation& revocation) noexcept
+{
+    revocation.begun = Clock::now();
+    post(revocation);
+}
+
+/// A queue that has no room for as long as an access may last has none for this reader.
 void KeyReaders::post(Revocation& revocation) noexcept
 {
     vcq::Vcq& home = domain_.home();
@@ -373,9 +394,9 @@ void KeyReaders::post(Revocation& revocation) noexcept
         posted =
             home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
                       {.when = vcq::When::delivered, .handler = &revocation});
-    if (posted == vcq::Post::busy)
+    if (posted == vcq::Post::busy && Clock::now() - revocation.begun < vcq::Vcq::lost_after)
         revocation.state = Revocation::State::to_post;
-    else if (posted == vcq::Post::error)
+    else if (posted != vcq::Post::done)
         revocation.state = Revocation::State::ended;
 }
 
@@ -404,7 +425,7 @@ void KeyReaders::end(Revocation& revocation) noexcept
     std::atomic_ref(word(directory::readers_offset + revocation.slot * sizeof(gone)))
         .compare_exchange_strong(gone, 0, std::memory_order_seq_cst);
     revocation.again = true;
-    revocation.state = Revocation::State::to_post;
+    begin(revocation);
 }
 
 void KeyReaders::enter(utofu_vcq_id_t reader) noexcept

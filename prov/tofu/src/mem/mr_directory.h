@@ -17,6 +17,7 @@
 
 #include "av/address.h"
 #include "core/containers.h"
+#include "core/system.h"
 #include "cq/counter.h"
 #include "mem/bounce_pool.h"
 #include "utofu/vcq.h"
@@ -353,7 +354,8 @@ class KeyReaders {
   public:
     explicit KeyReaders(DomainBase& domain) noexcept : domain_(domain) {}
     /// Revokes the cached keys of this domain at all readers. Returns when the TNIs of all readers have confirmed it. A
-    /// reader that cannot be reached is removed.
+    /// reader that cannot be reached is removed. Called under the home lock, one call at a time. While it waits for
+    /// longer than a round trip, other threads can take the lock.
     void revoke() noexcept;
 
   private:
@@ -365,12 +367,15 @@ class KeyReaders {
         int code = 0;       ///< in state ended: the uTofu code
         unsigned slot = 0;
         utofu_vcq_id_t reader = 0;
+        Clock::time_point begun{}; ///< when it should be posted
     };
     static constexpr unsigned most_at_once = 64;
 
     [[nodiscard]] std::uint64_t& word(std::size_t offset) const noexcept;
     [[nodiscard]] Revocation& unused() noexcept;
     bool advance() noexcept;
+    void wait() noexcept;
+    void begin(Revocation& revocation) noexcept;
     void post(Revocation& revocation) noexcept;
     void end(Revocation& revocation) noexcept;
     void enter(utofu_vcq_id_t reader) noexcept;
@@ -378,6 +383,7 @@ class KeyReaders {
 
     DomainBase& domain_;
     Revocation revocations_[most_at_once];
+    unsigned polls_ = 0; ///< of this revoke()
 };
 
 } // namespace tofu
