@@ -231,6 +231,44 @@ TEST(DeferredWork, NeedsAnEnabledEndpoint)
     });
 }
 
+/// Work that is due while its endpoint is being closed is begun before that, or not at all: another thread makes progress
+/// meanwhile and finds it in the queue.
+TEST(DeferredWork, IsNotBegunByAnEndpointThatCloses)
+{
+    expect_processes(1, [](const Rank& rank) {
+        constexpr unsigned rounds = 60, each = 400;
+        Session s(rank, with_triggers());
+        alignas(8) std::uint64_t words[2] = {};
+        const Window there = s.share(words, sizeof(words))[0];
+        Count trigger(s.domain), done(s.domain);
+        std::atomic<bool> over{false};
+        std::thread another([&] {
+            while (!over)
+                (void)fi_cntr_add(trigger.fid, 1);
+        });
+        for (unsigned round = 0; round < rounds; round++) {
+            fid_ep* const before = s.ep;
+            Session::check(fi_endpoint(s.domain, s.info, &s.ep, nullptr), "fi_endpoint");
+            Session::check(fi_ep_bind(s.ep, &s.av->fid, 0), "bind av");
+            Session::check(fi_ep_bind(s.ep, &s.cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
+            Session::check(fi_enable(s.ep), "fi_enable");
+            std::deque<Later> all;
+            const std::uint64_t now = fi_cntr_read(trigger.fid);
+            for (unsigned i = 0; i < each; i++) {
+                Later& later = all.emplace_back(s, 0, there, FI_OP_WRITE, trigger, now + 200 * i, done);
+                EXPECT_EQ(fi_control(&s.domain->fid, FI_QUEUE_WORK, &later.work), 0);
+            }
+            EXPECT_EQ(fi_close(&s.ep->fid), 0);
+            s.ep = before;
+        }
+        over = true;
+        another.join();
+        EXPECT_EQ(fi_cntr_readerr(done.fid), 0u);
+        EXPECT_LE(fi_cntr_read(done.fid), std::uint64_t{rounds} * each);
+        s.expect_silence();
+    });
+}
+
 /// What its time finds without its peer ends with an error; what is still to come goes with the endpoint.
 TEST(DeferredWork, TowardsAPeerThatHasDiedEndsWithAnError)
 {

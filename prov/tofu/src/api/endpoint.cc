@@ -392,6 +392,8 @@ bool Endpoint::stop() noexcept
     }
     if (enabled_)
         let_all_leave();
+    if ((config_.caps & FI_TRIGGER) != 0)
+        owner().deferred().later->drop_waiting(tx_);
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());

@@ -288,11 +288,16 @@ ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
     return -FI_ENOENT;
 }
 
-void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
+void WorkQueue::drop_waiting(const TxContext& tx) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
     while (Work* const found = find_waiting([&](const Work& w) { return w.tx == &tx; }))
         drop(*found);
+}
+
+void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
     take_ends();
     for (Work *w = under_way_, *next = nullptr; w != nullptr; w = next) {
         next = w->next;

@@ -86,6 +86,7 @@ class WorkQueue final : public Later {
     [[nodiscard]] int open() noexcept override;
     [[nodiscard]] CompletionQueue* internal_cq() const noexcept override { return internal_cq_.get(); }
     ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
+    void drop_waiting(const TxContext& tx) noexcept override;
     void forget(const TxContext& tx, bool quiet) noexcept override;
     ssize_t take(EpHandle& handle, const proto::SendCall& call) noexcept override { return defer(handle, call); }
     ssize_t take(EpHandle& handle, const proto::RecvCall& call) noexcept override { return defer(handle, call); }
