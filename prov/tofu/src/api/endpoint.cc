@@ -392,8 +392,6 @@ bool Endpoint::stop() noexcept
     }
     if (enabled_)
         let_all_leave();
-    if ((config_.caps & FI_TRIGGER) != 0)
-        owner().deferred().later->drop_waiting(tx_);
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());
@@ -429,14 +427,18 @@ int Endpoint::close() noexcept
 {
     if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
         return -FI_EBUSY;
-    // First polls of the endpoint end, then notices of peers, then operations under way.
+    // First deferred work that waits ends: any thread's progress may begin it, and exchanges the reports of the context
+    // for that moment (post_elsewhere). Then polls of the endpoint end, then notices of peers, then operations under way.
+    const bool defers = (config_.caps & FI_TRIGGER) != 0;
+    if (defers)
+        owner().deferred().later->drop_waiting(tx_);
     bound_.unlist(*this);
     const unsigned number = tx_.config().number;
     owner().regions().remove_endpoint(number);
     tx_.detach();
     SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();
-    if ((config_.caps & FI_TRIGGER) != 0)
+    if (defers)
         owner().deferred().later->forget(tx_, quiet);
     const bool stays = !quiet && shared != nullptr;
     if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported

@@ -40,8 +40,8 @@ class Later {
     /// fi_cancel of an operation that waits for its counter, or of a deferred receive that has been posted. 0 or
     /// -FI_ENOENT.
     virtual ssize_t cancel(const TxContext& tx, const void* context) noexcept = 0;
-    /// Drops the operations of an endpoint that wait for their counters. Called when it closes, before its engines
-    /// begin nothing any more: another thread's progress would hand them operations.
+    /// Drops the operations of an endpoint that wait for their counters. Called as its close begins: another thread's
+    /// progress would begin them.
     virtual void drop_waiting(const TxContext& tx) noexcept = 0;
     /// Drops the other operations of an endpoint that makes no progress any more. `quiet`: none of its communications
     /// is under way.
