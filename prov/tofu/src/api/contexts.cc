@@ -2,7 +2,6 @@
 // See contexts.h.
 #include "api/contexts.h"
 
-#include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "api/endpoint_calls.h"
 #include "api/getinfo.h"
 #include "av/peer_table.h"
-#include "core/limits.h"
 #include "core/log.h"
 #include "core/object.h"
 #include "cq/domain_base.h"

@@ -7,11 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <utility>
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext_tofu.h>
 #include <sched.h>
@@ -29,7 +27,6 @@
 #include "core/params.h"
 #include "core/system.h"
 #include "cq/cq.h"
-#include "cq/domain_base.h"
 #include "cq/poll_set.h"
 #include "mem/bounce_pool.h"
 #include "mem/reg_cache.h"

@@ -16,13 +16,11 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/system.h"
-#include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "mem/mr.h"
 #include "msg/calls.h"
 #include "msg/message_engine.h"
 #include "rma/rma.h"
-#include "tx/ep_handle.h"
 #include "tx/remote_memory.h"
 
 namespace tofu {

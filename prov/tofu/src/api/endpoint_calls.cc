@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <new>
 
 #include <rdma/fi_errno.h>
@@ -13,7 +12,6 @@
 #include "api/endpoint.h"
 #include "atomic/op_table.h"
 #include "core/limits.h"
-#include "core/object.h"
 #include "rma/rma.h"
 
 namespace tofu {

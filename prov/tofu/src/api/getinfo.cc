@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +13,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
 #include "api/names.h"

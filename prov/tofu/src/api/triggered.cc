@@ -12,11 +12,8 @@
 
 #include "api/endpoint.h"
 #include "core/log.h"
-#include "core/object.h"
-#include "cq/counter.h"
 #include "cq/domain_base.h"
 #include "msg/calls.h"
-#include "msg/match.h"
 #include "msg/receive_queue.h"
 #include "tx/tx_context.h"
 

@@ -2,11 +2,8 @@
 // Answers to what is supported, from the table; and the kernels of all operations and datatypes. See op_table.h.
 #include "atomic/op_table.h"
 
-#include <array>
-#include <cstddef>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>

@@ -4,7 +4,6 @@
 
 #include "atomic/atomic.h"
 #include "av/address.h"
-#include "core/system.h"
 #include "mem/mr_directory.h"
 
 namespace tofu {

@@ -2,13 +2,11 @@
 // See peer_table.h.
 #include "av/peer_table.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>

@@ -3,12 +3,10 @@
 #include "coll/av_set.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/object.h"
 
 namespace tofu::coll {
 

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <utility>
-
-#include <rdma/fi_errno.h>
 
 #include "coll/collectives.h"
 #include "core/log.h"

@@ -2,10 +2,7 @@
 // See lanes.h.
 #include "coll/lanes.h"
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <new>

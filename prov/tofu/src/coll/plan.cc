@@ -7,7 +7,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "atomic/op_table.h"
 #include "mem/mr_directory.h"
 
 namespace tofu::coll {

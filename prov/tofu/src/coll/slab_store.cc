@@ -2,7 +2,6 @@
 // See slab_store.h.
 #include "coll/slab_store.h"
 
-#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <utility>

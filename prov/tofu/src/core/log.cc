@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include <rdma/fi_errno.h>
-#include <utofu.h>
 
 namespace tofu {
 

@@ -6,9 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/object.h"
 #include "cq/domain_base.h"
-#include "cq/wait.h"
 
 namespace tofu {
 

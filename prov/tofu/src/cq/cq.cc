@@ -2,25 +2,16 @@
 // See cq.h.
 #include "cq/cq.h"
 
-#include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <utility>
 
-#include <rdma/fi_errno.h>
-
-#include "core/log.h"
-#include "core/object.h"
 #include "core/peer_abi.h"
 #include "cq/counter.h"
 #include "cq/domain_base.h"
-#include "cq/wait.h"
 
 namespace tofu {
 

@@ -11,7 +11,6 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/object.h"
 #include "cq/domain_base.h"
 
 namespace tofu {

@@ -7,7 +7,6 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/object.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
 #include "cq/eq.h"

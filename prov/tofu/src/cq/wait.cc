@@ -14,7 +14,6 @@
 
 #include "core/log.h"
 #include "core/object.h"
-#include "core/system.h"
 #include "cq/domain_base.h"
 #include "cq/poll_set.h"
 #include "cq/progress.h"

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <bitset>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
-#include <mutex>
 #include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 
 #include "av/address.h"
 #include "core/log.h"
 #include "cq/domain_base.h"
-#include "mem/mr_directory.h"
 
 namespace tofu {
 

@@ -2,8 +2,6 @@
 // See mr_directory.h.
 #include "mem/mr_directory.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
@@ -14,7 +12,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "av/address.h"
 #include "core/log.h"
 #include "cq/domain_base.h"
 #include "mem/mr.h"

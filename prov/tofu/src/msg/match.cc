@@ -2,9 +2,6 @@
 // See match.h.
 #include "msg/match.h"
 
-#include <rdma/fi_errno.h>
-
-#include "av/peer_table.h"
 #include "core/params.h"
 #include "cq/counter.h"
 #include "cq/cq.h"

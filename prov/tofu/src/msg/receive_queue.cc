@@ -11,7 +11,6 @@
 #include "core/lock.h"
 #include "core/log.h"
 #include "cq/cq.h"
-#include "mem/local_buffer.h"
 #include "tx/ep_handle.h"
 
 namespace tofu::proto {

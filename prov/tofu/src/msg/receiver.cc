@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include "cq/domain_base.h"
 #include "mem/local_buffer.h"
 #include "msg/message_engine.h"
-#include "msg/receive_queue.h"
 
 namespace tofu::proto {
 

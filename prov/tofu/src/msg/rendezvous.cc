@@ -3,7 +3,6 @@
 #include "msg/rendezvous.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 #include <rdma/fi_errno.h>

@@ -16,7 +16,6 @@
 
 #include "core/containers.h"
 #include "core/log.h"
-#include "mem/bounce_pool.h"
 
 namespace tofu::proto {
 

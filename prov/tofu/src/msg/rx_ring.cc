@@ -2,9 +2,6 @@
 // See rx_ring.h.
 #include "msg/rx_ring.h"
 
-#include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>

@@ -2,14 +2,11 @@
 // See sender.h.
 #include "msg/sender.h"
 
-#include <algorithm>
 #include <bit>
 
 #include <rdma/fi_errno.h>
 
-#include "core/limits.h"
 #include "cq/domain_base.h"
-#include "mem/local_buffer.h"
 
 namespace tofu::proto {
 

@@ -2,12 +2,9 @@
 // See tx_ring.h.
 #include "msg/tx_ring.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <utility>
-
-#include <rdma/fi_errno.h>
 
 #include "core/log.h"
 

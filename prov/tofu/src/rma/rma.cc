@@ -11,7 +11,6 @@
 
 #include "core/limits.h"
 #include "cq/domain_base.h"
-#include "mem/local_buffer.h"
 #include "tx/ep_handle.h"
 
 namespace tofu {

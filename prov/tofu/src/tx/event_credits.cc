@@ -8,9 +8,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "av/address.h"
 #include "av/peer_table.h"
-#include "core/log.h"
 #include "core/system.h"
 
 namespace tofu {

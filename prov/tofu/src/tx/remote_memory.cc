@@ -2,16 +2,12 @@
 // See remote_memory.h.
 #include "tx/remote_memory.h"
 
-#include <atomic>
 #include <cstring>
 #include <new>
-
-#include <rdma/fi_errno.h>
 
 #include "av/address.h"
 #include "core/limits.h"
 #include "mem/bounce_pool.h"
-#include "tx/operation.h"
 
 namespace tofu {
 

@@ -2,10 +2,7 @@
 // See tx_context.h.
 #include "tx/tx_context.h"
 
-#include <algorithm>
-#include <memory>
 #include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 

@@ -5,12 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <utility>
 
 #include <rdma/fi_errno.h>
-
-#include "core/log.h"
-#include "core/system.h"
 
 namespace tofu::vcq {
 
