@@ -55,9 +55,6 @@ inline constexpr std::uint64_t job_mark_bits = 0xffff;
 /// An announced name; the destructor withdraws it.
 class Announcement {
   public:
-    Announcement() = default;
-    Announcement(const Announcement&) = delete;
-    Announcement& operator=(const Announcement&) = delete;
     ~Announcement();
     /// 0 or -FI_E*.
     [[nodiscard]] int open(std::uint64_t key, const EndpointAddress& address) noexcept;

@@ -190,8 +190,6 @@ class AtomicOps {
     static constexpr unsigned window_reserve = 48;
 
     AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access, AtomicRunner& runner) noexcept;
-    AtomicOps(const AtomicOps&) = delete;
-    AtomicOps& operator=(const AtomicOps&) = delete;
 
     /// Makes an operation. Null: too many are under way.
     [[nodiscard]] AtomicOp* alloc() noexcept;

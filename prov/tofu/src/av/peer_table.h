@@ -37,9 +37,6 @@ class EndpointNumbers {
     /// nothing.
     static inline bool killed_of_test = false;
 
-    EndpointNumbers() = default;
-    EndpointNumbers(const EndpointNumbers&) = delete;
-    EndpointNumbers& operator=(const EndpointNumbers&) = delete;
     ~EndpointNumbers();
 
     /// Reads from a file of the node which numbers earlier domains with this home VCQ have left unsettled; they may

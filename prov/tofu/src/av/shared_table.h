@@ -44,9 +44,6 @@ class PeerStore {
         std::uint64_t first_free;              ///< no free place lies below it
     };
 
-    PeerStore() = default;
-    PeerStore(const PeerStore&) = delete;
-    PeerStore& operator=(const PeerStore&) = delete;
     ~PeerStore();
 
     /// Shares the places with all processes that name the same file; the first makes the file, the last removes it.

@@ -62,8 +62,6 @@ class ProgressSource {
 class ProgressSet final : public ProgressSource {
   public:
     explicit ProgressSet(DomainBase& domain) noexcept;
-    ProgressSet(const ProgressSet&) = delete;
-    ProgressSet& operator=(const ProgressSet&) = delete;
     ~ProgressSet();
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int add(Pollable& endpoint) noexcept;

@@ -109,9 +109,6 @@ class Sleeper {
 /// FI_WAIT_MUTEX_COND. A child of fork has an eventfd of its own: a look in the child would clear the parent's.
 class WakeSignal final : ForkAware {
   public:
-    WakeSignal() = default;
-    WakeSignal(const WakeSignal&) = delete;
-    WakeSignal& operator=(const WakeSignal&) = delete;
     ~WakeSignal();
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
@@ -165,9 +162,6 @@ class WaitObject {
         ProgressSource* progress = nullptr; ///< null: it needs none
         DomainBase* domain = nullptr;       ///< null: an event queue, which asks for threads itself
     };
-    WaitObject() = default;
-    WaitObject(const WaitObject&) = delete;
-    WaitObject& operator=(const WaitObject&) = delete;
     ~WaitObject();
 
     /// FI_WAIT_NONE, UNSPEC, YIELD, FD, MUTEX_COND, or SET with its wait set. 0 or -FI_E* (-FI_ENOSYS: a kind

@@ -36,8 +36,6 @@ class PagePool {
   public:
     /// With pages of the system's size, or of a size for tests (a power of two).
     constexpr explicit PagePool(std::size_t page = 0) noexcept : page_(page) {}
-    PagePool(const PagePool&) = delete;
-    PagePool& operator=(const PagePool&) = delete;
 
     static PagePool& of_process() noexcept;
 
@@ -119,8 +117,6 @@ class BouncePool {
         : vcq_(vcq), lock_(lock), kinds_{small, large}
     {
     }
-    BouncePool(const BouncePool&) = delete;
-    BouncePool& operator=(const BouncePool&) = delete;
     ~BouncePool();
 
     /// A block of at least `size` bytes, which is at most the size of a large one; without data when all are in use.

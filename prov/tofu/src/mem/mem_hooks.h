@@ -127,9 +127,6 @@ class MemoryHooks {
     /// The most files that they may be of.
     static constexpr unsigned file_count = 64;
 
-    MemoryHooks(const MemoryHooks&) = delete;
-    MemoryHooks& operator=(const MemoryHooks&) = delete;
-
   private:
     /// Written under lock_, except `live`, which the hook clears.
     struct Span {

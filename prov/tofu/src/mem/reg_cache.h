@@ -32,8 +32,6 @@ class RegistrationCache {
     /// Makes a cache with these limits, whatever the environment says. Null: no memory.
     [[nodiscard]] static std::unique_ptr<RegistrationCache> make(vcq::Vcq& vcq, MemoryHooks& hooks,
                                                                  Limits limits) noexcept;
-    RegistrationCache(const RegistrationCache&) = delete;
-    RegistrationCache& operator=(const RegistrationCache&) = delete;
     ~RegistrationCache();
 
     static constexpr unsigned none = ~0u;

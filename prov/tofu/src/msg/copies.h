@@ -94,8 +94,6 @@ class Estate {
   public:
     explicit Estate(DomainBase& domain) noexcept;
     ~Estate();
-    Estate(const Estate&) = delete;
-    Estate& operator=(const Estate&) = delete;
 
     /// Takes over the copies of a closed endpoint, and its area. The endpoint's number stays in use until they are
     /// freed.

@@ -137,8 +137,6 @@ struct SendRequest : Request {
 class SendRequests {
   public:
     SendRequests(TxContext& tx, RingSet& rings, PacketBuffers& buffers) noexcept;
-    SendRequests(const SendRequests&) = delete;
-    SendRequests& operator=(const SendRequests&) = delete;
     ~SendRequests();
 
     /// Null: too many are under way.
@@ -232,8 +230,6 @@ class Sender final : public Engine {
   public:
     static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engines()[messages]); }
     Sender(TxContext& tx, RingSet& rings) noexcept;
-    Sender(const Sender&) = delete;
-    Sender& operator=(const Sender&) = delete;
 
     // --- entries
     /// Sends a message in the way that its length and flags ask for. 0, or a refusal without effect (-FI_EAGAIN: make

@@ -127,10 +127,6 @@ class Rails {
     using Index = std::uint8_t;
     static constexpr Index own = 1;
 
-    Rails() = default;
-    Rails(const Rails&) = delete;
-    Rails& operator=(const Rails&) = delete;
-
     /// Sets the context's own VCQ and its local memory.
     void begin(vcq::Vcq& own, std::unique_ptr<LocalMemory> memory) noexcept
     {
@@ -196,8 +192,6 @@ class TxContext final : ForkAware {
     };
 
     TxContext() noexcept;
-    TxContext(const TxContext&) = delete;
-    TxContext& operator=(const TxContext&) = delete;
     ~TxContext();
 
     [[nodiscard]] const Config& config() const noexcept { return config_; }

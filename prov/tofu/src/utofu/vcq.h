@@ -30,9 +30,6 @@ inline constexpr unsigned spread_of_spare = ~0u;
 /// Not thread-safe: its owner's lock serialises all calls.
 class Handle : ForkAware {
   public:
-    Handle(const Handle&) = delete;
-    Handle& operator=(const Handle&) = delete;
-
     [[nodiscard]] bool is_open() const noexcept { return handle_ != 0; }
     [[nodiscard]] utofu_vcq_hdl_t handle() const noexcept { return handle_; }
     [[nodiscard]] utofu_vcq_id_t id() const noexcept { return id_; }
