@@ -22,17 +22,7 @@ namespace tofu {
 
 namespace {
 
-int close_fabric(struct fid* fid) noexcept
-{
-    auto& fabric = FabricBase::of(fid);
-    if (fabric.in_use())
-        return -FI_EBUSY;
-    FabricBase::all().remove(fabric);
-    delete &fabric;
-    return 0;
-}
-
-fi_ops fabric_fid_ops = object_ops({.close = close_fabric});
+fi_ops fabric_fid_ops = object_ops({.close = close_object<FabricBase>});
 
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),

@@ -118,6 +118,22 @@ constexpr fi_ops object_ops(const ObjectCalls& calls) noexcept
            object->ops->ops_set == set_no_ops;
 }
 
+/// Makes a T(owner) and hands it out when its set_up(attr) has answered 0. 0, -FI_EINVAL, -FI_ENOMEM, or that answer.
+template <class T, class Owner, class Attr>
+int create(Owner& owner, Attr* attr, typename T::Handle** made, void* context) noexcept
+{
+    if (made == nullptr)
+        return -FI_EINVAL;
+    std::unique_ptr<T> object(new (std::nothrow) T(owner));
+    if (object == nullptr)
+        return -FI_ENOMEM;
+    if (const int error = object->set_up(attr); error != 0)
+        return error;
+    object->fid.context = context;
+    *made = object.release();
+    return 0;
+}
+
 /// `HandleType` is the struct that the application holds, `OwnerType` what the object is opened from, and `Base` what
 /// is behind the handle where that is more.
 template <class Self, class HandleType, class OwnerType, class Base = HandleType>
@@ -133,7 +149,10 @@ class Object : public Base, public Counted {
 
     /// For the table of the owner: create() by what the application passes.
     template <class OwnerHandle, class Attr>
-    static int open(OwnerHandle* owner, Attr* attr, Handle** made, void* context) noexcept;
+    static int open(OwnerHandle* owner, Attr* attr, Handle** made, void* context) noexcept
+    {
+        return create<Self>(OwnerType::of(owner), attr, made, context);
+    }
 
   protected:
     explicit Object(Counted* owner, std::size_t fclass) noexcept : Base{}, owner_(owner)
@@ -151,30 +170,6 @@ class Object : public Base, public Counted {
   private:
     Counted* const owner_; ///< null: a fabric
 };
-
-/// Makes a T(owner) and hands it out when its set_up(attr) has answered 0. 0, -FI_EINVAL, -FI_ENOMEM, or that answer.
-template <class T, class Owner, class Attr>
-int create(Owner& owner, Attr* attr, typename T::Handle** made, void* context) noexcept
-{
-    if (made == nullptr)
-        return -FI_EINVAL;
-    std::unique_ptr<T> object(new (std::nothrow) T(owner));
-    if (object == nullptr)
-        return -FI_ENOMEM;
-    if (const int error = object->set_up(attr); error != 0)
-        return error;
-    object->fid.context = context;
-    *made = object.release();
-    return 0;
-}
-
-template <class Self, class HandleType, class OwnerType, class Base>
-template <class OwnerHandle, class Attr>
-int Object<Self, HandleType, OwnerType, Base>::open(OwnerHandle* owner, Attr* attr, Handle** made,
-                                                    void* context) noexcept
-{
-    return create<Self>(OwnerType::of(owner), attr, made, context);
-}
 
 /// For the table of a T: fi_close(3).
 template <class T>
@@ -269,6 +264,7 @@ class OpenList {
 class FabricBase : public Object<FabricBase, fid_fabric, Counted> {
   public:
     FabricBase() noexcept : Object(nullptr, FI_CLASS_FABRIC) {}
+    ~FabricBase() { all().remove(*this); }
     /// Those open in this process.
     static OpenList<FabricBase>& all() noexcept
     {

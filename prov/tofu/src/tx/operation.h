@@ -3,12 +3,12 @@
 // operations of one communication, which are not (FastOp, FastOps). All engines use them, under the context's lock.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
 
 #include "core/limits.h"
+#include "core/log.h"
 #include "cq/counter.h"
 #include "utofu/vcq.h"
 
@@ -55,15 +55,8 @@ struct Request : vcq::CompletionHandler {
     }
 };
 
-/// Notes the end of one communication. Returns true if it was the last one.
-inline bool settle(Request& request, int utofu_code) noexcept;
-
 /// Reports the request (entry, count). The caller gives it back to its pool afterwards.
 void complete(Request& request) noexcept;
-
-// --- inline part
-
-int fi_error_of(int utofu_code) noexcept; // core/log.h
 
 /// Notes a failure, unless there was an earlier one. `code` may be a success.
 inline void note(Request& request, int utofu_code) noexcept
@@ -74,6 +67,13 @@ inline void note(Request& request, int utofu_code) noexcept
     }
 }
 
+/// Notes the end of one communication. Returns true if it was the last one.
+inline bool settle(Request& request, int utofu_code) noexcept
+{
+    note(request, utofu_code);
+    return --request.pending == 0;
+}
+
 /// Reports the failure of an operation that has no request: `flags` are those of its entry (Request::report_to).
 [[gnu::cold, gnu::noinline]] inline void report_failure(const Reports& to, std::uint64_t flags, void* context,
                                                         int utofu_code) noexcept
@@ -82,12 +82,6 @@ inline void note(Request& request, int utofu_code) noexcept
     request.report_to(to, flags, context, true);
     note(request, utofu_code);
     complete(request);
-}
-
-inline bool settle(Request& request, int utofu_code) noexcept
-{
-    note(request, utofu_code);
-    return --request.pending == 0;
 }
 
 // --- FastOp, FastOps: a single communication, such as fi_write of 8 bytes or one native atomic. What has to be
