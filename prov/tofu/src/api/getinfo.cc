@@ -28,6 +28,8 @@ namespace tofu {
 
 namespace {
 
+constexpr std::uint32_t protocol = 0x746f6675; ///< ep_attr.protocol, a positive int: "tofu"
+
 /// A hint, and whether it can be met.
 struct Ask {
     bool possible;
@@ -107,17 +109,16 @@ bool fits(const fi_domain_attr& hint) noexcept
                     });
 }
 
-} // namespace
-
-std::uint64_t expand(std::uint64_t caps) noexcept
+/// Those of the capabilities that only a provider asks for that will own our queues: FI_PEER, FI_AV_USER_ID.
+std::uint64_t owner_caps(const fi_info* hints) noexcept
 {
-    if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
-        caps |= FI_SEND | FI_RECV;
-    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 && (caps & (FI_READ | FI_WRITE | remote_caps)) == 0)
-        caps |= FI_READ | FI_WRITE | remote_caps;
-    return caps;
+    if (hints == nullptr)
+        return 0;
+    const std::uint64_t of_domain = hints->domain_attr != nullptr ? hints->domain_attr->caps : 0;
+    return (hints->caps & (FI_PEER | FI_AV_USER_ID)) | (of_domain & FI_PEER);
 }
 
+/// The capabilities of an info that answers these hints; null: no hints.
 std::uint64_t granted_caps(const fi_info* hints) noexcept
 {
     // fi_getinfo(3): secondary capabilities come unasked if they cost nothing. Events at the target do: each access
@@ -129,20 +130,14 @@ std::uint64_t granted_caps(const fi_info* hints) noexcept
     return expand(hints->caps) | limits::domain_caps | of_owner;
 }
 
-std::uint64_t owner_caps(const fi_info* hints) noexcept
-{
-    if (hints == nullptr)
-        return 0;
-    const std::uint64_t of_domain = hints->domain_attr != nullptr ? hints->domain_attr->caps : 0;
-    return (hints->caps & (FI_PEER | FI_AV_USER_ID)) | (of_domain & FI_PEER);
-}
-
+/// The message orders that are available with these capabilities.
 std::uint64_t orders_for(std::uint64_t caps) noexcept
 {
     const bool mixed = (caps & FI_RMA) != 0 && (caps & FI_ATOMIC) != 0;
     return limits::msg_order | (mixed ? 0 : limits::unmixed_msg_order);
 }
 
+/// Whether all requests of fi_tx_attr or fi_rx_attr can be met with these capabilities.
 /// total_buffered_recv: a hint that a provider may ignore. FI_NAMED_RX_CTX is the sender's; MPICH names it for its
 /// receive contexts too.
 template <class Attr>
@@ -166,9 +161,9 @@ bool fits(const Attr& hint, std::uint64_t caps) noexcept
     else
         return common;
 }
-template bool fits(const fi_tx_attr&, std::uint64_t) noexcept;
-template bool fits(const fi_rx_attr&, std::uint64_t) noexcept;
 
+/// Whether all requests of the hints can be met. A false leaves a line at info level that names the attribute. mr_mode
+/// and the objects that are named are not checked: see mr_mode_for, and get_info.
 bool fits(const fi_info* hints) noexcept
 {
     if (hints == nullptr)
@@ -190,17 +185,11 @@ bool fits(const fi_info* hints) noexcept
            (hints->domain_attr == nullptr || fits(*hints->domain_attr));
 }
 
-bool has_enumerators(const fi_domain_attr& attr) noexcept
-{
-    return possible("domain_attr->", {
-                                         {is_one_of(attr.threading, FI_THREAD_ENDPOINT), "threading"},
-                                         {is_one_of(attr.control_progress, control_unified), "control_progress"},
-                                         {is_one_of(attr.data_progress, FI_PROGRESS_MANUAL), "data_progress"},
-                                         {is_one_of(attr.resource_mgmt, FI_RM_ENABLED), "resource_mgmt"},
-                                         {is_one_of(attr.av_type, FI_AV_TABLE), "av_type"},
-                                     });
-}
+/// The two ways of registering memory (fi_mr(3)), by the origin of keys.
+enum class KeyStyle { provider, user };
 
+/// The mr_mode that the caller gets for this style of keys. False: its hints rule the style out. Before version 1.5 a
+/// hint of 0 rules nothing out (fi_mr(3), FI_MR_UNSPEC); since then the caller sets the bits that it can do.
 bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, int& mode) noexcept
 {
     const int hint = hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
@@ -216,7 +205,7 @@ bool mr_mode_for(KeyStyle style, std::uint32_t version, const fi_info* hints, in
     return hints == nullptr || (hint & mode) == mode;
 }
 
-namespace {
+// --- the description of the network interface in an info (fid_nic, fi_nic(3))
 
 // Ajima et al., "The Tofu Interconnect D", CLUSTER 2018: 6.8 GB/s each way.
 constexpr std::size_t link_bits_per_s = 54'400'000'000;
@@ -294,8 +283,8 @@ fi_ops nic_ops = {.size = sizeof(fi_ops),
                   .tostr = show_nic,
                   .ops_set = nullptr};
 
-} // namespace
-
+/// Describes the interface controller of a node; a domain uses all its TNIs. The caller closes it, or gives it to an
+/// info, which then owns it; fi_dupinfo copies it. Null: no memory.
 fid_nic* make_nic(const vcq::Backend& backend) noexcept
 {
     const vcq::Functions& f = backend.functions();
@@ -323,8 +312,6 @@ fid_nic* make_nic(const vcq::Backend& backend) noexcept
 }
 
 // --- the answer. Memory is the C library's: libfabric frees it.
-
-namespace {
 
 /// Control queues of a TNI of the Tofu-D that user programs may have (guide, table 6.2): the library has no call for
 /// it.
@@ -540,6 +527,26 @@ Info make(const Answer& answer, int mr_mode) noexcept
 }
 
 } // namespace
+
+std::uint64_t expand(std::uint64_t caps) noexcept
+{
+    if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
+        caps |= FI_SEND | FI_RECV;
+    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 && (caps & (FI_READ | FI_WRITE | remote_caps)) == 0)
+        caps |= FI_READ | FI_WRITE | remote_caps;
+    return caps;
+}
+
+bool has_enumerators(const fi_domain_attr& attr) noexcept
+{
+    return possible("domain_attr->", {
+                                         {is_one_of(attr.threading, FI_THREAD_ENDPOINT), "threading"},
+                                         {is_one_of(attr.control_progress, control_unified), "control_progress"},
+                                         {is_one_of(attr.data_progress, FI_PROGRESS_MANUAL), "data_progress"},
+                                         {is_one_of(attr.resource_mgmt, FI_RM_ENABLED), "resource_mgmt"},
+                                         {is_one_of(attr.av_type, FI_AV_TABLE), "av_type"},
+                                     });
+}
 
 template <class Attr>
 bool narrow(const Attr& asked, std::uint64_t caps, Attr& granted) noexcept
