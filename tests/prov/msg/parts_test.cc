@@ -336,10 +336,10 @@ TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
     ring.next_seq += 5;
     net().busy_percent = 100;
     in->report(ring);
-    EXPECT_TRUE(in->reports_due());
+    EXPECT_TRUE(in->behind());
     net().busy_percent = 0;
     in->report_late();
-    EXPECT_FALSE(in->reports_due());
+    EXPECT_FALSE(in->behind());
     EXPECT_EQ(returned().consumed, ring.next_seq - 1);
 }
 

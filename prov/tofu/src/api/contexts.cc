@@ -293,13 +293,8 @@ int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, voi
 
 int SharedReceive::set_up(peer::Srx* of_owner) noexcept
 {
-    if (of_owner == nullptr) {
-        TOFU_WARN(FI_LOG_EP_CTRL,
-                  "FI_PEER: the context has no receive queue of an owner, or fi_peer(3) of libfabric %u.%u is unknown: "
-                  "use 2.0 to 2.6\n",
-                  FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+    if (of_owner == nullptr)
         return -FI_EINVAL;
-    }
     static fi_ops_ep closed_ops = context_ops({.cancel = refuses<-FI_ENOSYS>});
     ops = &closed_ops;
     static RefusingOps not_here = ops_of_missing;

@@ -210,18 +210,6 @@ constexpr RefusingOps refusing() noexcept
     };
 }
 
-/// halved() for messages and for tagged messages, whose tables have the same names of calls.
-template <class Ops>
-Ops half_of(Ops ops, bool sends) noexcept
-{
-    constexpr auto no = refuses<-FI_EOPNOTSUPP>;
-    if (sends)
-        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
-    else
-        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no, ops.injectdata = no;
-    return ops;
-}
-
 } // namespace
 
 RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
@@ -234,15 +222,6 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept
     ep.tagged = &ops.tagged;
     ep.atomic = &ops.atomic;
     ep.collective = &ops.collective;
-}
-
-fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept
-{
-    return half_of(ops, sends);
-}
-fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept
-{
-    return half_of(ops, sends);
 }
 
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept

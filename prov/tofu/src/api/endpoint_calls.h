@@ -35,9 +35,17 @@ extern RefusingOps ops_of_disabled;
 extern RefusingOps ops_of_missing;
 void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 
-/// A copy of the table with the calls of one direction; the others answer -FI_EOPNOTSUPP.
-fi_ops_msg halved(fi_ops_msg ops, bool sends) noexcept;
-fi_ops_tagged halved(fi_ops_tagged ops, bool sends) noexcept;
+/// A copy of the table, fi_ops_msg or fi_ops_tagged, with the calls of one direction; the others answer -FI_EOPNOTSUPP.
+template <class Ops>
+Ops halved(Ops ops, bool sends) noexcept
+{
+    constexpr auto no = refuses<-FI_EOPNOTSUPP>;
+    if (sends)
+        ops.recv = no, ops.recvv = no, ops.recvmsg = no;
+    else
+        ops.send = no, ops.sendv = no, ops.sendmsg = no, ops.inject = no, ops.senddata = no, ops.injectdata = no;
+    return ops;
+}
 /// Endpoint options that libfabric 2 has added; older headers do not have their names.
 enum : int {
     opt_shared_memory_permitted = 11, ///< bool

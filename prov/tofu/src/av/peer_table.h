@@ -94,8 +94,6 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     {
         return static_cast<unsigned>(std::rotl(address, rx_bits_) & ~(~std::uint64_t{0} << rx_bits_));
     }
-    /// The binary logarithm of the number of receive contexts that addresses of a peer can name.
-    [[nodiscard]] int context_bits() const noexcept { return std::min(rx_bits_, max_context_bits); }
     /// The address of a sender, endpoint `index` of the domain at `home`: its place, or the user's ID for it
     /// (FI_AV_USER_ID), or FI_ADDR_NOTAVAIL. Slow path (a hash table made at first use), so callers keep the answer
     /// together with generation(). Any thread.
@@ -136,8 +134,6 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
 
   private:
     struct Index;
-    static constexpr int max_context_bits = 8; ///< no peer has more contexts
-    static_assert(max_endpoints <= 1u << max_context_bits);
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
     [[nodiscard]] Peer* take_removed(fi_addr_t& number) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The interface of libfabric 2 for providers that use a queue, a counter or receives of another provider (fi_peer(3)).
 // It is declared here since one binary serves versions of libfabric that have it, have another form of it, or lack it.
-// Queues (cq/cq.cc), receives (msg/match.h) and their opening (api) follow it. No code.
+// Queues (cq/cq.cc), receives (msg/match.h) and their opening (api) follow it.
 #pragma once
 
 #include <cstddef>
@@ -110,14 +110,19 @@ struct Import {
     std::size_t size;
     T* object;
 };
-/// The T in `context`; null: there is none, or its owner lacks calls.
+/// The T in `context`. Null, and a line in the log: there is none, or its owner lacks calls.
 template <class T>
 [[nodiscard]] T* imported(void* context) noexcept
 {
     const auto* const import = static_cast<const Import<T>*>(context);
     T* const object = is_known() && import != nullptr && import->size >= sizeof(*import) ? import->object : nullptr;
-    return object != nullptr && object->owner != nullptr && object->owner->size >= sizeof(*object->owner) ? object
-                                                                                                          : nullptr;
+    if (object != nullptr && object->owner != nullptr && object->owner->size >= sizeof(*object->owner))
+        return object;
+    TOFU_WARN(FI_LOG_CORE,
+              "FI_PEER: the context has no object of an owner, or fi_peer(3) of libfabric %u.%u is unknown: use 2.0 to "
+              "2.6\n",
+              FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+    return nullptr;
 }
 
 } // namespace tofu::peer

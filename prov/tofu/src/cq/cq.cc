@@ -374,32 +374,18 @@ int close_counter(struct fid* fid) noexcept
 }
 fi_ops queue_fid_ops = object_ops({.close = close_linked<CompletionQueue, QueueLink, close_object<CompletionQueue>>});
 fi_ops counter_fid_ops = object_ops({.close = close_linked<Counter, CounterLink, close_counter>});
-fi_ops_cq* queue_ops(const fi_ops_cq& ordinary) noexcept
-{
-    static fi_ops_cq ops = {sizeof(fi_ops_cq), make_progress, never, never, never, never, never, ordinary.strerror};
-    return &ops;
-}
-fi_ops_cntr* counter_ops(const fi_ops_cntr&) noexcept
-{
-    static fi_ops_cntr ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
-    return &ops;
-}
+fi_ops_cq queue_ops = {sizeof(fi_ops_cq), make_progress, never, never, never, never, never, error_text};
+fi_ops_cntr counter_ops = {sizeof(fi_ops_cntr), make_progress, never, never, never, never, never, never};
 
 /// With FI_PEER: creates an object with a Link to the owner's object, which `context` names.
-template <class T, class Link, class Owned, class Attr, class OpsOf>
-int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops,
-         OpsOf&& ops_of) noexcept
+template <class T, class Link, class Owned, class Attr, class Ops>
+int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, Ops& ops) noexcept
 {
     if ((given(wish).flags & FI_PEER) == 0)
         return T::open(domain, wish, made, context);
     Owned* const owner = peer::imported<Owned>(context);
-    if (owner == nullptr) {
-        TOFU_WARN(FI_LOG_DOMAIN,
-                  "FI_PEER: the context has no object of an owner, or fi_peer(3) of libfabric %u.%u is unknown: use "
-                  "2.0 to 2.6\n",
-                  FI_MAJOR(provider.fi_version), FI_MINOR(provider.fi_version));
+    if (owner == nullptr)
         return -FI_EINVAL;
-    }
     Attr attr = *wish;
     attr.flags &= ~FI_PEER;
     std::unique_ptr<Link> link(new (std::nothrow) Link{*owner, {}});
@@ -409,7 +395,7 @@ int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* contex
         return ret;
     (void)link.release(); // the object's
     (*made)->fid.ops = &fid_ops;
-    (*made)->ops = ops_of(*(*made)->ops);
+    (*made)->ops = &ops;
     return 0;
 }
 

@@ -268,7 +268,6 @@ class RxRings {
     [[nodiscard]] bool grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept;
     /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
     void report(RxRing& ring) noexcept;
-    [[nodiscard]] bool reports_due() const noexcept { return reports_due_; }
     void report_late() noexcept;
     /// Frees a ring whose sender has left or died.
     void close(RxRing& ring) noexcept;
