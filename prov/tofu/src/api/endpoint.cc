@@ -450,7 +450,7 @@ int Endpoint::close() noexcept
     if (!stays)
         drop_all();
     else if (engines_.rma)
-        engines_.rma->runner().mute();
+        engines_.rma->mute();
     tx_.close_vcq();
     bound_.drop_all();
     if (!stays)

@@ -416,7 +416,7 @@ ssize_t WorkQueue::post(Work& work) noexcept
         ssize_t operator()(const trigger::CounterCall&) const noexcept { return 0; }
         ssize_t operator()(const proto::SendCall& c) const noexcept { return proto::Sender::of(*work.tx).send(c); }
         ssize_t operator()(const proto::RecvCall& c) const noexcept { return work.receives->recv(c); }
-        ssize_t operator()(const RmaCall& c) const noexcept { return Rma::of(*work.tx).runner().submit(c); }
+        ssize_t operator()(const RmaCall& c) const noexcept { return Rma::of(*work.tx).submit(c); }
         ssize_t operator()(const AtomicCall& c) const noexcept { return Atomics::of(*work.tx).submit(c); }
     };
     std::lock_guard guard(tx.lock());

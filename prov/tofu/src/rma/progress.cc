@@ -34,7 +34,7 @@ ssize_t send_data(TxContext& tx, RemoteMemory& access, const RmaOp& op) noexcept
 // --- posting
 
 /// Posts as much as goes now. BlockReason::nothing: all is posted, or an error ended the posting.
-BlockReason RmaRunner::post_some(RmaOp& op) noexcept
+BlockReason Rma::post_some(RmaOp& op) noexcept
 {
     if (op.empty_event) [[unlikely]]
         return post_empty(op);
@@ -68,7 +68,7 @@ BlockReason RmaRunner::post_some(RmaOp& op) noexcept
 
 /// The event of an operation comes after all its bytes: does the segment, which carries it, wait for bytes that went to
 /// another VCQ?
-bool RmaRunner::waits_for_others(const RmaOp& op, unsigned segment) noexcept
+bool Rma::waits_for_others(const RmaOp& op, unsigned segment) noexcept
 {
     bool others = false;
     for (unsigned before = 0; before < segment; before++)
@@ -77,7 +77,7 @@ bool RmaRunner::waits_for_others(const RmaOp& op, unsigned segment) noexcept
 }
 
 /// May the next piece go now, as far as order across the VCQs of a peer is concerned, where it was promised?
-bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
+bool Rma::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     return !(strong_[0] || strong_[1] || op.fenced) ||
            access_.may_go_to(op.peer.home, op.target[segment].at.vcq, op.read);
@@ -85,7 +85,7 @@ bool RmaRunner::in_turn(const RmaOp& op, unsigned segment) noexcept
 
 /// Posts one piece from op.posted on, which is byte `at` of the peer's segment `r`: as long as it stays within one
 /// local segment, one remote segment and the largest transfer. `length`: its bytes.
-vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
+vcq::Post Rma::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& length) noexcept
 {
     const utofu_vcq_id_t peer = op.target[r].at.vcq;
     const utofu_stadd_t remote = op.target[r].at.stadd + at;
@@ -127,7 +127,7 @@ vcq::Post RmaRunner::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size
 
 /// Prepares the event of an operation without bytes. It counts for the region that the call names, if there is one; no
 /// key is asked for. 0, or a refusal of the call.
-int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
+int Rma::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
 {
     const auto progress = [this] { return tx_.try_progress(); };
     int ret = -FI_EINVAL;
@@ -147,7 +147,7 @@ int RmaRunner::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
     return 0;
 }
 
-BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
+BlockReason Rma::post_empty(RmaOp& op) noexcept
 {
     if (access_.is_ordering() && op.strong_order &&
         !access_.may_go_to(op.peer.home, op.target[0].at.vcq, !op.names_no_region && op.read))
@@ -166,16 +166,16 @@ BlockReason RmaRunner::post_empty(RmaOp& op) noexcept
 }
 
 /// Where there is no such region the event goes to the peer's own word.
-void RmaRunner::on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void Rma::on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
-    RmaRunner& runner = *op.runner;
+    Rma& rma = *op.engine;
     op.event_ended(notice.code);
-    if (!op.event_posted && !op.names_no_region && !runner.closed_ && runner.access_.find_event_word(op)) {
+    if (!op.event_posted && !op.names_no_region && !rma.closed_ && rma.access_.find_event_word(op)) {
         op.pending--;
         op.names_no_region = op.empty_event = true;
         if (!op.queued)
-            runner.enqueue(op, BlockReason::peer);
+            rma.enqueue(op, BlockReason::peer);
         return;
     }
     on_notice(&op, notice);
@@ -183,21 +183,21 @@ void RmaRunner::on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) no
 
 // --- progress
 
-void RmaRunner::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void Rma::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& op = *static_cast<RmaOp*>(handler);
     if (settle(op, notice.code) && op.posted == op.total && !op.queued)
-        op.runner->finish(op);
+        op.engine->finish(op);
 }
 
-void RmaRunner::on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void Rma::on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RmaOp& op = *static_cast<RmaOp::Last*>(handler)->op;
     op.event_ended(notice.code);
     on_notice(&op, notice);
 }
 
-void RmaRunner::through(RmaOp& op) noexcept
+void Rma::through(RmaOp& op) noexcept
 {
     op.queued = false;
     if (op.step == RmaOp::Step::ended)
@@ -207,7 +207,7 @@ void RmaRunner::through(RmaOp& op) noexcept
 }
 
 /// Cancels what has not been posted; what has been posted still ends.
-void RmaRunner::cancel(RmaOp& op) noexcept
+void Rma::cancel(RmaOp& op) noexcept
 {
     if (op.err == 0)
         op.err = FI_ECANCELED;
@@ -216,7 +216,7 @@ void RmaRunner::cancel(RmaOp& op) noexcept
 }
 
 /// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
-BlockReason RmaRunner::go_on(RmaOp& op) noexcept
+BlockReason Rma::go_on(RmaOp& op) noexcept
 {
     return op.step == RmaOp::Step::posting ? post_some(op) : conclude(op);
 }
@@ -224,7 +224,7 @@ BlockReason RmaRunner::go_on(RmaOp& op) noexcept
 /// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
 /// data goes out right behind the bytes, ordered by the strong order of the sender's Puts (guide 6.1.3.1). Where the
 /// peer has no room, or is contacted for the first time, this is retried for a while; after that finish() does it.
-void RmaRunner::send_data_at_once(RmaOp& op) noexcept
+void Rma::send_data_at_once(RmaOp& op) noexcept
 {
     op.pending++; // keeps notices that come meanwhile from ending the operation
     for (unsigned i = 0; i < contact_polls && op.remote_data; i++) {
@@ -241,7 +241,7 @@ void RmaRunner::send_data_at_once(RmaOp& op) noexcept
 }
 
 /// Sends the CQ data to the target if the sender has room for it.
-BlockReason RmaRunner::notify_peer(RmaOp& op) noexcept
+BlockReason Rma::notify_peer(RmaOp& op) noexcept
 {
     const ssize_t ret = send_data(tx_, access_, op);
     if (ret == -FI_EAGAIN)
@@ -253,12 +253,12 @@ BlockReason RmaRunner::notify_peer(RmaOp& op) noexcept
 }
 
 /// Called when every byte is posted and every notice has come.
-void RmaRunner::finish(RmaOp& op) noexcept
+void Rma::finish(RmaOp& op) noexcept
 {
     access_.ended(op.peer.home, op.prov_errno);
     if (op.bounce.data != nullptr && op.read && op.err == 0)
         scatter(op.local, op.local_count, op.bounce.data, op.total);
-    buffers_.give_back(op);
+    give_back(op);
     if (op.err == 0 && (op.remote_data || op.has_further())) {
         op.step = RmaOp::Step::telling;
         // The data of an earlier write may wait.
@@ -272,7 +272,7 @@ void RmaRunner::finish(RmaOp& op) noexcept
 }
 
 /// What the peer learns of an operation that has taken effect: events for further regions, then CQ data.
-BlockReason RmaRunner::conclude(RmaOp& op) noexcept
+BlockReason Rma::conclude(RmaOp& op) noexcept
 {
     if (op.step == RmaOp::Step::telling) {
         if (op.has_further() && access_.tell_further(op) == vcq::Post::busy)
@@ -282,7 +282,7 @@ BlockReason RmaRunner::conclude(RmaOp& op) noexcept
     return op.step == RmaOp::Step::notifying ? notify_peer(op) : BlockReason::nothing;
 }
 
-void RmaRunner::end(RmaOp& op) noexcept
+void Rma::end(RmaOp& op) noexcept
 {
     op.step = RmaOp::Step::ended;
     op.refund();
@@ -291,14 +291,14 @@ void RmaRunner::end(RmaOp& op) noexcept
 }
 
 /// Forgets an operation of which nothing was posted.
-void RmaRunner::drop(RmaOp& op) noexcept
+void Rma::drop(RmaOp& op) noexcept
 {
-    buffers_.give_back(op);
+    give_back(op);
     op.refund();
     ops_.renew(&op);
 }
 
-void RmaRunner::enqueue(RmaOp& op, BlockReason reason) noexcept
+void Rma::enqueue(RmaOp& op, BlockReason reason) noexcept
 {
     op.queued = true;
     waiting_.push(op, Pending::line_of(op.peer), reason);

@@ -24,13 +24,7 @@ constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 
 } // namespace
 
-RmaBuffers::RmaBuffers(TxContext& tx) noexcept
-    : tx_(tx), bounces_(tx.vcq()), max_inline_(tx.vcq().backend().caps().max_piggyback_size),
-      may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
-{
-}
-
-int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
+int Rma::attach(RmaOp& op, const RmaCall& call) noexcept
 {
     const bool keep = (call.flags & FI_INJECT) != 0; // the application may reuse its buffer when the call returns
     if (!op.read && op.total <= max_inline_) {
@@ -64,7 +58,7 @@ int RmaBuffers::attach(RmaOp& op, const RmaCall& call) noexcept
     return 0;
 }
 
-void RmaBuffers::give_back(RmaOp& op) noexcept
+void Rma::give_back(RmaOp& op) noexcept
 {
     if (op.bounce.data != nullptr)
         bounces_.release(op.bounce);
@@ -75,19 +69,6 @@ void RmaBuffers::give_back(RmaOp& op) noexcept
     if (op.rail != 0) [[unlikely]]
         tx_.rails().give(Rails::By::us, op.rail);
     op.rail = 0;
-}
-
-// --- RmaRunner: how a call becomes a read or write: it is checked, its keys and buffers are found, and its first
-// pieces are posted (rma/progress.cc has the rest of its life)
-
-RmaRunner::RmaRunner(TxContext& tx, RemoteMemory& access) noexcept
-    : tx_(tx), access_(access), waiting_(tx.pending(), this, Pending::Stream::steps_of<RmaRunner, RmaOp>),
-      ops_(std::max<std::size_t>(tx.config().attr.size, 64)), buffers_(tx),
-      caps_(tx.vcq().backend().caps()), strong_{orders_writes(tx), orders_reads(tx)}
-{
-    constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
-    if ((tx.config().attr.msg_order & order_behind_writes) != 0)
-        access_.order_reads();
 }
 
 bool orders_writes(const TxContext& tx) noexcept
@@ -131,13 +112,13 @@ int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
     return 0;
 }
 
-void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept
+void Rma::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept
 {
     const fi_msg_rma& msg = call.msg;
     op.notify = on_notice;
     op.report_to(tx_.reports(), FI_RMA | (call.read ? FI_READ : FI_WRITE), msg.context,
                  !call.is_inject && tx_.reports().binding.reports(call.flags));
-    op.runner = this;
+    op.engine = this;
     op.peer = peer;
     op.access = call.read ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     for (std::size_t i = 0; i < msg.rma_iov_count; i++)
@@ -165,7 +146,7 @@ void RmaRunner::describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::
     std::copy_n(msg.msg_iov, msg.iov_count, op.local);
 }
 
-ssize_t RmaRunner::submit(const RmaCall& call) noexcept
+ssize_t Rma::submit(const RmaCall& call) noexcept
 {
     std::size_t total = 0;
     if (int ret = check(call, tx_, total); ret != 0) [[unlikely]]
@@ -209,7 +190,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
             return 0;
         }
         if (ret == 0)
-            ret = buffers_.attach(*op, call);
+            ret = attach(*op, call);
         if (ret != 0) [[unlikely]] {
             drop(*op);
             return ret;
@@ -220,7 +201,7 @@ ssize_t RmaRunner::submit(const RmaCall& call) noexcept
 
 /// Posts a new operation. 0, or -FI_EAGAIN and the operation is gone. Progress that was made since it was called may
 /// have let an earlier one wait, which it must not overtake.
-ssize_t RmaRunner::launch(RmaOp& op) noexcept
+ssize_t Rma::launch(RmaOp& op) noexcept
 {
     const auto try_to_post = [&] {
         return waiting_.holds(Pending::line_of(op.peer)) ? BlockReason::peer : post_some(op);
@@ -258,10 +239,16 @@ Rma::Rma(TxContext& tx) noexcept
       plain_inject_(tx.reports().counters.write == nullptr && !tx.config().shares_vcq),
       max_inline_(tx.vcq().backend().caps().max_piggyback_size), inject_flags_(vcq::flags_of(orders_writes(tx), false)),
       write_flags_(vcq::delivered_flags(orders_writes(tx), false)),
-      read_flags_(vcq::delivered_flags(orders_reads(tx), false)), runner_(tx, access_),
-      memory_(tx.rails().memory(Rails::own)),
-      longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size))
+      read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
+      waiting_(tx.pending(), this, Pending::Stream::steps_of<Rma, RmaOp>), memory_(tx.rails().memory(Rails::own)),
+      longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size)),
+      ops_(std::max<std::size_t>(tx.config().attr.size, 64)), bounces_(tx.vcq()), caps_(tx.vcq().backend().caps()),
+      may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0),
+      strong_{orders_writes(tx), orders_reads(tx)}
 {
+    constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
+    if ((tx.config().attr.msg_order & order_behind_writes) != 0)
+        access_.order_reads();
     const TxCounters& counters = tx.reports().counters;
     const bool has_queue = tx.reports().binding.cq != nullptr;
     const auto choose = [](const Counter* counter, auto counted, auto uncounted) {
@@ -302,7 +289,7 @@ void Rma::fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcep
 ssize_t Rma::fast_refused(vcq::Post posted) noexcept
 {
     if (posted == vcq::Post::error)
-        return not_fast; // the runner meets the same error and reports it
+        return not_fast; // submit() meets the same error and reports it
     tx_.progress();
     return -FI_EAGAIN;
 }
@@ -365,7 +352,7 @@ bool Rma::make_read_buffer() noexcept
 }
 
 // --- fi_rma(3): the calls of the application. Each tries the fast path (Rma) where it has one, else it calls
-// RmaRunner::submit.
+// Rma::submit.
 
 namespace {
 
@@ -375,7 +362,7 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
         return tx.domain().deferred().later->take(handle, call);
-    return tx.call_locked([&] { return Rma::of(tx).runner().submit(call); });
+    return tx.call_locked([&] { return Rma::of(tx).submit(call); });
 }
 
 /// Submits a call with one remote segment, which is as long as the local ones together. The endpoint's default flags

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_rma: reads and writes. What a call asks for, and the operation that it becomes (RmaCall, RmaOp); where the TNI
-// finds the local bytes (RmaBuffers); operations that are tracked and completed (RmaRunner); the calls, of which a
-// single communication goes at once (Rma). The application enters by rma_ops, rounds of progress and the pending
-// queue resume. Under the context's lock.
+// fi_rma: reads and writes. What a call asks for, and the operation that it becomes (RmaCall, RmaOp); the operations of
+// a context, of which a single communication goes at once (Rma). The application enters by rma_ops, rounds of progress
+// and the pending queue resume. Under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@
 
 namespace tofu {
 
-// --- RmaCall, RmaOp: the calls and deferred work (api/triggered.cc) fill in the first, the runner the second
+// --- RmaCall, RmaOp: the calls and deferred work (api/triggered.cc) fill in the first, the engine the second
 
 class TxContext;
 
@@ -69,7 +68,7 @@ struct RmaOp : Request, PendingOp, RemoteSide {
         notifying, ///< -> ended: the sender took the CQ data
         ended
     };
-    class RmaRunner* runner = nullptr;
+    class Rma* engine = nullptr;
     Last last{};
     fi_addr_t to = FI_ADDR_NOTAVAIL;
     std::uint64_t data = 0; ///< for the target's CQ
@@ -95,88 +94,10 @@ struct RmaOp : Request, PendingOp, RemoteSide {
 };
 static_assert(rma_remote_limit <= RemoteSide::most);
 
-// --- RmaBuffers: where the TNI finds the local bytes of a read or write: in the descriptor, in a bounce block, or in
-// the user's buffers, which are then registered with the VCQ that posts (the context's own or a rail).
-
-class RmaBuffers {
-  public:
-    explicit RmaBuffers(TxContext& tx) noexcept;
-    /// Makes the local bytes of the operation ready for the TNI. 0, or -FI_E*; after an error the caller calls
-    /// give_back().
-    [[nodiscard]] int attach(RmaOp& op, const RmaCall& call) noexcept;
-    /// Releases the bounce block, the registrations and the rail.
-    void give_back(RmaOp& op) noexcept;
-
-  private:
-    TxContext& tx_;
-    BouncePool bounces_;
-    const std::size_t max_inline_;
-    const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
-};
-
-// --- RmaRunner: reads and writes under way, each a sequence of Puts or Gets: accepted (rma/rma.cc), then posted piece
-// by piece, paid for where the target counts events, and completed (rma/progress.cc).
-
-class RmaRunner {
-  public:
-    RmaRunner(TxContext& tx, RemoteMemory& access) noexcept;
-    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
-    [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
-    /// Operations that have not ended; waiting(): those of them in the pending queue.
-    [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
-    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
-    /// True once a write has been posted unsignaled: only its failure is reported, and that to no completion handler.
-    [[nodiscard]] bool posted_unsignaled() const noexcept { return posted_unsignaled_; }
-    /// Cancels what waits. From now on no event is repeated.
-    void close() noexcept
-    {
-        closed_ = true;
-        waiting_.cancel();
-    }
-    /// Makes the completion handlers of all operations do nothing. Called when the endpoint has ended and its VCQ has
-    /// not.
-    void mute() noexcept
-    {
-        ops_.each([](RmaOp& op) { op.notify = op.last.notify = [](vcq::CompletionHandler*, vcq::Notice) noexcept {}; });
-    }
-
-  private:
-    friend class Pending::Stream;
-    static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    static void on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
-    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
-    void send_data_at_once(RmaOp& op) noexcept;
-    [[nodiscard]] BlockReason post_some(RmaOp& op) noexcept;
-    [[nodiscard]] static bool waits_for_others(const RmaOp& op, unsigned segment) noexcept;
-    [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
-    [[nodiscard]] BlockReason post_empty(RmaOp& op) noexcept;
-    static void on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
-    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
-    [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept;
-    void through(RmaOp& op) noexcept;
-    void cancel(RmaOp& op) noexcept;
-    [[nodiscard]] BlockReason conclude(RmaOp& op) noexcept;
-    [[nodiscard]] BlockReason notify_peer(RmaOp& op) noexcept;
-    void finish(RmaOp& op) noexcept;
-    void end(RmaOp& op) noexcept;
-    void drop(RmaOp& op) noexcept;
-    void enqueue(RmaOp& op, BlockReason reason) noexcept;
-
-    TxContext& tx_;
-    RemoteMemory& access_;
-    Pending::Stream waiting_; ///< operations that cannot continue now
-    Pool<RmaOp> ops_;
-    RmaBuffers buffers_;
-    const utofu_onesided_caps& caps_;
-    const bool strong_[2]; ///< tx_attr.msg_order asks for an order of [0] writes, [1] reads
-    bool posted_unsignaled_ = false;
-    bool closed_ = false;
-};
-
-// --- Rma: the calls, with the fast path: one segment, one communication, no retry. The runner does every other
-// operation.
+// --- Rma: the calls. The fast path does one segment by one communication, without a retry. Every other operation is
+// accepted (rma/rma.cc), then posted piece by piece, paid for where the target counts events, and completed
+// (rma/progress.cc). The TNI finds the local bytes in the descriptor, in a bounce block, or in the user's buffers,
+// which are then registered with the VCQ that posts (the context's own or a rail).
 
 /// The table of endpoints that may use RMA.
 extern fi_ops_rma rma_ops;
@@ -190,39 +111,77 @@ class Rma final : public Engine {
 
     explicit Rma(TxContext& tx) noexcept;
     ~Rma();
-    [[nodiscard]] RmaRunner& runner() noexcept { return runner_; }
+    /// Accepts and begins an operation. 0, or a refusal without any effect; a later failure becomes an error entry.
+    [[nodiscard]] ssize_t submit(const RmaCall& call) noexcept;
     /// fi_inject_write as one unsignaled Put. 0, or not_fast.
     [[nodiscard]] ssize_t inject_fast(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                       std::uint64_t key) noexcept;
     /// fi_write and fi_read of one segment as one communication, with a key that is a bias and the default completion
     /// level: of at most max_inline_ or max_fast_read bytes, or, `in_place`, of up to longest_ in a region whose
-    /// registration is kept. 0, -FI_EAGAIN, or `not_fast`: nothing has happened, and the runner has to do it.
+    /// registration is kept. 0, -FI_EAGAIN, or `not_fast`: nothing has happened, and submit() has to do it.
     static constexpr ssize_t not_fast = 1;
     template <bool read, bool in_place>
     [[nodiscard]] ssize_t go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
                                   std::uint64_t key, void* context, std::uint64_t flags) noexcept;
-    [[nodiscard]] bool all_has_left() const noexcept override { return runner_.outstanding() == 0; }
-    /// Operations under way to other peers count, too: they end soon.
-    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override
+    /// Makes the completion handlers of all operations do nothing. Called when the endpoint has ended and its VCQ has
+    /// not.
+    void mute() noexcept
     {
-        return runner_.outstanding() == runner_.waiting().size();
+        ops_.each([](RmaOp& op) { op.notify = op.last.notify = [](vcq::CompletionHandler*, vcq::Notice) noexcept {}; });
     }
-    void close() noexcept override { runner_.close(); }
+    [[nodiscard]] bool all_has_left() const noexcept override { return ops_.in_use() == 0; }
+    /// Operations under way to other peers count, too: they end soon.
+    [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return ops_.in_use() == waiting_.size(); }
+    /// From now on no event is repeated.
+    void close() noexcept override
+    {
+        closed_ = true;
+        waiting_.cancel();
+    }
     /// With a shared VCQ the failed write may be another context's.
     void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t vcq) noexcept override
     {
         access_.ended(vcq, utofu_code);
-        if (kind == vcq::Unsignaled::write && (!tx_.config().shares_vcq || runner_.posted_unsignaled()))
+        if (kind == vcq::Unsignaled::write && (!tx_.config().shares_vcq || posted_unsignaled_))
             report_failure(tx_.reports(), FI_RMA | FI_WRITE, nullptr, utofu_code);
     }
 
   private:
+    friend class Pending::Stream;
+    // --- the fast path
     template <bool read, bool entry, bool counted>
     static void fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] ssize_t fast_refused(vcq::Post posted) noexcept;
     [[nodiscard, gnu::noinline]] bool make_read_buffer() noexcept;
     [[nodiscard]] bool goes_at_once(const void* buffer, std::size_t length, std::size_t limit, fi_addr_t to,
                                     std::uint64_t address, std::uint64_t key, Target& target) const noexcept;
+    // --- operations that are tracked
+    void describe(RmaOp& op, const RmaCall& call, const Peer& peer, std::size_t total) noexcept;
+    /// Makes the local bytes of the operation ready for the TNI. 0, or -FI_E*; after an error the caller calls
+    /// give_back().
+    [[nodiscard]] int attach(RmaOp& op, const RmaCall& call) noexcept;
+    /// Releases the bounce block, the registrations and the rail.
+    void give_back(RmaOp& op) noexcept;
+    [[nodiscard]] ssize_t launch(RmaOp& op) noexcept;
+    void send_data_at_once(RmaOp& op) noexcept;
+    [[nodiscard]] BlockReason post_some(RmaOp& op) noexcept;
+    [[nodiscard]] static bool waits_for_others(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] int begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept;
+    [[nodiscard]] BlockReason post_empty(RmaOp& op) noexcept;
+    static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    static void on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    static void on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
+    [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
+    [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
+    [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept;
+    void through(RmaOp& op) noexcept;
+    void cancel(RmaOp& op) noexcept;
+    [[nodiscard]] BlockReason conclude(RmaOp& op) noexcept;
+    [[nodiscard]] BlockReason notify_peer(RmaOp& op) noexcept;
+    void finish(RmaOp& op) noexcept;
+    void end(RmaOp& op) noexcept;
+    void drop(RmaOp& op) noexcept;
+    void enqueue(RmaOp& op, BlockReason reason) noexcept;
 
     // The members that fi_inject_write reads stand together.
     TxContext& tx_;
@@ -235,13 +194,22 @@ class Rma final : public Engine {
     unsigned long read_flags_;
     /// The ends of writes and reads on the fast path: [an entry is wanted].
     vcq::CompletionHandler::Function write_done_[2], read_done_[2];
-    RmaRunner runner_;
+    Pending::Stream waiting_; ///< operations that cannot continue now
     LocalMemory& memory_;
     std::size_t longest_; ///< longer transfers may take another rail (Rails), or several communications
 
     // Reads on the fast path land here, each at its completion tag; allocated and registered at first use.
     OwnMemory read_buffer_;
     utofu_stadd_t read_stadd_ = 0;
+
+    Pool<RmaOp> ops_;
+    BouncePool bounces_;
+    const utofu_onesided_caps& caps_;
+    const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
+    const bool strong_[2]; ///< tx_attr.msg_order asks for an order of [0] writes, [1] reads
+    /// A write has been posted unsignaled: only its failure is reported, and that to no completion handler.
+    bool posted_unsignaled_ = false;
+    bool closed_ = false;
 };
 
 /// The condition of all fast paths: one segment of 1 to `limit` bytes, and the target can be resolved at once.
@@ -250,7 +218,7 @@ class Rma final : public Engine {
                                                      Target& target) const noexcept
 {
     return length - 1 < limit && buffer != nullptr && access_.resolve_at_once(to, key, address, target) != nullptr &&
-           !runner_.waiting().may_hold(target.vcq);
+           !waiting_.may_hold(target.vcq);
 }
 
 [[gnu::always_inline]] inline ssize_t Rma::inject_fast(const void* data, std::size_t length, fi_addr_t to,
