@@ -88,10 +88,9 @@ std::uint64_t job_key() noexcept
 
 std::uint64_t key_of(const char* service) noexcept
 {
-    std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-    for (const char* c = service; *c != '\0'; c++)
-        hash = (hash ^ static_cast<unsigned char>(*c)) * 0x100000001b3u;
-    return hash != 0 ? hash : 1;
+    Hash hash;
+    hash.add(service);
+    return hash.value != 0 ? hash.value : 1;
 }
 
 bool is_here(const char* node, bool numeric) noexcept

@@ -184,10 +184,8 @@ int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noex
         return ret;
     std::lock_guard guard(domain_.deferred().lock);
     Counter& trigger = *work->trigger;
-    if (trigger.works == nullptr) {
-        trigger.next_trigger = triggers_;
-        triggers_ = &trigger;
-    }
+    if (trigger.works == nullptr)
+        triggers_.push_front(trigger);
     Work** at = &trigger.works;
     while (*at != nullptr && (*at)->threshold <= work->threshold)
         at = &(*at)->next;
@@ -237,7 +235,7 @@ ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const
 template <class Wanted>
 Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
 {
-    for (Counter* c = triggers_; c != nullptr; c = c->next_trigger)
+    for (Counter* c = triggers_.first(); c != nullptr; c = c->next_trigger)
         for (Work* w = c->works; w != nullptr; w = w->next)
             if (wanted(*w))
                 return w;
@@ -307,14 +305,8 @@ void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
 void WorkQueue::unlink(Work& work) noexcept
 {
     take_out(work);
-    if (work.trigger == nullptr)
-        return;
-    if (work.trigger->works == nullptr) {
-        Counter** link = &triggers_;
-        while (*link != work.trigger)
-            link = &(*link)->next_trigger;
-        *link = work.trigger->next_trigger;
-    }
+    if (work.trigger != nullptr && work.trigger->works == nullptr)
+        triggers_.remove(*work.trigger);
     work.trigger = nullptr;
 }
 
@@ -357,10 +349,7 @@ void WorkQueue::start_due() noexcept
 {
     for (bool some = true; some;) { // a work may count on a counter that others wait for
         some = false;
-        for (Counter *c = triggers_, *next = nullptr; c != nullptr; c = next) {
-            next = c->next_trigger;
-            some |= start_due(c->works, *c);
-        }
+        triggers_.each([&](const Counter& c) { some |= start_due(c.works, c); });
     }
 }
 

@@ -125,9 +125,9 @@ class WorkQueue final : public Later {
 
     DomainBase& domain_;
     std::unique_ptr<CompletionQueue> internal_cq_;
-    Counter* triggers_ = nullptr; ///< counters that works wait for
-    Work* under_way_ = nullptr;   ///< deferred work that has been posted
-    Work* lost_ = nullptr;        ///< work whose endpoint was closed, and whose entry may still come
+    List<Counter, &Counter::next_trigger> triggers_; ///< counters that works wait for
+    Work* under_way_ = nullptr;                      ///< deferred work that has been posted
+    Work* lost_ = nullptr; ///< work whose endpoint was closed, and whose entry may still come
     std::atomic<bool> in_progress_{false};
 };
 

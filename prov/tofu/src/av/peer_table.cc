@@ -123,13 +123,11 @@ bool with_record(std::uint64_t key, Use&& use) noexcept
 
 std::uint64_t key_of(const char* job, std::uint64_t home) noexcept
 {
-    std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
-    for (; job != nullptr && *job != '\0'; job++)
-        add(static_cast<unsigned char>(*job));
+    Hash hash;
+    hash.add(job);
     for (unsigned i = 0; i < sizeof home; i++)
-        add(static_cast<unsigned char>(home >> 8 * i));
-    return hash | 1;
+        hash.add(static_cast<unsigned char>(home >> 8 * i));
+    return hash.value | 1;
 }
 
 } // namespace

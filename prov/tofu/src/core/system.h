@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What a process asks the kernel for: time (Clock), random numbers (Random), and files that the processes of its node
-// share (NodeFile). A test may have a time and random numbers of its own.
+// share (NodeFile), by names that they make alike (Hash). A test may have a time and random numbers of its own.
 #pragma once
 
 #include <chrono>
@@ -65,6 +65,20 @@ struct Random {
             return of_test();
         std::uint64_t bits = 0;
         return getrandom(&bits, sizeof bits, 0) == static_cast<ssize_t>(sizeof bits) ? bits : otherwise;
+    }
+};
+
+// --- Hash: FNV-1a, of names that the processes of a node make alike
+
+struct Hash {
+    std::uint64_t value = 0xcbf29ce484222325u;
+
+    void add(unsigned char byte) noexcept { value = (value ^ byte) * 0x100000001b3u; }
+    /// A text, or null.
+    void add(const char* text) noexcept
+    {
+        for (; text != nullptr && *text != '\0'; text++)
+            add(static_cast<unsigned char>(*text));
     }
 };
 

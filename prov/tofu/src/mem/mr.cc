@@ -34,10 +34,7 @@ int RegionTable::open() noexcept
 {
     // Keys of two domains differ, so that one that is used at the wrong domain is refused.
     next_indirect_ = directory::indirect_bit | (domain_.nonce() << 24 & ~directory::indirect_bit);
-    const int ret = directory_.open();
-    if (ret == 0)
-        overflow_.open(directory_.area());
-    return ret;
+    return directory_.open();
 }
 
 void RegionTable::close() noexcept
@@ -408,7 +405,7 @@ int OverflowVcqs::add() noexcept
     }
     utofu_stadd_t stadd = 0;
     if (ret == 0)
-        ret = made->vcq.reg_with_stag(area_, directory::area_bytes, directory_stag, stadd);
+        ret = made->vcq.reg_with_stag(regions_.directory().area(), directory::area_bytes, directory_stag, stadd);
     if (ret != 0) {
         TOFU_WARN(FI_LOG_MR,
                   "domain: its %u VCQs have no free steering tag for a region, and no further VCQ can be opened (%s): "
@@ -427,7 +424,7 @@ int OverflowVcqs::add() noexcept
 /// Writes the check last, as in entries: a reader of a half written line finds that there is no overflow VCQ.
 void OverflowVcqs::announce(const OverflowVcq& overflow) noexcept
 {
-    auto& line = *reinterpret_cast<directory::OverflowLine*>(area_ + directory::overflow_offset(overflow.number));
+    auto& line = regions_.directory().at<directory::OverflowLine>(directory::overflow_offset(overflow.number));
     std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(overflow.vcq.id(), std::memory_order_relaxed);
     // release: partner is the Get of RemoteKeys::ask_directory
     std::atomic_ref<std::uint64_t>(line.check)

@@ -114,8 +114,6 @@ class OverflowVcqs {
   public:
     OverflowVcqs(DomainBase& domain, RegionTable& regions) noexcept : domain_(domain), regions_(regions) {}
 
-    /// `area`: the directory memory, directory::area_bytes of it, that is under directory_stag of the home VCQ.
-    void open(std::byte* area) noexcept { area_ = area; }
     /// Closes the overflow VCQs. All regions have been deregistered.
     void close() noexcept;
 
@@ -149,7 +147,6 @@ class OverflowVcqs {
 
     DomainBase& domain_;
     RegionTable& regions_;
-    std::byte* area_ = nullptr;
     unsigned count_ = 0;
     unsigned roomy_ = 0; ///< all VCQs with lower numbers are full
     std::unique_ptr<OverflowVcq> vcqs_[directory::max_overflow_vcqs];

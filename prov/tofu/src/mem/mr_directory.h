@@ -224,6 +224,11 @@ class OwnDirectory {
 
     /// The memory under the STag, from open() to close().
     [[nodiscard]] std::byte* area() const noexcept { return tables_[0].memory.get(); }
+    template <class T>
+    [[nodiscard]] T& at(std::size_t offset) const noexcept
+    {
+        return *reinterpret_cast<T*>(area() + offset);
+    }
     /// Publishes the address of the domain's table of collective groups.
     void point_to_doors(utofu_stadd_t stadd) noexcept;
     /// Shows peers that `count` numbers from `first` on belong to the endpoint with this nonce.
@@ -265,11 +270,6 @@ class OwnDirectory {
     [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;
     void point_to(const Table& second) noexcept;
     void refill_pool() noexcept;
-    template <class T>
-    [[nodiscard]] T& at(std::size_t offset) const noexcept
-    {
-        return *reinterpret_cast<T*>(area() + offset);
-    }
     [[nodiscard]] int make_table(unsigned log2, Table& table) const noexcept;
 
     DomainBase& domain_;

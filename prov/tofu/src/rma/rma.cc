@@ -22,6 +22,19 @@ namespace {
 constexpr std::size_t copy_limit = BouncePool::large_size;
 constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 
+/// Does the context's msg_order ask for an order of writes, of reads?
+bool orders_writes(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
+    return (tx.config().attr.msg_order & orders) != 0;
+}
+
+bool orders_reads(const TxContext& tx) noexcept
+{
+    constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
+    return (tx.config().attr.msg_order & orders) != 0;
+}
+
 } // namespace
 
 int Rma::attach(RmaOp& op, const RmaCall& call) noexcept
@@ -69,18 +82,6 @@ void Rma::give_back(RmaOp& op) noexcept
     if (op.rail != 0) [[unlikely]]
         tx_.rails().give(Rails::By::us, op.rail);
     op.rail = 0;
-}
-
-bool orders_writes(const TxContext& tx) noexcept
-{
-    constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
-    return (tx.config().attr.msg_order & orders) != 0;
-}
-
-bool orders_reads(const TxContext& tx) noexcept
-{
-    constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
-    return (tx.config().attr.msg_order & orders) != 0;
 }
 
 // --- taking a call in

@@ -49,9 +49,6 @@ struct RmaCall {
     return read ? both : both | FI_REMOTE_CQ_DATA | FI_INJECT;
 }
 
-/// Does the context's msg_order ask for an order of writes, of reads?
-[[nodiscard]] bool orders_writes(const TxContext& tx) noexcept;
-[[nodiscard]] bool orders_reads(const TxContext& tx) noexcept;
 /// Checks what can be checked without knowing the peer. 0 and the number of bytes in `total`, or the refusal.
 [[nodiscard]] int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept;
 

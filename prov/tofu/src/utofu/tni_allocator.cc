@@ -50,16 +50,14 @@ enum class Bytes : unsigned { in, out, cqs, shares };
 off_t first_byte(const Backend& backend, Bytes bytes) noexcept
 {
     const Functions& f = backend.functions();
-    std::uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
-    for (const char* job = f.job != nullptr ? f.job() : nullptr; job != nullptr && *job != '\0'; job++)
-        add(static_cast<unsigned char>(*job));
+    Hash hash;
+    hash.add(f.job != nullptr ? f.job() : nullptr);
     std::uint8_t coords[6] = {};
     if (f.query_my_coords != nullptr)
         (void)f.query_my_coords(coords);
     for (const std::uint8_t coordinate : coords)
-        add(coordinate);
-    return static_cast<off_t>((hash & 0xffffffffffff) * 4 + static_cast<unsigned>(bytes)) * most;
+        hash.add(coordinate);
+    return static_cast<off_t>((hash.value & 0xffffffffffff) * 4 + static_cast<unsigned>(bytes)) * most;
 }
 
 struct Cq {
