@@ -127,7 +127,7 @@ class WorkQueue final : public Later {
     std::unique_ptr<CompletionQueue> internal_cq_;
     List<Counter, &Counter::next_trigger> triggers_; ///< counters that works wait for
     Work* under_way_ = nullptr;                      ///< deferred work that has been posted
-    Work* lost_ = nullptr; ///< work whose endpoint was closed, and whose entry may still come
+    Work* lost_ = nullptr;                           ///< work whose endpoint was closed, and whose entry may still come
     std::atomic<bool> in_progress_{false};
 };
 

@@ -46,29 +46,19 @@ struct CollectiveOp : Request {
 /// The operations of a group, in the order of their calls.
 class OpQueue {
   public:
-    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-    [[nodiscard]] CollectiveOp& first() const noexcept { return *first_; }
+    [[nodiscard]] bool empty() const noexcept { return ops_.empty(); }
+    [[nodiscard]] CollectiveOp& first() const noexcept { return *ops_.first(); }
     void append(CollectiveOp& op) noexcept
     {
-        op.next = nullptr;
         op.round = 0;
         // The top bit reveals members that disagree whether gates are used.
         op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
-        *end_ = &op;
-        end_ = &op.next;
+        ops_.push_back(op);
     }
-    CollectiveOp& pop() noexcept
-    {
-        CollectiveOp& op = *first_;
-        first_ = op.next;
-        if (first_ == nullptr)
-            end_ = &first_;
-        return op;
-    }
+    CollectiveOp& pop() noexcept { return ops_.pop_front(); }
 
   private:
-    CollectiveOp* first_ = nullptr;
-    CollectiveOp** end_ = &first_;
+    List<CollectiveOp, &CollectiveOp::next> ops_;
 };
 
 struct Outcome {

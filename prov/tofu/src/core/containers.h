@@ -86,26 +86,45 @@ class Array : public std::vector<T, Allocator<T>> {
 template <class T, T* T::*next>
 class List {
   public:
+    List() = default;
+    List(const List&) = delete;
+    List& operator=(const List&) = delete;
     [[nodiscard]] T* first() const noexcept { return first_; }
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
     void push_front(T& item) noexcept
     {
         item.*next = first_;
+        if (first_ == nullptr)
+            end_ = &(item.*next);
         first_ = &item;
     }
     void push_back(T& item) noexcept
     {
         item.*next = nullptr;
-        *link_to(nullptr) = &item;
+        *end_ = &item;
+        end_ = &(item.*next);
+    }
+    /// Removes the first element of a list that is not empty.
+    T& pop_front() noexcept
+    {
+        T& item = *first_;
+        first_ = item.*next;
+        if (first_ == nullptr)
+            end_ = &first_;
+        return item;
     }
     /// False: the item is not in the list.
     bool remove(const T& item) noexcept
     {
-        T** const link = link_to(&item);
-        const bool found = *link != nullptr;
-        if (found)
-            *link = item.*next;
-        return found;
+        T** link = &first_;
+        while (*link != nullptr && *link != &item)
+            link = &((*link)->*next);
+        if (*link == nullptr)
+            return false;
+        *link = item.*next;
+        if (*link == nullptr)
+            end_ = link;
+        return true;
     }
     /// Calls `visit` with each element, which may leave the list meanwhile.
     template <class Visit>
@@ -118,16 +137,8 @@ class List {
     }
 
   private:
-    /// What points to the item; at the end of the list what points to none.
-    [[nodiscard]] T** link_to(const T* item) noexcept
-    {
-        T** link = &first_;
-        while (*link != nullptr && *link != item)
-            link = &((*link)->*next);
-        return link;
-    }
-
     T* first_ = nullptr;
+    T** end_ = &first_; ///< the next element is linked here
 };
 
 } // namespace tofu

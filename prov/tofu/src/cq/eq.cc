@@ -3,7 +3,6 @@
 #include "cq/eq.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -67,7 +66,7 @@ bool EventQueue::ready(void* self) noexcept
 
 EventQueue::~EventQueue()
 {
-    while (first_ != nullptr)
+    while (!events_.empty())
         drop_first();
 }
 
@@ -80,21 +79,9 @@ int EventQueue::append(const struct fid* about, std::uint32_t type, const void* 
     auto* const event = ::new (memory) Event{nullptr, about, type, size, error};
     if (size != 0)
         std::memcpy(event->bytes(), bytes, size);
-    {
-        std::lock_guard guard(mutex_);
-        *end_ = event;
-        end_ = &event->next;
-    }
+    std::lock_guard guard(mutex_);
+    events_.push_back(*event);
     return 0;
-}
-
-void EventQueue::drop_first() noexcept
-{
-    Event* const event = first_;
-    first_ = event->next;
-    if (first_ == nullptr)
-        end_ = &first_;
-    std::free(event);
 }
 
 void EventQueue::wake() noexcept
@@ -128,18 +115,19 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
 
 ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
 {
-    if (first_ == nullptr)
+    Event* const first = events_.first();
+    if (first == nullptr)
         return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
-    if (first_->error.err != 0)
+    if (first->error.err != 0)
         return -FI_EAVAIL;
     // Without a buffer it is only asked which event there is, as libfabric's own queues let one do.
-    const std::size_t size = buffer != nullptr ? first_->size : 0;
+    const std::size_t size = buffer != nullptr ? first->size : 0;
     if (length < size)
         return -FI_ETOOSMALL;
     if (event != nullptr)
-        *event = first_->type;
+        *event = first->type;
     if (size > 0)
-        std::memcpy(buffer, first_->bytes(), size);
+        std::memcpy(buffer, first->bytes(), size);
     if ((flags & FI_PEEK) == 0)
         drop_first();
     return static_cast<ssize_t>(size);
@@ -230,34 +218,28 @@ std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcep
 void EventQueue::forget(const struct fid& object) noexcept
 {
     std::lock_guard guard(mutex_);
-    for (Event** at = &first_; *at != nullptr;) {
-        Event* const event = *at;
-        if (event->about != &object) {
-            at = &event->next;
-            continue;
-        }
-        *at = event->next;
-        if (end_ == &event->next)
-            end_ = at;
-        std::free(event);
-    }
+    events_.each([&](Event& event) {
+        if (event.about == &object && events_.remove(event))
+            std::free(&event);
+    });
 }
 
 ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept
 {
     std::lock_guard guard(mutex_);
-    if (first_ != nullptr ? first_->error.err == 0 : !overrun_)
+    const Event* const first = events_.first();
+    if (first != nullptr ? first->error.err == 0 : !overrun_)
         return -FI_EAGAIN;
     fi_eq_err_entry lost{};
     lost.err = FI_EOVERRUN;
     // There is never provider data; err_data and its size may be a buffer of the caller's (fi_eq(3), since 1.5).
     void* data = entry->err_data_size != 0 ? entry->err_data : nullptr;
-    *entry = first_ != nullptr ? first_->error : lost;
+    *entry = first != nullptr ? first->error : lost;
     entry->err_data = data;
     entry->err_data_size = 0;
     if ((flags & FI_PEEK) != 0)
         return sizeof(*entry);
-    if (first_ != nullptr)
+    if (first != nullptr)
         drop_first();
     else
         overrun_ = false;

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 
 #include <rdma/fi_eq.h>
@@ -76,9 +77,9 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     /// 0 or -FI_ENOMEM.
     int append(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
                const fi_eq_err_entry& error) noexcept;
-    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr && !overrun_; }
+    [[nodiscard]] bool empty() const noexcept { return events_.empty() && !overrun_; }
     [[nodiscard]] bool empty_now() noexcept; ///< takes mutex_
-    void drop_first() noexcept;
+    void drop_first() noexcept { std::free(&events_.pop_front()); }
     void wake() noexcept;
 
     struct Polled {
@@ -93,10 +94,9 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     std::mutex mutex_;
     std::condition_variable arrived_; ///< an event, or the first endpoint to poll
     bool polls_ = false;              ///< there are endpoints to poll
-    Event* first_ = nullptr;
-    Event** end_ = &first_; ///< the next event is linked here
-    bool overrun_ = false;  ///< events after the last one were lost, for want of memory
-    WaitObject wait_;       ///< last member: leaves its wait set before the others are destroyed
+    List<Event, &Event::next> events_;
+    bool overrun_ = false; ///< events after the last one were lost, for want of memory
+    WaitObject wait_;      ///< last member: leaves its wait set before the others are destroyed
 };
 
 } // namespace tofu

@@ -243,9 +243,9 @@ Rma::Rma(TxContext& tx) noexcept
       read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
       waiting_(tx.pending(), this, Pending::Stream::steps_of<Rma, RmaOp>), memory_(tx.rails().memory(Rails::own)),
       longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size)),
-      ops_(std::max<std::size_t>(tx.config().attr.size, 64)), bounces_(tx.vcq()), caps_(tx.vcq().backend().caps()),
-      may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0),
-      strong_{orders_writes(tx), orders_reads(tx)}
+      ops_(std::max<std::size_t>(tx.config().attr.size, 64)), bounces_(tx.vcq()),
+      caps_(tx.vcq().backend().caps()), strong_{orders_writes(tx), orders_reads(tx)},
+      may_leave_((tx.config().attr.msg_order & ~std::uint64_t{FI_ORDER_SAS}) == 0)
 {
     constexpr std::uint64_t order_behind_writes = FI_ORDER_RAW | FI_ORDER_RMA_RAW;
     if ((tx.config().attr.msg_order & order_behind_writes) != 0)

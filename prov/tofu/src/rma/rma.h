@@ -202,8 +202,8 @@ class Rma final : public Engine {
     Pool<RmaOp> ops_;
     BouncePool bounces_;
     const utofu_onesided_caps& caps_;
-    const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
     const bool strong_[2]; ///< tx_attr.msg_order asks for an order of [0] writes, [1] reads
+    const bool may_leave_; ///< no order was asked for, so long operations may go by a rail
     /// A write has been posted unsignaled: only its failure is reported, and that to no completion handler.
     bool posted_unsignaled_ = false;
     bool closed_ = false;
