@@ -59,9 +59,7 @@ int bind_endpoint(MemoryRegion& region, Endpoint& endpoint, std::uint64_t flags)
     return 0;
 }
 
-extern "C" {
-
-int tofu_mr_close(struct fid* f) noexcept
+int close_region(struct fid* f) noexcept
 {
     MemoryRegion& region = MemoryRegion::of(f);
     region.owner().regions().remove(region);
@@ -71,14 +69,14 @@ int tofu_mr_close(struct fid* f) noexcept
     return 0;
 }
 
-int tofu_mr_bind(struct fid* f, struct fid* object, uint64_t flags) noexcept
+int bind_region(struct fid* f, struct fid* object, uint64_t flags) noexcept
 {
     if (is_ours(object, FI_CLASS_CNTR))
         return bind_counter(MemoryRegion::of(f), Counter::of(object), flags);
     return is_ours(object, FI_CLASS_EP) ? bind_endpoint(MemoryRegion::of(f), Endpoint::of(object), flags) : -FI_EINVAL;
 }
 
-int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
+int control_region(struct fid* f, int command, void* argument) noexcept
 {
     switch (command) {
     case FI_ENABLE:  // regions can be used from their registration on
@@ -89,9 +87,9 @@ int tofu_mr_control(struct fid* f, int command, void* argument) noexcept
     }
 }
 
-fi_ops region_fid_ops = object_ops({.close = tofu_mr_close, .bind = tofu_mr_bind, .control = tofu_mr_control});
+fi_ops region_fid_ops = object_ops({.close = close_region, .bind = bind_region, .control = control_region});
 
-int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags, struct fid_mr** mr) noexcept
+int reg_attr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags, struct fid_mr** mr) noexcept
 {
     if (f == nullptr || f->fclass != FI_CLASS_DOMAIN || attr == nullptr || mr == nullptr || attr->iov_count != 1 ||
         attr->mr_iov == nullptr || attr->offset != 0)
@@ -121,7 +119,7 @@ int tofu_mr_regattr(struct fid* f, const struct fi_mr_attr* attr, uint64_t flags
     return 0;
 }
 
-int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t access, uint64_t offset,
+int reg_segments(struct fid* f, const struct iovec* iov, size_t count, uint64_t access, uint64_t offset,
                  uint64_t requested_key, uint64_t flags, struct fid_mr** mr, void* context) noexcept
 {
     fi_mr_attr attr{};
@@ -131,19 +129,18 @@ int tofu_mr_regv(struct fid* f, const struct iovec* iov, size_t count, uint64_t 
     attr.offset = offset;
     attr.requested_key = requested_key;
     attr.context = context;
-    return tofu_mr_regattr(f, &attr, flags, mr);
+    return reg_attr(f, &attr, flags, mr);
 }
 
-int tofu_mr_reg(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset, uint64_t requested_key,
-                uint64_t flags, struct fid_mr** mr, void* context) noexcept
+int reg_buffer(struct fid* f, const void* buf, size_t len, uint64_t access, uint64_t offset, uint64_t requested_key,
+               uint64_t flags, struct fid_mr** mr, void* context) noexcept
 {
     const iovec iov{const_cast<void*>(buf), len};
-    return tofu_mr_regv(f, &iov, 1, access, offset, requested_key, flags, mr, context);
-}
+    return reg_segments(f, &iov, 1, access, offset, requested_key, flags, mr, context);
 }
 
 } // namespace
 
-fi_ops_mr region_ops = {sizeof(fi_ops_mr), tofu_mr_reg, tofu_mr_regv, tofu_mr_regattr};
+fi_ops_mr region_ops = {sizeof(fi_ops_mr), reg_buffer, reg_segments, reg_attr};
 
 } // namespace tofu

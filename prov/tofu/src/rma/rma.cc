@@ -392,27 +392,37 @@ ssize_t plain(fid_ep* ep, bool read, fi_msg_rma msg, std::uint64_t address, std:
     return plain(ep, read, {&iov, &desc, 1, to, nullptr, 0, context, data}, address, key, flags, is_inject);
 }
 
-template <bool read>
-[[gnu::always_inline]] inline ssize_t fast(fid_ep* ep, void* buf, std::size_t length, void* desc, fi_addr_t to,
-                                           std::uint64_t address, std::uint64_t key, void* context) noexcept
+/// fi_read and fi_write.
+template <bool read, class Buffer>
+ssize_t fast(fid_ep* ep, Buffer* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr, uint64_t key,
+             void* context) noexcept
 {
     TxContext& tx = *EpHandle::of(ep).tx;
     {
         std::lock_guard guard(tx.lock());
         Rma& engine = Rma::of(tx);
         const std::uint64_t flags = EpHandle::of(ep).tx_flags;
-        ssize_t ret = engine.go_fast<read, false>(buf, length, desc, to, address, key, context, flags);
+        void* const buffer = const_cast<void*>(buf);
+        ssize_t ret = engine.go_fast<read, false>(buffer, len, desc, to, addr, key, context, flags);
         if (ret != Rma::not_fast) [[likely]]
             return ret;
         if (desc != nullptr)
-            ret = engine.go_fast<read, true>(buf, length, desc, to, address, key, context, flags);
+            ret = engine.go_fast<read, true>(buffer, len, desc, to, addr, key, context, flags);
         if (ret != Rma::not_fast)
             return ret;
     }
-    return single(ep, read, buf, length, desc, to, address, key, context);
+    return single(ep, read, buf, len, desc, to, addr, key, context);
 }
 
-ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool read) noexcept
+template <bool read>
+ssize_t segments(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
+                 void* context) noexcept
+{
+    return plain(ep, read, {iov, EpHandle::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
+}
+
+template <bool read>
+ssize_t message(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
 {
     if (msg == nullptr)
         return -FI_EINVAL;
@@ -423,43 +433,7 @@ ssize_t message(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags, bool rea
     return submit(ep, call);
 }
 
-extern "C" {
-
-ssize_t tofu_read(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t from, uint64_t addr, uint64_t key,
-                  void* context) noexcept
-{
-    return fast<true>(ep, buf, len, desc, from, addr, key, context);
-}
-
-ssize_t tofu_readv(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t from, uint64_t addr, uint64_t key,
-                   void* context) noexcept
-{
-    return plain(ep, true, {iov, EpHandle::of(ep).descs(desc), count, from, nullptr, 0, context, 0}, addr, key);
-}
-
-ssize_t tofu_readmsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
-{
-    return message(ep, msg, flags, true);
-}
-
-ssize_t tofu_write(fid_ep* ep, const void* buf, size_t len, void* desc, fi_addr_t to, uint64_t addr, uint64_t key,
-                   void* context) noexcept
-{
-    return fast<false>(ep, const_cast<void*>(buf), len, desc, to, addr, key, context);
-}
-
-ssize_t tofu_writev(fid_ep* ep, const iovec* iov, void** desc, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
-                    void* context) noexcept
-{
-    return plain(ep, false, {iov, EpHandle::of(ep).descs(desc), count, to, nullptr, 0, context, 0}, addr, key);
-}
-
-ssize_t tofu_writemsg(fid_ep* ep, const fi_msg_rma* msg, uint64_t flags) noexcept
-{
-    return message(ep, msg, flags, false);
-}
-
-ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr, uint64_t key) noexcept
+ssize_t inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to, uint64_t addr, uint64_t key) noexcept
 {
     TxContext& tx = *EpHandle::of(ep).tx;
     {
@@ -471,22 +445,31 @@ ssize_t tofu_inject_write(fid_ep* ep, const void* buf, size_t len, fi_addr_t to,
     return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, 0, FI_INJECT, true);
 }
 
-ssize_t tofu_writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t to, uint64_t addr,
-                       uint64_t key, void* context) noexcept
+ssize_t writedata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t to, uint64_t addr,
+                  uint64_t key, void* context) noexcept
 {
     return single(ep, false, buf, len, desc, to, addr, key, context, data, FI_REMOTE_CQ_DATA);
 }
 
-ssize_t tofu_inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to, uint64_t addr,
-                              uint64_t key) noexcept
+ssize_t inject_writedata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t to, uint64_t addr,
+                         uint64_t key) noexcept
 {
     return single(ep, false, buf, len, nullptr, to, addr, key, nullptr, data, FI_REMOTE_CQ_DATA | FI_INJECT, true);
-}
 }
 
 } // namespace
 
-fi_ops_rma rma_ops = {sizeof(fi_ops_rma), tofu_read,     tofu_readv,        tofu_readmsg,   tofu_write,
-                      tofu_writev,        tofu_writemsg, tofu_inject_write, tofu_writedata, tofu_inject_writedata};
+fi_ops_rma rma_ops = {
+    .size = sizeof(fi_ops_rma),
+    .read = fast<true, void>,
+    .readv = segments<true>,
+    .readmsg = message<true>,
+    .write = fast<false, const void>,
+    .writev = segments<false>,
+    .writemsg = message<false>,
+    .inject = inject_write,
+    .writedata = writedata,
+    .injectdata = inject_writedata,
+};
 
 } // namespace tofu
