@@ -208,10 +208,6 @@ constexpr unsigned inject_polls = 64;
         op.ended = nullptr;
 }
 
-} // namespace
-
-namespace {
-
 template <unsigned size, bool entry>
 vcq::CompletionHandler::Function end_of(const TxCounters& counters) noexcept
 {

@@ -65,9 +65,6 @@ class Collectives final : public tofu::Engine {
     /// True if no peer writes to the memory of any group any more.
     [[nodiscard]] bool all_gone() const noexcept;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
-    void close() noexcept override {}
-    /// Never called: all Puts of collectives have completion handlers.
-    void on_unsignaled_error(int, vcq::Unsignaled, utofu_vcq_id_t) noexcept override {}
 
   private:
     void work() noexcept;

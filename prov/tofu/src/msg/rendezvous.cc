@@ -118,10 +118,7 @@ bool RendezvousReceiver::get_piece(Fetch& f) noexcept
         }
         f.ref_count++;
     }
-    std::size_t n = f.to_fetch;
-    n = n < max_piece_ ? n : max_piece_;
-    n = n < from.length - f.from_offset ? n : from.length - f.from_offset;
-    n = n < into.iov_len - f.into_offset ? n : into.iov_len - f.into_offset;
+    const std::size_t n = std::min({f.to_fetch, max_piece_, from.length - f.from_offset, into.iov_len - f.into_offset});
     vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
     const vcq::Post post = vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
                                    from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .handler = &f});

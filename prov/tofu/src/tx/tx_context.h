@@ -46,9 +46,9 @@ class Engine {
     /// call again later.
     [[nodiscard]] virtual bool confirmed(const Peer&, bool) noexcept { return true; }
     /// Cancels what waits. From now on the engine begins nothing.
-    virtual void close() noexcept = 0;
+    virtual void close() noexcept {}
     /// An unsignaled communication to the VCQ `peer` has failed. It may be one of this engine.
-    virtual void on_unsignaled_error(int utofu_code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept = 0;
+    virtual void on_unsignaled_error(int /*utofu_code*/, vcq::Unsignaled, utofu_vcq_id_t /*peer*/) noexcept {}
 
   protected:
     ~Engine() = default;
