@@ -212,6 +212,21 @@ TEST_F(RegistrationCacheTest, KeepsWhatStaysTheSame)
     munmap(buffer, size);
 }
 
+/// The buffer of a ping-pong is sent and received into in turn. A registration for sends would be of no use to the
+/// receives, which would be given one more.
+TEST_F(RegistrationCacheTest, KeepsWhatIsReadAndWrittenOnce)
+{
+    char* buffer = fresh();
+    utofu_stadd_t stadd = 0;
+    for (int i = 0; i < 20; i++)
+        if (const unsigned number = cache_->acquire(reinterpret_cast<std::uintptr_t>(buffer), size, i % 2 == 0, stadd);
+            number != RegistrationCache::none)
+            cache_->release(number);
+    EXPECT_EQ(cache_->counts().kept, 1u);
+    EXPECT_EQ(cache_->counts().hits, 17u);
+    munmap(buffer, size);
+}
+
 /// Allocators and languages' runtimes give advice of memory in use, and so does the simulator where it moves pages.
 TEST_F(RegistrationCacheTest, KeepsWhatAdviceLeavesInPlace)
 {

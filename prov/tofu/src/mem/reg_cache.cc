@@ -97,9 +97,11 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
         stadd = entry.stadd + (address - entry.begin);
         return i;
     }
-    if (!worth_keeping(address, length))
+    Seen& s = seen(address, length);
+    s.is_written |= !read_only;
+    if (!worth_keeping(s))
         return none;
-    const unsigned number = keep(address, length, read_only);
+    const unsigned number = keep(address, length, !s.is_written);
     if (number != none)
         stadd = entries_[number].stadd;
     return number;
@@ -109,7 +111,7 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
 [[gnu::noinline]] void RegistrationCache::outdated(Entry& entry) noexcept
 {
     counts_.stale++;
-    kept_in_vain(entry.begin, entry.length);
+    kept_in_vain(seen(entry.begin, entry.length));
     entry.end = 0;
     if (entry.users == 0)
         drop(entry);
@@ -137,22 +139,20 @@ RegistrationCache::Seen& RegistrationCache::seen(std::uintptr_t begin, std::size
 {
     Seen& s = seen_[((begin >> 6) ^ (begin >> 13) ^ (begin >> 20) ^ length) % seen_count];
     if (s.begin != begin || s.length != length)
-        s = {begin, length, 0, 0};
+        s = {begin, length};
     return s;
 }
 
-bool RegistrationCache::worth_keeping(std::uintptr_t begin, std::size_t length) noexcept
+bool RegistrationCache::worth_keeping(Seen& s) noexcept
 {
-    Seen& s = seen(begin, length);
     if (++s.uses < uses_to_keep << s.doublings)
         return false;
     s.uses = 0;
     return true;
 }
 
-void RegistrationCache::kept_in_vain(std::uintptr_t begin, std::size_t length, int most) noexcept
+void RegistrationCache::kept_in_vain(Seen& s, int most) noexcept
 {
-    Seen& s = seen(begin, length);
     if (s.doublings < most)
         s.doublings++;
 }
@@ -178,7 +178,9 @@ unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool 
     if (!ticket || vcq_.reg(reinterpret_cast<const void*>(begin), length, read_only, stadd) != 0) {
         hooks_.unwatch(ticket);
         // A temporary failure is retried soon, and a permanent one at growing intervals.
-        kept_in_vain(begin, length, ticket.later ? most_doublings / 2 : most_doublings);
+        Seen& s = seen(begin, length);
+        kept_in_vain(s, ticket.later ? most_doublings / 2 : most_doublings);
+        s.is_written = false; // it may be read-only by now
         return none;
     }
     entries_[number] = {.begin = begin,

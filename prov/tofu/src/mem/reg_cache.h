@@ -66,6 +66,7 @@ class RegistrationCache {
         std::size_t length = 0;
         std::uint16_t uses = 0;
         std::uint8_t doublings = 0; ///< of the uses needed to be kept: one for each time it was kept without a use
+        bool is_written = false;    ///< a transfer has written it, as the next one may that finds it in the cache
     };
     static constexpr unsigned seen_count = 128;
     static constexpr unsigned uses_to_keep = 3;
@@ -76,8 +77,8 @@ class RegistrationCache {
     {
     }
     [[nodiscard]] Seen& seen(std::uintptr_t begin, std::size_t length) noexcept;
-    [[nodiscard]] bool worth_keeping(std::uintptr_t begin, std::size_t length) noexcept;
-    void kept_in_vain(std::uintptr_t begin, std::size_t length, int most = most_doublings) noexcept;
+    [[nodiscard]] bool worth_keeping(Seen& s) noexcept;
+    static void kept_in_vain(Seen& s, int most = most_doublings) noexcept;
     void drop_replaced() noexcept;
     [[nodiscard]] unsigned keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept;
     [[nodiscard]] unsigned free_entry(std::size_t length) noexcept;
