@@ -45,12 +45,15 @@ bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found, char (
 {
     char line[sizeof name_of_file + 128];
     while (maps != nullptr && std::fgets(line, sizeof line, maps) != nullptr) {
-        unsigned long long begin, end, inode;
-        unsigned major, minor;
-        char rights[5];
+        // All but one or two of some hundreds of lines are of mappings below the address, and are not taken apart.
+        char* behind = line;
+        const std::uint64_t begin = std::strtoull(line, &behind, 16);
+        const std::uint64_t end = *behind == '-' ? std::strtoull(behind + 1, &behind, 16) : 0;
+        unsigned long long inode = 0;
+        unsigned major = 0, minor = 0;
+        char rights[5] = "";
         int name = 0;
-        if (std::sscanf(line, "%llx-%llx %4s %*s %x:%x %llu %n", &begin, &end, rights, &major, &minor, &inode, &name) <
-            6)
+        if (end > address && std::sscanf(behind, " %4s %*s %x:%x %llu %n", rights, &major, &minor, &inode, &name) < 4)
             return false;
         std::size_t length = std::strcspn(line, "\n");
         bool whole = line[length] == '\n';
@@ -60,8 +63,9 @@ bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found, char (
             continue;
         found = {begin, end, makedev(major, minor), inode, rights[3] != 'p'};
         line[length] = '\0';
-        whole = whole && name > 0 && length - static_cast<std::size_t>(name) < sizeof name_of_file;
-        std::strcpy(name_of_file, whole ? line + name : "");
+        behind += name;
+        whole = whole && name > 0 && static_cast<std::size_t>(line + length - behind) < sizeof name_of_file;
+        std::strcpy(name_of_file, whole ? behind : "");
         return true;
     }
     return false;
