@@ -85,6 +85,7 @@ class Paths {
             "fi_tsend, 64 B", 1, [&] { return fi_tsend(a_.end, a_.memory, 64, desc, a_.peer, 1, &context_); }, true);
         receives();
         reads();
+        windows();
         read_many();
         counter();
         many_peers();
@@ -173,6 +174,45 @@ class Paths {
             again([&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, "fi_trecv");
             again([&] { return fi_tinject(a_.end, a_.memory, 8, a_.peer, 1); }, "fi_tinject");
         });
+    }
+
+    /// What a program of MPI does in a window: 64 receives are posted, and as many messages with CQ data come. Counted
+    /// are the last 32 receives and the entries of the first 32 messages.
+    void windows()
+    {
+        constexpr int window = 64;
+        const char* const names[] = {"fi_tsenddata, 64 B", "fi_trecv, more than 32 posted",
+                                     "fi_cq_read, entry of a message, more than 32 posted"};
+        fi_cq_tagged_entry entry;
+        for (int path = 0; path < 3; ++path)
+            for (int round = -calls / batch; round < calls / batch; ++round) {
+                const auto counted = [&](bool wanted, auto&& f, ssize_t result, const char* what) {
+                    const bool counts = wanted && round >= 0;
+                    if (counts)
+                        COUNT_TOGGLE();
+                    const ssize_t ret = f();
+                    if (counts)
+                        COUNT_TOGGLE();
+                    check(ret == result ? 0 : -FI_EOTHER, what);
+                };
+                for (int i = 0; i < window; ++i)
+                    counted(
+                        path == 1 && i >= window - batch,
+                        [&] { return fi_trecv(b_.end, b_.memory, 64, nullptr, b_.peer, 1, 0, &context_); }, 0,
+                        names[1]);
+                for (int i = 0; i < window; ++i) {
+                    counted(
+                        path == 0 && i < batch,
+                        [&] { return fi_tsenddata(a_.end, a_.memory, 64, nullptr, 5, a_.peer, 1, &context_); }, 0,
+                        names[0]);
+                    a_.finish(1);
+                    counted(
+                        path == 2 && i < batch, [&] { return fi_cq_read(b_.cq, &entry, 1); }, 1, names[2]);
+                }
+                if (round >= 0)
+                    COUNT_END(names[path]);
+                look_around();
+            }
     }
 
     /// A full queue: 32 entries by one call, which the result is of.

@@ -112,12 +112,6 @@ template <class Call>
     return Sender::of(tx).send(call);
 }
 
-/// Sends one buffer: `call` has everything but the segments.
-ssize_t enter_send(fid_ep* fid, const SendCall& call, const void* buf, std::size_t length, void* desc) noexcept
-{
-    return send_at_once(fid, call, buf, length) ? 0 : send_buffer(fid, call, buf, length, desc);
-}
-
 ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 {
     call.desc = EpHandle::of(fid).descs(call.desc);
@@ -128,19 +122,6 @@ ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
     TxContext& tx = *EpHandle::of(fid).tx;
     std::lock_guard guard(tx.lock());
     return Sender::of(tx).send(call);
-}
-
-/// Receives into one buffer: `call` has everything but the segments.
-[[gnu::noinline]] ssize_t recv_buffer(fid_ep* fid, const RecvCall& call, void* buf, std::size_t length,
-                                      void* desc) noexcept
-{
-    EpHandle& handle = EpHandle::of(fid);
-    ssize_t ret = 0;
-    {
-        std::lock_guard guard(*handle.receive_lock);
-        ret = handle.receives->recv_one(call, buf, length, desc);
-    }
-    return ret == for_later ? take_later(fid, call, buf, length, desc) : ret;
 }
 
 ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
@@ -178,14 +159,24 @@ struct MessageCalls {
     [[gnu::noinline]] static ssize_t recv_otherwise(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source,
                                                     Tag... tag, Tag... ignore, void* context) noexcept
     {
-        return recv_buffer(ep, recv_of(EpHandle::of(ep), source, tag..., ignore..., context), buf, len, desc);
+        EpHandle& handle = EpHandle::of(ep);
+        const RecvCall call = recv_of(handle, source, tag..., ignore..., context);
+        ssize_t ret = 0;
+        {
+            std::lock_guard guard(*handle.receive_lock);
+            ReceiveQueue& receives = *handle.receives;
+            if (!receives.has_early(tagged) && receives.post_at_once<false>(call, buf, len, desc))
+                return 0;
+            ret = receives.recv_one(call, buf, len, desc);
+        }
+        return ret == for_later ? take_later(ep, call, buf, len, desc) : ret;
     }
     static ssize_t recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source, Tag... tag, Tag... ignore,
                         void* context) noexcept
     {
         EpHandle& handle = EpHandle::of(ep);
         if (!handle.receive_lock->enabled() &&
-            handle.receives->post_at_once(recv_of(handle, source, tag..., ignore..., context), buf, len, desc))
+            handle.receives->post_at_once<true>(recv_of(handle, source, tag..., ignore..., context), buf, len, desc))
             [[likely]]
             return 0;
         return recv_otherwise(ep, buf, len, desc, source, tag..., ignore..., context);
@@ -254,23 +245,38 @@ struct MessageCalls {
     {
         return send_at_once(ep, inject_call(dest, tag...), buf, len) ? 0 : inject_otherwise(ep, buf, len, dest, tag...);
     }
+    [[gnu::always_inline]] static SendCall with_data(SendCall call, uint64_t data) noexcept
+    {
+        call.data = data;
+        call.packet_flags |= flag_data;
+        return call;
+    }
+    /// As recv_otherwise().
+    [[gnu::noinline]] static ssize_t senddata_otherwise(fid_ep* ep, const void* buf, size_t len, void* desc,
+                                                        uint64_t data, fi_addr_t dest, Tag... tag,
+                                                        void* context) noexcept
+    {
+        return send_buffer(ep, with_data(send_call(ep, dest, tag..., context), data), buf, len, desc);
+    }
     static ssize_t senddata(fid_ep* ep, const void* buf, size_t len, void* desc, uint64_t data, fi_addr_t dest,
                             Tag... tag, void* context) noexcept
     {
-        const SendCall call{.dest = dest,
-                            .tag = one(tag...),
-                            .data = data,
-                            .flags = EpHandle::of(ep).tx_flags,
-                            .context = context,
-                            .packet_flags = tag_flag | flag_data};
-        return enter_send(ep, call, buf, len, desc);
+        return send_at_once(ep, with_data(send_call(ep, dest, tag..., context), data), buf, len)
+                   ? 0
+                   : senddata_otherwise(ep, buf, len, desc, data, dest, tag..., context);
+    }
+    /// As recv_otherwise().
+    [[gnu::noinline]] static ssize_t injectdata_otherwise(fid_ep* ep, const void* buf, size_t len, uint64_t data,
+                                                          fi_addr_t dest, Tag... tag) noexcept
+    {
+        return send_buffer(ep, with_data(inject_call(dest, tag...), data), buf, len, nullptr);
     }
     static ssize_t injectdata(fid_ep* ep, const void* buf, size_t len, uint64_t data, fi_addr_t dest,
                               Tag... tag) noexcept
     {
-        const SendCall call{
-            .dest = dest, .tag = one(tag...), .data = data, .packet_flags = tag_flag | flag_data, .is_inject = true};
-        return enter_send(ep, call, buf, len, nullptr);
+        return send_at_once(ep, with_data(inject_call(dest, tag...), data), buf, len)
+                   ? 0
+                   : injectdata_otherwise(ep, buf, len, data, dest, tag...);
     }
     template <class Ops>
     static constexpr Ops table{sizeof(Ops), recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata};

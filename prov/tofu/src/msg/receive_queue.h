@@ -34,16 +34,18 @@ class ReceiveQueue final : public MatchQueue {
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
     /// As above for one buffer in place of the segments of `call`; also for_later (FI_TRIGGER).
     [[nodiscard]] ssize_t recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept;
-    /// The fast path of recv_one(): an ordinary receive from a recent source, no early message, few receives posted.
-    /// It makes no call, so its caller saves no register. False: nothing has happened; call recv_one().
+    /// The fast path of recv_one(): an ordinary receive from a recent source, no early message. Where `few_only`, there
+    /// are few receives, and it makes no call, so its caller saves no register. False: nothing has happened; call
+    /// recv_one().
+    template <bool few_only>
     [[nodiscard, gnu::always_inline]] bool post_at_once(const RecvCall& call, void* buffer, std::size_t length,
                                                         void* desc) noexcept
     {
         Matcher& posted = matcher(call.tagged);
         std::uint64_t key;
         if ((call.flags & special_flags) != 0 || is_nowhere(buffer, length) ||
-            !sources_.find_recent(call.source, key) || posted.first() != nullptr || !posted.has_room_for_few())
-            [[unlikely]]
+            !sources_.find_recent(call.source, key) || posted.first() != nullptr ||
+            (few_only && !posted.has_room_for_few())) [[unlikely]]
             return false;
         void* const memory = pool_.recycle(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
@@ -54,9 +56,11 @@ class ReceiveQueue final : public MatchQueue {
         r->length = length;
         ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
         r->posted = true;
-        posted.post_few(*r);
+        few_only ? posted.post_few(*r) : posted.post(*r);
         return true;
     }
+    /// Does a message wait for its receive?
+    [[nodiscard]] bool has_early(bool tagged) noexcept { return matcher(tagged).first() != nullptr; }
     /// Cancels a posted receive with this context. 0 or -FI_ENOENT. A multi-receive is reported as cancelled when the
     /// messages on their way into it have ended.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;

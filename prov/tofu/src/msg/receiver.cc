@@ -519,6 +519,8 @@ template <bool tagged, bool has_data>
     const auto head = static_cast<std::uint16_t>(control);
     if (head == head_of(Type::eager, flag_tag)) [[likely]]
         return take_eager<true, false>(in, end, c.length);
+    if (head == head_of(Type::eager, flag_tag | flag_data)) // of Open MPI
+        return take_eager<true, true>(in, end, c.length);
     if (head == head_of(Type::eager, 0))
         return take_eager<false, false>(in, end, c.length);
     return take_with_data_or_long(in, end, c);
