@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // FI_THREAD_SAFE: threads that post reads, writes, atomics and messages through one endpoint, and read, wait for and
-// share out one queue and one counter, while others open, close, register, insert and cancel in the same domain. Worth
-// a run under TSan.
+// share out one queue and one counter, while others open, close, register, insert and cancel in the same domain.
+// FI_THREAD_DOMAIN: threads with a domain each, and one event queue. Worth a run under TSan.
 #include "prov/lib/session.h"
 
 #include <array>
 #include <atomic>
 #include <complex>
+#include <cstring>
 #include <memory>
 #include <thread>
 
 #include <poll.h>
+#include <rdma/fi_collective.h>
 #include <rdma/fi_eq.h>
 
 namespace tofu::test {
@@ -458,6 +460,115 @@ TEST(Threads, ShareThemOnANodeFullOfProcesses)
     setenv("TOFU_SIM_PPN", "48", 1);
     run_crew(2, FI_PROGRESS_MANUAL);
     unsetenv("TOFU_SIM_PPN");
+}
+
+/// A domain of FI_THREAD_DOMAIN with two endpoints, which are bound to an event queue.
+struct OwnDomain {
+    OwnDomain(Session& s, fid_eq* events)
+    {
+        Session::check(fi_domain(s.fabric, s.info, &domain, nullptr), "fi_domain");
+        fi_av_attr av_attr{};
+        av_attr.type = FI_AV_TABLE;
+        Session::check(fi_av_open(domain, &av_attr, &av, nullptr), "fi_av_open");
+        fi_cq_attr cq_attr{};
+        cq_attr.format = FI_CQ_FORMAT_DATA;
+        Session::check(fi_cq_open(domain, &cq_attr, &cq, nullptr), "fi_cq_open");
+        for (fid_ep*& ep : eps) {
+            Session::check(fi_endpoint(domain, s.info, &ep, nullptr), "fi_endpoint");
+            Session::check(fi_ep_bind(ep, &av->fid, 0), "bind av");
+            Session::check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "bind cq");
+            Session::check(fi_ep_bind(ep, &events->fid, 0), "bind eq");
+            Session::check(fi_enable(ep), "fi_enable");
+            char name[64];
+            std::size_t length = sizeof(name);
+            Session::check(fi_getname(&ep->fid, name, &length), "fi_getname");
+            EXPECT_EQ(fi_av_insert(av, name, 1, nullptr, 0, nullptr), 1);
+        }
+    }
+    OwnDomain(const OwnDomain&) = delete;
+    ~OwnDomain()
+    {
+        for (fid_ep* ep : eps)
+            EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+        EXPECT_EQ(fi_close(&av->fid), 0);
+        EXPECT_EQ(fi_close(&domain->fid), 0);
+    }
+    /// Sends messages from one endpoint to the other.
+    void talk()
+    {
+        char out[3000], in[sizeof out];
+        for (unsigned i = 0; i < 4; i++) {
+            const std::size_t length = sizes[i % 3];
+            std::memset(out, static_cast<int>(i), length);
+            ASSERT_EQ(fi_trecv(eps[1], in, length, nullptr, FI_ADDR_UNSPEC, i, 0, in), 0);
+            ASSERT_TRUE(wait_until([&] {
+                const ssize_t ret = fi_tsend(eps[0], out, length, nullptr, 1, i, out);
+                return ret != -FI_EAGAIN ? ret == 0 : (fi_cq_read(cq, nullptr, 0), false);
+            }));
+            fi_cq_data_entry entry{};
+            for (unsigned left = 2; left > 0; left--)
+                ASSERT_TRUE(wait_until([&] { return fi_cq_read(cq, &entry, 1) == 1; }));
+            ASSERT_EQ(std::memcmp(in, out, length), 0);
+        }
+    }
+    /// Both join a group, and wait for that by the event queue alone.
+    void join(fid_eq* events)
+    {
+        fi_av_set_attr attr{};
+        attr.count = 2;
+        attr.end_addr = 1;
+        attr.stride = 1;
+        fid_av_set* set = nullptr;
+        Session::check(fi_av_set(av, &attr, &set, nullptr), "fi_av_set");
+        fid_mc* groups[2] = {};
+        for (unsigned i = 0; i < 2; i++)
+            Session::check(fi_join_collective(eps[i], FI_ADDR_NOTAVAIL, set, 0, &groups[i], nullptr), "join");
+        for (unsigned i = 0; i < 2; i++) {
+            fi_eq_entry entry{};
+            std::uint32_t event = 0;
+            constexpr ssize_t size = sizeof entry;
+            ASSERT_EQ(fi_eq_sread(events, &event, &entry, size, 40000, 0), size);
+            ASSERT_EQ(event, static_cast<std::uint32_t>(FI_JOIN_COMPLETE));
+        }
+        for (fid_mc* group : groups)
+            EXPECT_EQ(fi_close(&group->fid), 0);
+        EXPECT_EQ(fi_close(&set->fid), 0);
+    }
+
+    fid_domain* domain = nullptr;
+    fid_av* av = nullptr;
+    fid_cq* cq = nullptr;
+    fid_ep* eps[2] = {};
+};
+
+/// The queue belongs to no domain. A thread that waits for its own joins there meets no other thread's domain.
+TEST(Threads, WithADomainEachShareAnEventQueue)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Options options;
+        options.caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
+        options.threading = FI_THREAD_DOMAIN;
+        options.enable = false;
+        Session s(rank, options);
+        fi_eq_attr attr{};
+        attr.wait_obj = FI_WAIT_UNSPEC;
+        fid_eq* events = nullptr;
+        Session::check(fi_eq_open(s.fabric, &attr, &events, nullptr), "fi_eq_open");
+        {
+            OwnDomain joins(s, events), talks(s, events);
+            std::atomic<bool> over{false};
+            std::thread another([&] {
+                while (!over)
+                    talks.talk();
+            });
+            for (unsigned i = 0; i < 1000; i++)
+                joins.join(events);
+            over = true;
+            another.join();
+        }
+        EXPECT_EQ(fi_close(&events->fid), 0);
+    });
 }
 
 } // namespace

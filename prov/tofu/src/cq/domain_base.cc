@@ -71,6 +71,13 @@ int AutoProgress::go_on_alone() noexcept
     return error;
 }
 
+void AutoProgress::need_locks() noexcept
+{
+    std::lock_guard guard(mutex_);
+    if (!locks_are_on_)
+        switch_locks(true);
+}
+
 void AutoProgress::dismiss_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);

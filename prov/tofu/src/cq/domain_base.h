@@ -54,6 +54,9 @@ class AutoProgress final : ForkAware {
     /// With FI_PROGRESS_AUTO: starts the thread, because from now on something needs polls to go on (an operation that
     /// is a single communication does not). The caller holds no lock. 0 or -FI_E*.
     [[nodiscard]] int go_on_alone() noexcept;
+    /// Switches the locks on, because another thread of the application is to make progress. The caller's is the one that
+    /// serialises the domain's calls, and holds no lock.
+    void need_locks() noexcept;
     /// Where the thread was put; empty: nowhere of its own.
     [[nodiscard]] const char* processors() const noexcept { return processors_; }
     /// Takes in the lock of a queue or the like. adopt() switches it off where the threading model needs none;

@@ -2,6 +2,7 @@
 // See eq.h. fi_eq(3). All of it is slow path: its events are malloc'ed one by one.
 #include "cq/eq.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -149,7 +150,7 @@ ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length,
 int EventQueue::add(Pollable& endpoint, DomainBase& domain) noexcept
 {
     std::lock_guard guard(polled_mutex_);
-    if (!polled_.push({&endpoint, &domain}))
+    if (!polled_.push({&endpoint, &domain, false, !domain.model().serialised}))
         return -FI_ENOMEM;
     {
         std::lock_guard events(mutex_);
@@ -159,20 +160,39 @@ int EventQueue::add(Pollable& endpoint, DomainBase& domain) noexcept
     return 0;
 }
 
+bool EventQueue::has_several_domains() const noexcept
+{
+    return std::any_of(polled_.begin(), polled_.end(),
+                       [this](const Polled& polled) { return polled.domain != polled_[0].domain; });
+}
+
+/// May this thread poll the endpoint? With FI_THREAD_DOMAIN one thread at a time uses a domain, without locks. The
+/// readers of a queue of several domains may be the threads of the others.
+bool EventQueue::may_poll(const Polled& polled) const noexcept
+{
+    return polled.has_locks || !has_several_domains() || polled.joiner == std::this_thread::get_id();
+}
+
 int EventQueue::need_polls(const Pollable& endpoint) noexcept
 {
-    WakeSignal* const signal = wait_.wake_signal();
-    if (signal == nullptr)
-        return 0;
     std::lock_guard guard(polled_mutex_);
-    for (Polled& polled : polled_) {
-        // The owner of a peer's objects makes all progress by its own calls (fi_peer(3)).
-        if (polled.endpoint != &endpoint || polled.has_thread || polled.domain->model().has_owner)
-            continue;
-        if (int ret = polled.domain->auto_progress().need_thread(signal); ret != 0)
+    const auto polled =
+        std::find_if(polled_.begin(), polled_.end(), [&](const Polled& one) { return one.endpoint == &endpoint; });
+    if (polled == polled_.end())
+        return 0;
+    DomainBase& domain = *polled->domain;
+    polled->joiner = std::this_thread::get_id();
+    // The owner of a peer's objects makes all progress by its own calls (fi_peer(3)).
+    if (WakeSignal* const signal = wait_.wake_signal();
+        signal != nullptr && !polled->has_thread && !domain.model().has_owner) {
+        if (int ret = domain.auto_progress().need_thread(signal); ret != 0)
             return ret;
-        polled.has_thread = true;
+        polled->has_thread = true;
     }
+    if (has_several_domains())
+        domain.auto_progress().need_locks();
+    for (Polled& one : polled_)
+        one.has_locks |= one.domain == &domain && (has_several_domains() || polled->has_thread);
     return 0;
 }
 
@@ -197,7 +217,8 @@ bool EventQueue::run(bool patient) noexcept
     std::lock_guard guard(polled_mutex_);
     bool some = false;
     for (const Polled& polled : polled_)
-        some |= polled.endpoint->progress(patient);
+        if (may_poll(polled))
+            some |= polled.endpoint->progress(patient);
     return some;
 }
 
@@ -208,6 +229,8 @@ std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcep
     std::size_t count = 0;
     const DomainBase* before = nullptr;
     for (const Polled& polled : polled_) {
+        if (!may_poll(polled))
+            continue;
         if (std::exchange(before, polled.domain) != polled.domain)
             count += polled.domain->homes(handles + count, most - count);
         count += vcqs_of(*polled.endpoint, handles + count, most - count);

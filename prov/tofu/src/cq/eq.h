@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include <rdma/fi_eq.h>
 #include <sys/types.h>
@@ -42,8 +43,8 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     /// are those of joins, which go on by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
     [[nodiscard]] int add(Pollable& endpoint, DomainBase& domain) noexcept;
     /// A join of the endpoint begins. Where the application may wait for its event by its own means, on a descriptor or a
-    /// condition, the domain's thread polls from now on until remove(). 0 or an error of the thread. The caller holds no
-    /// lock.
+    /// condition, the domain's thread polls from now on until remove(). If the queue is that of several domains, a domain
+    /// of FI_THREAD_DOMAIN gets locks. 0 or an error of the thread. The caller holds no lock.
     [[nodiscard]] int need_polls(const Pollable& endpoint) noexcept;
     void remove(Pollable& endpoint) noexcept;
 
@@ -85,9 +86,13 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     struct Polled {
         Pollable* endpoint = nullptr;
         DomainBase* domain = nullptr;
-        bool has_thread = false; ///< the domain's thread polls because of it
+        bool has_thread = false;  ///< the domain's thread polls because of it
+        bool has_locks = false;   ///< any thread may poll it
+        std::thread::id joiner{}; ///< the thread that has begun its last join
         bool operator==(const Polled& other) const noexcept { return endpoint == other.endpoint; }
     };
+    [[nodiscard]] bool has_several_domains() const noexcept;
+    [[nodiscard]] bool may_poll(const Polled& polled) const noexcept;
     bool writable_ = false;   ///< FI_WRITE
     std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
     Array<Polled> polled_;
