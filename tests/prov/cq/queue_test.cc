@@ -361,6 +361,33 @@ TEST(Queue, RefusesBadAttributes)
     EXPECT_EQ(fi_cq_sread(none, &entry, 1, nullptr, 0), -FI_EINVAL); // FI_WAIT_NONE
 }
 
+/// CPU seconds for which `count` queues and as many counters, opened one after the other, are closed, the last first
+/// or the first first.
+double seconds_to_close(std::size_t count, bool last_first)
+{
+    Objects o;
+    for (std::size_t i = 0; i < count; i++) {
+        o.open_queue(FI_WAIT_NONE, FI_CQ_FORMAT_CONTEXT, 1);
+        o.open_counter(FI_WAIT_NONE);
+    }
+    if (last_first)
+        std::reverse(o.others.begin(), o.others.end());
+    const double begin = cpu_seconds();
+    for (fid* object : o.others)
+        EXPECT_EQ(fi_close(object), 0);
+    const double seconds = cpu_seconds() - begin;
+    o.others.clear();
+    return seconds;
+}
+
+// libfabric's fi_cq_test opens 32768 queues and closes them in the same order.
+TEST(Queue, ClosesInATimeThatTheNumberOfOpenOnesDoesNotChange)
+{
+    constexpr std::size_t count = 8192;
+    const double last_first = seconds_to_close(count, true);
+    EXPECT_LT(seconds_to_close(count, false), 0.1 + 5 * last_first);
+}
+
 TEST(Counter, AddSetAndErrorsAreSeenByTheNextRead)
 {
     Objects o;

@@ -141,4 +141,38 @@ class List {
     T** end_ = &first_; ///< the next element is linked here
 };
 
+/// A list that any element leaves in a time that the number of others does not change: its member `back` is what points
+/// to it.
+template <class T, T* T::*next, T** T::*back>
+class TwoWayList {
+  public:
+    TwoWayList() = default;
+    TwoWayList(const TwoWayList&) = delete;
+    TwoWayList& operator=(const TwoWayList&) = delete;
+    void push_front(T& item) noexcept
+    {
+        item.*next = first_;
+        item.*back = &first_;
+        if (first_ != nullptr)
+            first_->*back = &(item.*next);
+        first_ = &item;
+    }
+    /// The item is in the list.
+    void remove(T& item) noexcept
+    {
+        *(item.*back) = item.*next;
+        if (item.*next != nullptr)
+            (item.*next)->*back = item.*back;
+    }
+    template <class Visit>
+    void each(Visit&& visit) const noexcept
+    {
+        for (T* item = first_; item != nullptr; item = item->*next)
+            visit(*item);
+    }
+
+  private:
+    T* first_ = nullptr;
+};
+
 } // namespace tofu

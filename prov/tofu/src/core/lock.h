@@ -30,7 +30,8 @@ class Lock {
             word_.store(false, std::memory_order_release);
     }
 
-    Lock* next = nullptr; ///< in the list of a domain's locks (AutoProgress::adopt)
+    Lock* next = nullptr;  ///< in the list of a domain's locks (AutoProgress::adopt)
+    Lock** back = nullptr; ///< the list's
 
   private:
     /// Looks at the lock less and less often: between two looks of a waiter the lock and what it protects stay in the

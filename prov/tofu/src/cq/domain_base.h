@@ -87,7 +87,7 @@ class AutoProgress final : ForkAware {
     DomainBase& domain_;
     std::mutex mutex_; ///< guards the next four; taken before signals_mutex_
     bool locks_are_on_ = true;
-    List<Lock, &Lock::next> locks_;
+    TwoWayList<Lock, &Lock::next, &Lock::back> locks_;
     unsigned users_ = 0; ///< 0: there is no thread
     pthread_t thread_{};
     char processors_[128] = {}; ///< under mutex_
