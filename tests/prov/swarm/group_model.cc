@@ -178,6 +178,33 @@ bool GroupModel::must_end(const Join& join) const
     return all || hears_of_a_loss(join);
 }
 
+bool GroupModel::has_ended(const Join& join, unsigned index) const
+{
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](const auto& call) { return call->join == &join && call->index == index && call->done; });
+}
+
+/// All members have called it, apart from those that are lost: some of the others wait for these, and find it out. Or it
+/// has ended at a lane neighbour that is still a member: without an error all have called it, with one it has said so.
+bool GroupModel::must_end(const Collective& call) const
+{
+    const Join& join = *call.join;
+    const auto size = static_cast<unsigned>(join.members.size());
+    bool all = true;
+    for (unsigned rank = 0; rank < size; rank++) {
+        const Join* const other = of(join, rank);
+        all &= is_gone(join, rank) || (other != nullptr && other->calls > call.index);
+    }
+    if (all)
+        return true;
+    for (unsigned step = 1; step < size; step *= 2)
+        for (const unsigned rank : {(join.rank + step) % size, (join.rank + size - step) % size})
+            if (const Join* const other = of(join, rank);
+                other != nullptr && !is_gone(join, rank) && has_ended(*other, call.index))
+                return true;
+    return false;
+}
+
 std::string GroupModel::missing() const
 {
     for (const auto& join : joins)
@@ -185,12 +212,7 @@ std::string GroupModel::missing() const
             return "join " + std::to_string(join->number) + " at " + join->at->name() + " has not ended";
     for (const auto& call : calls) {
         const Join& join = *call->join;
-        if (call->done || !is_whole(join))
-            continue;
-        bool all = true;
-        for (unsigned rank = 0; rank < join.members.size(); rank++)
-            all &= of(join, rank)->calls > call->index;
-        if (all)
+        if (!call->done && !join.closed && join.at->state == Endpoint::open && must_end(*call))
             return "collective " + std::to_string(call->number) + " of join " + std::to_string(join.number) + " at " +
                    join.at->name() + " has not ended";
     }

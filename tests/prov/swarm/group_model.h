@@ -51,6 +51,8 @@ class GroupModel {
     [[nodiscard]] bool is_gone(const Join& join, unsigned rank) const;
     [[nodiscard]] bool hears_of_a_loss(const Join& join) const;
     [[nodiscard]] bool must_end(const Join& join) const;
+    [[nodiscard]] bool has_ended(const Join& join, unsigned index) const;
+    [[nodiscard]] bool must_end(const Collective& call) const;
     std::uint64_t& time_;
 };
 
