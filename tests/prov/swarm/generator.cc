@@ -110,7 +110,12 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
                     rx);
             case Do::peek:
             case Do::claim:
-            case Do::discard: return gen::build<Command>(base, at, lucky, tag, any, from, rx);
+            case Do::discard:
+                return gen::build<Command>(base, at, lucky, tag, any, from, rx, gen::set(&Command::entry, once_in(3)));
+            case Do::context: return gen::build<Command>(base, at, lucky, tx, rx, entry);
+            case Do::refuse:
+                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
+                                           gen::set(&Command::count, below(14)));
             case Do::cancel:
             case Do::await:
                 return gen::build<Command>(
@@ -163,7 +168,7 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
 }
 
 using Likes = std::vector<std::pair<std::size_t, Do>>;
-constexpr unsigned message_phases = 10, phases = 14;
+constexpr unsigned message_phases = 11, phases = 15;
 const Likes& likes_of(unsigned phase)
 {
     static const std::vector<Likes> all = {
@@ -178,7 +183,14 @@ const Likes& likes_of(unsigned phase)
          {1, Do::pass}},
         {{12, Do::send}, {2, Do::recv}, {2, Do::read}, {2, Do::spin}, {1, Do::run}},
         {{2, Do::send}, {10, Do::recv}, {3, Do::multi}, {2, Do::cancel}, {3, Do::read}, {2, Do::spin}},
-        {{4, Do::send}, {3, Do::recv}, {2, Do::peek}, {3, Do::claim}, {3, Do::discard}, {4, Do::read}, {2, Do::spin}},
+        {{4, Do::send},
+         {3, Do::recv},
+         {2, Do::peek},
+         {3, Do::claim},
+         {3, Do::discard},
+         {1, Do::refuse},
+         {4, Do::read},
+         {2, Do::spin}},
         {{6, Do::send},
          {5, Do::recv},
          {1, Do::open},
@@ -193,6 +205,15 @@ const Likes& likes_of(unsigned phase)
          {4, Do::read},
          {4, Do::spin}},
         {{1, Do::open}, {1, Do::close}, {2, Do::leave}, {4, Do::start}, {2, Do::kill}, {2, Do::send}, {1, Do::read}},
+        {{6, Do::send},
+         {5, Do::recv},
+         {1, Do::claim},
+         {5, Do::context},
+         {1, Do::turn},
+         {1, Do::stop},
+         {2, Do::go},
+         {2, Do::read},
+         {5, Do::spin}},
         {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
         {{6, Do::send},
          {4, Do::recv},
@@ -438,6 +459,7 @@ Gen<std::vector<Command>> access_scene()
         access.count = 0;
         access.what = last % 2 != 0 ? Do::get : Do::write;
         access.fence = last / 2;
+        access.fetch = 1; // behind atomics, of their word
         calls.push_back(access);
         calls.push_back(spin);
         return calls;

@@ -49,7 +49,7 @@ ssize_t World::post_send(fid_ep* ep, Message& m, fi_addr_t to, const Command& c)
 bool World::send(const Command& asked)
 {
     Endpoint* const to = life(asked.to, asked.back);
-    if (!is_open(asked.at) || to == nullptr)
+    if (!is_open(asked.at) || to == nullptr || tx(asked.at, asked.tx % life(asked.at).contexts) == nullptr)
         return true;
     const unsigned p = asked.at / slots;
     Objects& o = *processes_[p].objects;
@@ -66,8 +66,10 @@ bool World::send(const Command& asked)
     m.silent = c.level == inject && c.fence == 0;
     m.tx = c.tx % life(c.at).contexts;
     m.rx = c.rx % to->contexts;
+    m.tx_life = m.from->tx[m.tx].ends.size();
     if (to->contexts > 1)
         address = fi_rx_addr(address, static_cast<int>(m.rx), rx_bits);
+    const bool lives = m.receiver() == Endpoint::open;
     const ssize_t result = try_to(p, [&] { return post_send(tx(c.at, m.tx), m, address, c); });
     if (result == 0) {
         say("  message %u to %s", m.number, to->name().c_str());
@@ -78,7 +80,7 @@ bool World::send(const Command& asked)
     m.held = false;
     model_.withdraw(m);
     say("  no: %s", fi_strerror(static_cast<int>(-result)));
-    if (result != -FI_EAGAIN && to->state == Endpoint::open)
+    if (result != -FI_EAGAIN && lives)
         contradict("a send from %s to %s, both alive: %s", life(c.at).name().c_str(), to->name().c_str(),
                    fi_strerror(static_cast<int>(-result)));
     return result != -FI_EAGAIN;
@@ -93,10 +95,16 @@ Receive& World::new_receive(const Command& c, std::size_t size)
     return r;
 }
 
+/// Is there something to post a receive to?
+bool World::receives(const Command& c)
+{
+    return is_open(c.at) && (life(c.at).pool != nullptr || handles(c.at).rx[c.rx % life(c.at).contexts] != nullptr);
+}
+
 /// False: it found no room.
 bool World::recv(const Command& c)
 {
-    if (!is_open(c.at))
+    if (!receives(c))
         return true;
     const unsigned p = c.at / slots;
     platform_->enter(p);
@@ -124,7 +132,7 @@ bool World::recv(const Command& c)
 
 void World::multi(const Command& c)
 {
-    if (!is_open(c.at))
+    if (!receives(c))
         return;
     Receive& r = new_receive(c, std::max(c.size, 64u));
     r.multi = true;
@@ -150,14 +158,14 @@ void World::not_posted(Receive& r, ssize_t result)
 
 void World::look(const Command& c)
 {
-    if (!is_open(c.at))
+    if (!receives(c))
         return;
     const unsigned p = c.at / slots;
     platform_->enter(p);
     Endpoint* const source = c.from != 0 ? life(c.from - 1, 0) : nullptr;
     Receive& r = new_receive(c, 0);
     r.kind = Operation::look;
-    r.tagged = true;
+    r.tagged = c.entry == 0;
     r.any = c.any != 0;
     r.tag = c.tag & 3;
     r.source = source;
@@ -169,7 +177,11 @@ void World::look(const Command& c)
     call.ignore = r.any ? ~std::uint64_t{0} : ~std::uint64_t{(1u << tag_bits) - 1};
     call.context = &r;
     const std::uint64_t flags = FI_PEEK | (r.claims ? FI_CLAIM : 0) | (r.drops ? FI_DISCARD : 0);
-    const ssize_t result = try_to(p, [&] { return fi_trecvmsg(rx(r), &call, flags); });
+    fi_msg plain{};
+    plain.addr = call.addr;
+    plain.context = &r;
+    const ssize_t result =
+        try_to(p, [&] { return r.tagged ? fi_trecvmsg(rx(r), &call, flags) : fi_recvmsg(rx(r), &plain, flags); });
     if (result == -FI_ENOMSG) { // permitted: the answer at once
         r.done = true;
         return;
@@ -187,8 +199,8 @@ void World::cancel(const Command& c)
     unsigned left = c.count;
     for (std::size_t i = model_.receives.size(); i-- > 0 && found == nullptr;) {
         Receive& r = *model_.receives[i];
-        if (r.at == &life(c.at).receives_at() && !r.done && !r.cancelled && r.kind == Operation::receive && !r.claims &&
-            left-- == 0)
+        if (r.at == &life(c.at).receives_at() && r.state() == Endpoint::open && !r.done && !r.cancelled &&
+            r.kind == Operation::receive && !r.claims && left-- == 0)
             found = &r;
     }
     if (found == nullptr)
@@ -213,7 +225,7 @@ void World::fetch_claimed(unsigned p)
 /// False: it found no room.
 bool World::fetch(Receive& r)
 {
-    if (r.at->state != Endpoint::open)
+    if (r.state() != Endpoint::open)
         return true;
     iovec vector{r.buffer->at(), r.buffer->size()};
     fi_msg_tagged call{};
@@ -223,15 +235,73 @@ bool World::fetch(Receive& r)
     call.tag = r.tag;
     call.ignore = ~std::uint64_t{0};
     call.context = &r;
-    const ssize_t result = fi_trecvmsg(rx(r), &call, FI_CLAIM);
+    fi_msg plain{};
+    plain.msg_iov = &vector;
+    plain.iov_count = 1;
+    plain.addr = FI_ADDR_UNSPEC;
+    plain.context = &r;
+    const ssize_t result = r.tagged ? fi_trecvmsg(rx(r), &call, FI_CLAIM) : fi_recvmsg(rx(r), &plain, FI_CLAIM);
     // What was claimed for all endpoints of a process goes with the one that it was sent to.
-    if (result == -FI_EINVAL && r.at->slot == slots && r.got.back()->to->state != Endpoint::open) {
+    const auto went = [](const Message* m) { return m->receiver() != Endpoint::open; };
+    if (result == -FI_EINVAL && r.at->slot == slots &&
+        (std::any_of(r.got.begin(), r.got.end(), went) ||
+         std::any_of(r.candidates.begin(), r.candidates.end(), went))) {
         r.done = true;
         return true;
     }
     if (result != 0 && result != -FI_EAGAIN)
         contradict("the claim of receive %u: %s", r.number, fi_strerror(static_cast<int>(-result)));
     return result == 0;
+}
+
+/// Flags that the manual pages give to other calls, or that do not fit the buffer. Nothing may come of such a call: the
+/// model knows no operation with its context.
+void World::refuse(const Command& c)
+{
+    Endpoint* const to = life(c.to, 0);
+    if (!is_open(c.at) || to == nullptr || tx(c.at, 0) == nullptr)
+        return;
+    static Operation nothing;
+    static unsigned char bytes[100000];
+    const unsigned p = c.at / slots;
+    platform_->enter(p);
+    fid_ep* const ep = tx(c.at, 0);
+    const bool sends_only = is_scalable(c.at % slots);
+    fid_ep* const receives_at = shares_rx() ? processes_[p].objects->srx : handles(c.at).rx[0];
+    const iovec small{bytes, 8}, large{bytes, sizeof bytes};
+    const fi_addr_t address = address_of(p, *to);
+    const auto message = [&](const iovec& from) { return fi_msg{&from, nullptr, 1, address, &nothing, 0}; };
+    const auto tagged = [&](const iovec& from) { return fi_msg_tagged{&from, nullptr, 1, address, 1, 0, &nothing, 0}; };
+    const fi_rma_iov none{0, 8, 1};
+    const fi_msg_rma remote{&small, nullptr, 1, address, &none, 1, &nothing, 0};
+    const fi_ioc operand{bytes, 1};
+    const fi_rma_ioc word{0, 1, 1};
+    const fi_msg_atomic atomic{&operand, nullptr, 1, address, &word, 1, FI_UINT64, FI_SUM, &nothing, 0};
+    ssize_t result = -FI_EINVAL;
+    const fi_msg m = message(small), long_m = message(large);
+    const fi_msg_tagged t = tagged(small), long_t = tagged(large);
+    const unsigned which = c.count % 14;
+    const bool has_rma = program_.setup.rma != 0;
+    switch (which) {
+    case 0: result = fi_sendmsg(ep, &m, FI_PEEK); break;
+    case 1: result = fi_tsendmsg(ep, &t, FI_CLAIM); break;
+    case 2: result = fi_tsendmsg(ep, &t, FI_DISCARD | FI_COMPLETION); break;
+    case 3: result = fi_sendmsg(ep, &m, FI_MULTICAST); break;
+    case 4: result = fi_sendmsg(ep, &long_m, FI_INJECT); break;
+    case 5: result = fi_tsendmsg(ep, &long_t, FI_INJECT | FI_COMPLETION); break;
+    case 6: result = receives_at != nullptr ? fi_recvmsg(receives_at, &m, FI_DISCARD) : result; break;
+    case 7: result = receives_at != nullptr ? fi_trecvmsg(receives_at, &t, FI_DISCARD) : result; break;
+    case 8: result = receives_at != nullptr ? fi_trecvmsg(receives_at, &t, FI_CLAIM) : result; break; // of nothing
+    case 9: result = receives_at != nullptr ? fi_recvmsg(receives_at, &m, FI_RMA_EVENT) : result; break;
+    case 10: result = has_rma ? fi_readmsg(ep, &remote, FI_INJECT) : result; break;
+    case 11: result = has_rma ? fi_writemsg(ep, &remote, FI_PEEK) : result; break;
+    case 12: result = has_rma ? fi_atomicmsg(ep, &atomic, FI_CLAIM) : result; break;
+    default: result = sends_only ? fi_recv(ep, bytes, 8, nullptr, FI_ADDR_UNSPEC, &nothing) : result; break;
+    }
+    say("  %s", fi_strerror(static_cast<int>(-result)));
+    if (result >= 0 || result == -FI_EAGAIN)
+        contradict("call %u of those that must be refused at %s: %s", which, life(c.at).name().c_str(),
+                   fi_strerror(static_cast<int>(-result)));
 }
 
 void World::access(const Command& c)
@@ -244,6 +314,8 @@ void World::access(const Command& c)
     Command each = c;
     each.level %= level_count;
     each.tx = c.tx % life(c.at).contexts;
+    if (tx(c.at, each.tx) == nullptr)
+        return;
     each.later = processes_[p].objects->trigger != nullptr ? c.later : 0;
     const Remote::Caller caller{tx(c.at, each.tx),
                                 &life(c.at),

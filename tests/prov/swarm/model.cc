@@ -180,11 +180,16 @@ Receive* Model::on_look(Receive& r, const Entry& entry)
     r.done_at = time;
     r.error = entry.error;
     if (entry.error != 0) {
-        if (entry.error != FI_ENOMSG && !(entry.error == FI_ECANCELED && r.at->state != Endpoint::open))
+        if (entry.error != FI_ENOMSG && !(entry.error == FI_ECANCELED && r.state() != Endpoint::open))
             contradict("peek %u at %s ended with %s", r.number, r.at->name().c_str(), fi_strerror(entry.error));
         return nullptr;
     }
-    Message* const m = message_of(r, entry, nullptr);
+    std::vector<Message*> found = candidates(r, entry);
+    if (found.size() > 1) {
+        r.candidates = std::move(found);
+        return claimed(r, entry.length);
+    }
+    Message* const m = found.empty() ? message_of(r, entry, nullptr) : found[0];
     if (m->taken != nullptr)
         contradict("peek %u found message %u, which receive %u has", r.number, m->number, m->taken->number);
     if (!r.takes(*m))
@@ -195,14 +200,48 @@ Receive* Model::on_look(Receive& r, const Entry& entry)
         m->taken = &r;
         r.got.push_back(m);
     }
-    if (!r.claims || r.at->state != Endpoint::open)
+    Receive* const claim = claimed(r, m->size);
+    if (claim != nullptr) {
+        m->taken = &r;
+        r.got.push_back(m);
+    }
+    return claim;
+}
+
+/// A look that has claimed a message of this size becomes the receive of it; null: it has not, or its endpoint is gone.
+Receive* Model::claimed(Receive& r, std::size_t size)
+{
+    if (!r.claims || r.state() != Endpoint::open)
         return nullptr;
-    m->taken = &r;
-    r.got.push_back(m);
     r.kind = Operation::receive;
     r.done = false;
-    r.buffer = std::make_unique<Buffer>(m->size);
+    r.buffer = std::make_unique<Buffer>(size);
     return &r;
+}
+
+/// The entry of a look says neither tag nor number of a message without tag and data: it is one of these.
+std::vector<Message*> Model::candidates(const Receive& r, const Entry& entry) const
+{
+    std::vector<Message*> found;
+    if (r.tagged || (entry.flags & FI_REMOTE_CQ_DATA) != 0)
+        return found;
+    for (const auto& m : messages)
+        if (m->to != nullptr && !m->recalled && !m->held && m->taken == nullptr && !m->data &&
+            m->size == entry.length && r.takes(*m) &&
+            (!entry.has_source || entry.source == nullptr || entry.source->shares_address(*m->from)))
+            found.push_back(m.get());
+    if (found.empty())
+        contradict("peek %u at %s found a message of %zu bytes, and there is none", r.number, r.at->name().c_str(),
+                   entry.length);
+    return found;
+}
+
+/// Is it one of those of which a look has dropped one?
+bool Model::may_be_dropped(const Message& m) const
+{
+    return std::any_of(receives.begin(), receives.end(), [&](const auto& r) {
+        return r->drops && std::find(r->candidates.begin(), r->candidates.end(), &m) != r->candidates.end();
+    });
 }
 
 Receive* Model::on_entry(unsigned process, const Entry& entry)
@@ -297,7 +336,7 @@ void Model::on_send(Message& m, const Entry& entry)
         if ((entry.flags & FI_SEND) == 0)
             contradict("message %u ended as a receive", m.number);
         std::memset(m.buffer->at(), 0xdd, m.size); // the buffer is the application's again
-    } else if (m.from->state == Endpoint::open && m.to->state == Endpoint::open) {
+    } else if (m.sender() == Endpoint::open && m.receiver() == Endpoint::open) {
         contradict("message %u from %s to %s, both alive, ended with %s", m.number, m.from->name().c_str(),
                    m.to->name().c_str(), fi_strerror(entry.error));
     }
@@ -361,7 +400,7 @@ void Model::take(Receive& r, Message& m, const Entry& entry, const unsigned char
 void Model::on_receive(Receive& r, const Entry& entry)
 {
     const bool of_multi = r.multi;
-    if (r.done && r.at->state == Endpoint::open)
+    if (r.done && r.state() == Endpoint::open)
         contradict("receive %u at %s ended twice (%s)", r.number, r.at->name().c_str(),
                    entry.error != 0 ? fi_strerror(entry.error) : "success");
     if (entry.error != 0) {
@@ -455,10 +494,10 @@ void Model::failed_receive(Receive& r, const Entry& entry)
     if (entry.error == FI_ECANCELED) {
         // A shared receive that has a message of an endpoint which is closed, or has claimed one, goes with it.
         const auto went = [&](const auto& m) {
-            return m->to != nullptr && m->to != r.at && m->to->state != Endpoint::open &&
+            return m->to != nullptr && m->to != r.at && m->receiver() != Endpoint::open &&
                    (m->taken == nullptr || (r.claims && m->taken == &r)) && r.takes(*m);
         };
-        if (!r.cancelled && r.at->state == Endpoint::open && std::none_of(messages.begin(), messages.end(), went))
+        if (!r.cancelled && r.state() == Endpoint::open && std::none_of(messages.begin(), messages.end(), went))
             contradict("receive %u was cancelled without a call", r.number);
         return;
     }
@@ -466,7 +505,7 @@ void Model::failed_receive(Receive& r, const Entry& entry)
         return cut_receive(r, entry);
     // The sender is gone: which message it was may not be known.
     const auto died = [&](const auto& m) {
-        return m->to != nullptr && m->from->state != Endpoint::open && r.takes(*m) &&
+        return m->to != nullptr && m->sender() != Endpoint::open && r.takes(*m) &&
                (m->taken == nullptr || m->taken == &r);
     };
     const auto found = std::find_if(messages.begin(), messages.end(), died);
@@ -482,28 +521,29 @@ void Model::failed_receive(Receive& r, const Entry& entry)
 
 bool Model::must_arrive(const Message& m) noexcept
 {
-    return m.to != nullptr && m.to->state == Endpoint::open && m.from->state == Endpoint::open && !m.broken &&
-           !m.held && !m.recalled;
+    return m.to != nullptr && m.receiver() == Endpoint::open && m.sender() == Endpoint::open && !m.broken && !m.held &&
+           !m.recalled;
 }
 
 std::string Model::missing(bool to_the_end) const
 {
     for (const auto& m : messages) {
-        if (m->to == nullptr || m->from->state != Endpoint::open || m->held)
+        if (m->to == nullptr || m->sender() != Endpoint::open || m->held)
             continue;
         const std::string what =
             "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name();
         if (!m->done && !m->silent &&
-            (to_the_end || (m->to->state != Endpoint::open && !m->was_held) || (m->taken != nullptr && m->taken->done)))
+            (to_the_end || (m->receiver() != Endpoint::open && !m->was_held) ||
+             (m->taken != nullptr && m->taken->done)))
             return what + " has not ended";
-        if (to_the_end && m->taken == nullptr && must_arrive(*m))
+        if (to_the_end && m->taken == nullptr && must_arrive(*m) && !may_be_dropped(*m))
             return what + " was not received";
     }
     for (const auto& m : messages) {
-        if (!to_the_end || m->to == nullptr || m->recalled || m->from->state != Endpoint::closed ||
-            m->to->state != Endpoint::open || m->taken != nullptr || m->broken || knows_closing)
+        if (!to_the_end || m->to == nullptr || m->recalled || m->sender() != Endpoint::closed ||
+            m->receiver() != Endpoint::open || m->taken != nullptr || m->broken || knows_closing || may_be_dropped(*m))
             continue;
-        if ((m->silent || (m->done && m->error == 0 && m->done_at < m->from->ended)))
+        if ((m->silent || (m->done && m->error == 0 && m->done_at < m->sender_ended())))
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +
                    ", sent before its sender closed, was not received";
     }
@@ -512,7 +552,7 @@ std::string Model::missing(bool to_the_end) const
     if (const std::string what = groups->missing(); !what.empty())
         return what;
     for (const auto& r : receives) {
-        if (r->at == nullptr || r->at->state != Endpoint::open || r->done)
+        if (r->at == nullptr || r->state() != Endpoint::open || r->done)
             continue;
         const std::string what = "receive " + std::to_string(r->number) + " at " + r->at->name();
         if (r->cancelled)
@@ -523,7 +563,7 @@ std::string Model::missing(bool to_the_end) const
             continue;
         for (const auto& m : messages)
             // One that waited may be behind a fence, and that behind messages that have not been received yet.
-            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) &&
+            if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && r->takes(*m) && !may_be_dropped(*m) &&
                 (to_the_end || !m->was_held))
                 return what + " waits, message " + std::to_string(m->number) + " from " + m->from->name() + " as well";
     }
@@ -532,6 +572,11 @@ std::string Model::missing(bool to_the_end) const
 
 void Model::check_order() const
 {
+    std::ptrdiff_t drops = std::count_if(receives.begin(), receives.end(),
+                                         [](const auto& r) { return r->drops && !r->candidates.empty(); });
+    for (const auto& m : messages)
+        if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && may_be_dropped(*m) && --drops < 0)
+            contradict("message %u and others were not received: more than were dropped", m->number);
     for (std::size_t j = 0; j < messages.size(); j++) {
         const Message& later = *messages[j];
         const Receive* const r = later.taken;
@@ -541,7 +586,8 @@ void Model::check_order() const
         for (std::size_t i = 0; i < j; i++) {
             const Message& earlier = *messages[i];
             if (earlier.from != later.from || earlier.to != later.to || earlier.tagged != later.tagged ||
-                earlier.tx != later.tx || earlier.was_held || later.was_held || earlier.broken || !r->takes(earlier))
+                earlier.tx != later.tx || earlier.tx_life != later.tx_life || earlier.was_held || later.was_held ||
+                earlier.broken || !r->takes(earlier))
                 continue;
             if (earlier.taken == r) { // a multi-receive: entries come as transfers end, places are in order
                 if (earlier.place > later.place)
@@ -551,7 +597,8 @@ void Model::check_order() const
             }
             if (r->was_held || (earlier.taken != nullptr && earlier.taken->was_held))
                 continue;
-            if (earlier.taken == nullptr ? must_arrive(earlier) : earlier.taken->posted > r->posted)
+            if (earlier.taken == nullptr ? must_arrive(earlier) && !may_be_dropped(earlier)
+                                         : earlier.taken->posted > r->posted)
                 contradict("message %u from %s to %s, received by %u, has overtaken message %u, received by %d",
                            later.number, later.from->name().c_str(), later.to->name().c_str(), r->number,
                            earlier.number, earlier.taken != nullptr ? static_cast<int>(earlier.taken->number) : -1);
@@ -560,22 +607,22 @@ void Model::check_order() const
         // or which may have been the one that was too long.
         const auto is_busy = [&](const Receive& other) {
             return std::any_of(messages.begin(), messages.end(), [&](const auto& m) {
-                return m->to != nullptr && (m->from->state != Endpoint::open || m->broken) && m->taken == nullptr &&
+                return m->to != nullptr && (m->sender() != Endpoint::open || m->broken) && m->taken == nullptr &&
                        other.takes(*m);
             });
         };
         for (const auto& other : receives)
             if (other->at == r->at && other->rx == r->rx && !other->was_held && !r->was_held &&
                 other->posted < r->posted && !other->multi && !other->done && other->kind == Operation::receive &&
-                !other->cancelled && !other->claims && other->at->state == Endpoint::open && other->takes(later) &&
+                !other->cancelled && !other->claims && other->state() == Endpoint::open && other->takes(later) &&
                 !is_busy(*other))
                 contradict("message %u went to receive %u, and receive %u, posted before, still waits", later.number,
                            r->number, other->number);
     }
     for (const auto& m : messages)
         if (m->to != nullptr && m->level == match && m->done && !m->recalled && !m->broken && m->error == 0 &&
-            m->to->state == Endpoint::open && m->from->state == Endpoint::open &&
-            (m->taken == nullptr || m->taken->posted > m->done_at))
+            m->receiver() == Endpoint::open && m->sender() == Endpoint::open &&
+            (m->taken == nullptr ? !may_be_dropped(*m) : m->taken->posted > m->done_at))
             contradict("message %u was reported as matched before there was a receive for it", m->number);
 }
 
@@ -639,7 +686,7 @@ bool Model::uses(unsigned process, const Endpoint& peer) const
 void Model::check_buffers() const
 {
     for (const auto& r : receives) {
-        if (r->at == nullptr || r->at->state == Endpoint::killed)
+        if (r->at == nullptr || r->state() == Endpoint::killed)
             continue;
         if (!r->buffer->guards_stand())
             contradict("receive %u at %s: bytes beside the buffer were written", r->number, r->at->name().c_str());

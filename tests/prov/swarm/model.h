@@ -50,7 +50,18 @@ struct Endpoint {
     unsigned process = 0, slot = 0;
     State state = open;
     std::uint64_t opened = 0, ended = 0;
-    unsigned contexts = 1;           ///< that send, and as many that receive
+    unsigned contexts = 1; ///< that send, and as many that receive
+    /// A context, which can be closed by itself; one that sends can be opened again.
+    struct Context {
+        bool open = true;
+        std::vector<std::uint64_t> ends; ///< of its lives
+        void end(std::uint64_t now)
+        {
+            open = false;
+            ends.push_back(now);
+        }
+    };
+    Context tx[2], rx[2];
     const Endpoint* first = nullptr; ///< the first one with its address (Platform::reuses_addresses); null: this one
     Endpoint* pool = nullptr;        ///< what receives for it: the shared context of its process; null: it has its own
     [[nodiscard]] Endpoint& receives_at() noexcept { return pool != nullptr ? *pool : *this; }
@@ -88,10 +99,24 @@ struct Message : Operation {
     bool tagged = false, data = false, silent = false; ///< silent: no entry comes
     std::uint32_t tag = 0, level = 0;
     Receive* taken = nullptr;
+    std::size_t tx_life = 0;              ///< of the context that sends it
     const unsigned char* place = nullptr; ///< where it was put
     bool broken = false;                  ///< a receive has ended with an error because of it
     std::unique_ptr<Buffer> buffer;
     std::size_t size = 0;
+    /// The states of what sends it and what it was sent to.
+    [[nodiscard]] Endpoint::State sender() const noexcept
+    {
+        return from->state == Endpoint::open && tx_life < from->tx[tx].ends.size() ? Endpoint::closed : from->state;
+    }
+    [[nodiscard]] std::uint64_t sender_ended() const noexcept
+    {
+        return tx_life < from->tx[tx].ends.size() ? from->tx[tx].ends[tx_life] : from->ended;
+    }
+    [[nodiscard]] Endpoint::State receiver() const noexcept
+    {
+        return to->state == Endpoint::open && !to->rx[rx].open ? Endpoint::closed : to->state;
+    }
 };
 
 /// A receive, or a look at what has come (peek, claim, discard).
@@ -102,7 +127,12 @@ struct Receive : Operation {
     std::size_t used = 0;                                    ///< of a multi-receive
     std::vector<std::pair<std::size_t, std::size_t>> places; ///< of its messages
     std::vector<Message*> got;
+    std::vector<Message*> candidates; ///< one of these is what a look has found
     std::unique_ptr<Buffer> buffer;
+    [[nodiscard]] Endpoint::State state() const noexcept
+    {
+        return at->state == Endpoint::open && !at->rx[rx].open ? Endpoint::closed : at->state;
+    }
     /// Its buffer is the application's again.
     void seal()
     {
@@ -184,6 +214,9 @@ class Model {
   private:
     std::unordered_set<const Operation*> known_; ///< what was posted
     static void check_held(const Operation& operation);
+    [[nodiscard]] std::vector<Message*> candidates(const Receive& r, const Entry& entry) const;
+    static Receive* claimed(Receive& r, std::size_t size);
+    [[nodiscard]] bool may_be_dropped(const Message& m) const;
     void on_send(Message& m, const Entry& entry);
     Receive* on_look(Receive& r, const Entry& entry);
     void on_receive(Receive& r, const Entry& entry);

@@ -66,15 +66,11 @@ void World::start_here(unsigned p)
         o.plain = find(p, true);
     must(platform_->open_fabric(o.info->fabric_attr, &o.fabric), "fi_fabric");
     must(fi_domain(o.fabric, o.info, &o.domain, nullptr), "fi_domain");
-    fi_av_attr av{};
-    av.type = FI_AV_TABLE;
     if (program_.setup.sharedav != 0) {
-        av.name = shared_vector;
         o.peers = &shared_peers_;
         sharers_++;
     }
-    av.rx_ctx_bits = program_.setup.form == 1 ? rx_bits : 0;
-    must(fi_av_open(o.domain, &av, &o.av, nullptr), "fi_av_open");
+    open_vector(p);
     fi_cq_attr cq{};
     cq.format = FI_CQ_FORMAT_TAGGED;
     cq.size = 4096;
@@ -102,6 +98,16 @@ void World::start_here(unsigned p)
         must(fi_cntr_open(o.domain, &attr, &o.trigger, nullptr), "fi_cntr_open");
     }
     open(p, 0);
+}
+
+void World::open_vector(unsigned p)
+{
+    Objects& o = *processes_[p].objects;
+    fi_av_attr attr{};
+    attr.type = FI_AV_TABLE;
+    attr.name = program_.setup.sharedav != 0 ? shared_vector : nullptr;
+    attr.rx_ctx_bits = program_.setup.form == 1 ? rx_bits : 0;
+    must(fi_av_open(o.domain, &attr, &o.av, nullptr), "fi_av_open");
 }
 
 void World::open(unsigned p, unsigned slot)
@@ -188,13 +194,18 @@ void World::open_contexts(unsigned p, Handles& h)
 {
     must(fi_scalable_ep_bind(h.ep, &processes_[p].objects->av->fid, 0), "fi_scalable_ep_bind");
     for (int i = 0; i < static_cast<int>(most_contexts); i++) {
-        must(fi_tx_context(h.ep, i, nullptr, &h.tx[i], nullptr), "fi_tx_context");
-        bind(p, h.tx[i], FI_TRANSMIT, h);
-        must(fi_enable(h.tx[i]), "fi_enable of a context");
+        open_tx(p, h, i);
         must(fi_rx_context(h.ep, i, nullptr, &h.rx[i], nullptr), "fi_rx_context");
         bind(p, h.rx[i], FI_RECV, h);
         must(fi_enable(h.rx[i]), "fi_enable of a context");
     }
+}
+
+void World::open_tx(unsigned p, Handles& h, int context)
+{
+    must(fi_tx_context(h.ep, context, nullptr, &h.tx[context], nullptr), "fi_tx_context");
+    bind(p, h.tx[context], FI_TRANSMIT, h);
+    must(fi_enable(h.tx[context]), "fi_enable of a context");
 }
 
 /// The queue, and the counters of what such a context does.
@@ -247,6 +258,56 @@ void World::close(unsigned p, unsigned slot)
             r->seal();
 }
 
+/// What waits for a counter names its context, so there are none of these operations.
+void World::turn_context(const Command& c)
+{
+    if (!is_open(c.at) || !is_scalable(c.at % slots) || program_.setup.triggers != 0)
+        return;
+    const unsigned p = c.at / slots;
+    Process& process = processes_[p];
+    Handles& h = handles(c.at);
+    Endpoint& at = life(c.at);
+    platform_->enter(p);
+    const bool sends = c.entry == 0;
+    const unsigned which = (sends ? c.tx : c.rx) % most_contexts;
+    fid_ep*& context = sends ? h.tx[which] : h.rx[which];
+    Endpoint::Context& state = sends ? at.tx[which] : at.rx[which];
+    if (context != nullptr) {
+        state.end(++model_.time);
+        while_others_run(process, [&] { must(fi_close(&context->fid), "fi_close of a context"); });
+        context = nullptr;
+        for (auto& r : model_.receives)
+            if (!sends && r->at == &at && r->rx == which && !r->sealed)
+                r->seal();
+    } else if (sends) {
+        open_tx(p, h, static_cast<int>(which));
+        state.open = true;
+    } else {
+        fid_ep* again = nullptr;
+        if (const int result = fi_rx_context(h.ep, static_cast<int>(which), nullptr, &again, nullptr);
+            result != -FI_EOPBADSTATE)
+            contradict("fi_rx_context of one that was closed: %s", fi_strerror(-result));
+    }
+}
+
+/// Endpoints of shared contexts have one address vector; when all are closed, the next ones may have another.
+void World::turn(unsigned p)
+{
+    Objects& o = *processes_[p].objects;
+    if (program_.setup.sharedav != 0 || program_.setup.triggers != 0)
+        return;
+    for (unsigned s = 0; s < slots; s++)
+        if (processes_[p].now[s] != nullptr)
+            close(p, s);
+    platform_->enter(p);
+    read(p, 64); // entries name places of the former one
+    fid_av* const former = o.av;
+    open_vector(p);
+    must(fi_close(&former->fid), "fi_close of an address vector");
+    o.own_peers.clear();
+    open(p, 0);
+}
+
 void World::end_pool(unsigned p, Endpoint::State state)
 {
     Endpoint* const pool = processes_[p].objects->pool;
@@ -279,7 +340,7 @@ template <class Lacks>
 void World::lose_copies(unsigned p, Lacks&& lacks)
 {
     for (auto& m : model_.messages)
-        if (m->from->process == p && m->from->state != Endpoint::open && m->to != nullptr && m->taken == nullptr &&
+        if (m->from->process == p && m->sender() != Endpoint::open && m->to != nullptr && m->taken == nullptr &&
             lacks(m->to->process))
             m->broken = true;
 }

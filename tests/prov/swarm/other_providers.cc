@@ -49,6 +49,8 @@ class OtherProvider final : public RealTime {
             std::erase_if(program.commands, is(Do::cancel));
         for (Command& c : program.commands) {
             c.fence = 0;
+            if (c.what == Do::peek || c.what == Do::claim || c.what == Do::discard)
+                c.entry = 0;
             // A write has ended when it was sent; with FI_DELIVERY_COMPLETE, when it is there.
             if (c.what == Do::write)
                 c.level = delivery;
@@ -98,6 +100,9 @@ class OtherProvider final : public RealTime {
         case Do::part:
         case Do::collect:
         case Do::raise:
+        case Do::refuse: // each has flags of its own
+        case Do::turn:
+        case Do::context:
         case Do::recall: return false;
         // Tcp keeps a domain whose endpoint was closed with sends under way, and reports 0 bytes of what it drops.
         case Do::leave:

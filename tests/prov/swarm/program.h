@@ -19,7 +19,7 @@ enum class Do : std::uint8_t {
     recv,    ///< at, tagged, tag, any, from, size, rx, later; count times, if that is not 0
     multi,   ///< at, size
     cancel,  ///< at, count: the receive that was posted so many before the last
-    peek,    ///< at, tag, any, from
+    peek,    ///< at, tag, any, from; entry: of messages without a tag
     claim,   ///< likewise; what is found is received
     discard, ///< likewise; what is found is dropped
     read,    ///< at: its process reads its queue count times
@@ -46,8 +46,11 @@ enum class Do : std::uint8_t {
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
     raise,   ///< at: the counter that operations of its process wait for grows by count
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
-    await,   ///< at, count, entry, rx: its process waits so many milliseconds, for its queue (entry 0), the counter of
-             ///< the endpoint's sends or receives (1), or its event queue (2)
+    refuse,  ///< at, to, count: a call with flags that it must refuse (World::refuse)
+    context, ///< at, entry, tx, rx: closes or opens a context of a scalable endpoint, one that sends (entry 0) or receives
+    turn,    ///< at: its process closes its endpoints and its address vector, and opens others
+    await, ///< at, count, entry, rx: its process waits so many milliseconds, for its queue (entry 0), the counter of
+           ///< the endpoint's sends or receives (1), or its event queue (2)
     count_
 };
 

@@ -177,7 +177,7 @@ bool Remote::add_part(Access& access, const Command& command, unsigned slot, std
         return false;
     const std::size_t all = held->region->buffer->size();
     std::size_t offset, size;
-    if (access.what == Access::atomic) {
+    if (access.what == Access::atomic || access.of_cell) {
         offset = cells[access.cell].offset;
         size = cells[access.cell].size;
     } else {
@@ -203,9 +203,13 @@ const Access* Remote::access(const Caller& caller, const Command& command)
                                                         : Access::atomic;
     Access& access = model_.new_access(what, *caller.life, *caller.to);
     access.tx = command.tx;
+    access.tx_life = caller.life->tx[access.tx].ends.size();
     access.cell = command.cell % cell_count;
     access.fence = command.fence != 0;
-    access.beyond = what != Access::atomic && command.beyond != 0 && command.second == 0;
+    // Words that only grow, and of which each value says which atomics may be in it.
+    access.of_cell = what == Access::read && access.fence && command.fetch != 0 && cells[access.cell].size == 8 &&
+                     (cells[access.cell].rule == Cell::sum || cells[access.cell].rule == Cell::most);
+    access.beyond = what != Access::atomic && !access.of_cell && command.beyond != 0 && command.second == 0;
     access.data = what == Access::write && command.data != 0 && !access.beyond;
     const bool swaps = what == Access::atomic && cells[access.cell].rule == Cell::counts_swaps;
     access.fetches = what == Access::atomic && (command.fetch != 0 || swaps);

@@ -19,7 +19,7 @@ std::string Region::name() const
 
 bool Access::targets_live() const noexcept
 {
-    return !beyond && from->state == Endpoint::open && to->state == Endpoint::open &&
+    return !beyond && initiator() == Endpoint::open && to->state == Endpoint::open && (!data || to->rx[0].open) &&
            std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.region->open; });
 }
 
@@ -167,8 +167,8 @@ bool RemoteModel::before(const Access& a, const Access& b) const noexcept
         return false;
     if (a.done && a.error == 0 && !a.silent && a.done_at < b.posted)
         return true;
-    return !a.moved && !b.moved && !a.was_held && a.from == b.from && a.tx == b.tx && a.to == b.to &&
-           (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
+    return !a.moved && !b.moved && !a.was_held && a.from == b.from && a.tx == b.tx && a.tx_life == b.tx_life &&
+           a.to == b.to && (b.fence || (ordered && a.what != Access::atomic && b.what != Access::atomic));
 }
 
 /// Are these bytes of a region what `reader` may find there; null: what may be there at the end, or, if `now` is not
@@ -235,7 +235,7 @@ void RemoteModel::check_bytes(const Region& region, std::size_t offset, const un
 std::string RemoteModel::missing(bool to_the_end) const
 {
     for (const auto& access : accesses) {
-        if (access->from == nullptr || access->from->state != Endpoint::open || (access->was_held && !to_the_end))
+        if (access->from == nullptr || access->initiator() != Endpoint::open || (access->was_held && !to_the_end))
             continue;
         const std::string what =
             "access " + std::to_string(access->number) + " from " + access->from->name() + " to " + access->to->name();
@@ -272,15 +272,16 @@ void RemoteModel::bounds_of(const Endpoint& at, std::uint64_t kind, Bounds& good
                 return !region.tainted && (region.open || (waits && access->done && access->done_at < region.ended));
             });
         good.add(false, true,
-                 access->is_certain() && access->posted > at.opened && in_time && access->counts_as_read() == reads);
+                 access->is_certain() && access->posted > at.opened && in_time && at.rx[0].open && at.rx[1].open &&
+                     access->counts_as_read() == reads);
     }
 }
 
 namespace {
-std::uint64_t word_at(const Region& region, const Cell& cell)
+std::uint64_t word_at(const unsigned char* bytes, const Cell& cell)
 {
     std::uint64_t word = 0;
-    std::memcpy(&word, region.buffer->at() + cell.offset, cell.size);
+    std::memcpy(&word, bytes, cell.size);
     if (!cell.real)
         return word;
     if (cell.size == 8)
@@ -316,7 +317,7 @@ void RemoteModel::check_cells(const Region& region) const
                 swaps += access->fetches && old + 1 == access->operand;
             }
         }
-        const std::uint64_t found = word_at(region, cell);
+        const std::uint64_t found = word_at(region.buffer->at() + cell.offset, cell);
         const std::uint64_t wanted = cell.rule == Cell::sum            ? sum & mask
                                      : cell.rule == Cell::exclusive_or ? bits
                                      : cell.rule == Cell::most         ? most
@@ -326,6 +327,28 @@ void RemoteModel::check_cells(const Region& region) const
             contradict("%s: word %u for atomics is %llu instead of %llu", region.name().c_str(), c,
                        static_cast<unsigned long long>(found), static_cast<unsigned long long>(wanted));
     }
+}
+
+/// A read of a word finds all atomics that are before it for certain, and none that is behind it.
+void RemoteModel::check_cell(const Access& reader, const Access::Part& part) const
+{
+    const Cell& cell = cells[reader.cell];
+    std::uint64_t least = 0, most = 0;
+    for (const auto& access : accesses) {
+        const bool here = access->what == Access::atomic && access->cell == reader.cell && !access->recalled &&
+                          std::any_of(access->parts.begin(), access->parts.end(),
+                                      [&](const Access::Part& each) { return each.region == part.region; });
+        if (!here || before(reader, *access))
+            continue;
+        const std::uint64_t sure = access->is_certain() && before(*access, reader) ? access->operand : 0;
+        least = cell.rule == Cell::sum ? least + sure : std::max(least, sure);
+        most = cell.rule == Cell::sum ? most + access->operand : std::max(most, access->operand);
+    }
+    if (const std::uint64_t found = word_at(reader.buffer->at() + part.at, cell); found < least || found > most)
+        contradict("access %u from %s has read %llu in word %u of %s; %llu to %llu are possible", reader.number,
+                   reader.from->name().c_str(), static_cast<unsigned long long>(found), reader.cell,
+                   part.region->name().c_str(), static_cast<unsigned long long>(least),
+                   static_cast<unsigned long long>(most));
 }
 
 void RemoteModel::check() const
@@ -359,11 +382,16 @@ void RemoteModel::check() const
         if (!access->buffer->is_as_sealed())
             contradict("access %u: its buffer was written after it had ended", access->number);
         // What a read finds by the key of a closed region is open: its STADD may be that of other memory by then.
-        for (const Access::Part& part : access->parts)
-            if (access->what == Access::read && !part.region->tainted && part.offset >= cells_size &&
-                (part.region->open || access->done_at < part.region->ended))
+        for (const Access::Part& part : access->parts) {
+            if (access->what != Access::read || part.region->tainted ||
+                (!part.region->open && access->done_at >= part.region->ended))
+                continue;
+            if (access->of_cell)
+                check_cell(*access, part);
+            else
                 check_bytes(*part.region, part.offset, access->buffer->at() + part.at, part.size, access.get(),
                             nullptr);
+        }
     }
 }
 
@@ -378,7 +406,7 @@ bool RemoteModel::count_holds(const Region& region, bool reads, std::uint64_t co
         // The event of an access is behind it, and may find the region closed. Some kinds are not waited for: those of
         // a killed process may not have left.
         const bool waits = !access->fetches && access->parts.size() == 1;
-        const bool in_time = (region.open && (waits || access->from->state != Endpoint::killed)) ||
+        const bool in_time = (region.open && (waits || access->initiator() != Endpoint::killed)) ||
                              (waits && access->done && access->done_at < region.ended);
         least += access->is_certain() && in_time && access->counts_as_read() == reads;
         most++; // one that fetches and writes may count as both

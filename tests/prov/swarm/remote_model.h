@@ -50,11 +50,17 @@ struct Access : Operation {
     bool moved = false; ///< its effect is open: its key was given to another region meanwhile, or it may have timed out
     bool injected = false; ///< its buffer is the application's when the call returns
     bool silent = false, fence = false, data = false, data_came = false, beyond = false, fetches = false;
+    bool of_cell = false; ///< it reads a word for atomics
     unsigned cell = 0;
     std::uint64_t operand = 0;
     std::vector<unsigned char> content; ///< of a write
     std::unique_ptr<Buffer> buffer;     ///< of the initiator
 
+    std::size_t tx_life = 0; ///< of the context that posts it
+    [[nodiscard]] Endpoint::State initiator() const noexcept
+    {
+        return from->state == Endpoint::open && tx_life < from->tx[tx].ends.size() ? Endpoint::closed : from->state;
+    }
     [[nodiscard]] bool targets_live() const noexcept;
     /// It has taken effect, or has for certain at the end of the program.
     [[nodiscard]] bool is_certain() const noexcept
@@ -95,6 +101,7 @@ class RemoteModel {
     void check_bytes(const Region& region, std::size_t offset, const unsigned char* bytes, std::size_t size,
                      const Access* reader, const Access* now) const;
     void check_cells(const Region& region) const;
+    void check_cell(const Access& reader, const Access::Part& part) const;
     void check_failure(const Access& access, int error) const;
 
     std::uint64_t& time_;

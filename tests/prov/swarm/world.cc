@@ -147,6 +147,9 @@ void World::carry_out_here(const Command& c)
     case Do::forget: forget(c); return;
     case Do::raise: raise(c); return;
     case Do::recall: recall(c); return;
+    case Do::refuse: refuse(c); return;
+    case Do::context: turn_context(c); return;
+    case Do::turn: turn(p); return;
     case Do::await: await(c); return;
     case Do::spin:
     case Do::run:
@@ -267,10 +270,15 @@ void World::recv_surely(const Command& c)
 void World::ping_all()
 {
     const auto most = static_cast<unsigned>(processes_.size()) * slots;
+    // A fence whose answer does not come refuses all that follow.
+    const bool fences = std::any_of(program_.commands.begin(), program_.commands.end(),
+                                    [](const Command& c) { return c.what == Do::send && c.fence != 0; });
     for (unsigned from = 0; from < most; from++)
         for (unsigned to = 0; to < most; to++)
             for (unsigned t = 0; is_open(from) && is_open(to) && t < life(from).contexts; t++)
-                for (unsigned r = 0; r < life(to).contexts; r++)
+                for (unsigned r = 0; r < life(to).contexts; r++) {
+                    if (!has_contexts(from, t, to, r))
+                        continue;
                     // From this sender alone: a message of one that is gone may still come.
                     ping({.what = Do::recv, .at = to, .tagged = 1, .any = 1, .from = 1 + from, .size = 64, .rx = r},
                          {.what = Do::send,
@@ -278,9 +286,11 @@ void World::ping_all()
                           .to = to,
                           .tagged = 1,
                           .size = 16,
-                          .level = inject,
+                          .level = fences ? match : inject,
+                          .fence = fences,
                           .tx = t,
                           .rx = r});
+                }
     settle(true, 5);
 }
 

@@ -122,12 +122,16 @@ class World {
     [[nodiscard]] fi_info* find(unsigned p, bool plain);
     void start(unsigned p);
     void start_here(unsigned p);
+    void open_vector(unsigned p);
     void open(unsigned p, unsigned slot);
     void open_handles(unsigned p, unsigned slot);
     void begin_life(unsigned p, unsigned slot);
     Address own_address(unsigned p, unsigned slot);
     void renew(unsigned p, unsigned slot);
     void open_contexts(unsigned p, Handles& handles);
+    void open_tx(unsigned p, Handles& handles, int context);
+    void turn_context(const Command& c);
+    void turn(unsigned p);
     void bind(unsigned p, fid_ep* ep, std::uint64_t queues, const Handles& handles);
     void close(unsigned p, unsigned slot);
     void close_handles(unsigned p, unsigned slot);
@@ -184,6 +188,10 @@ class World {
     [[nodiscard]] fid_ep* tx(unsigned place, unsigned context) { return handles(place).tx[context]; }
     /// Where its receives are posted.
     [[nodiscard]] fid_ep* rx(const Receive& receive);
+    [[nodiscard]] bool has_contexts(unsigned from, unsigned t, unsigned to, unsigned r)
+    {
+        return handles(from).tx[t] != nullptr && handles(to).rx[r] != nullptr;
+    }
     fi_addr_t address_of(unsigned p, Endpoint& peer);
     void forget(const Command& c);
     /// Repeats a call that finds no room a few times. What it returned last.
@@ -207,11 +215,13 @@ class World {
     ssize_t post_send(fid_ep* ep, Message& m, fi_addr_t to, const Command& c);
     bool send(const Command& asked);
     Receive& new_receive(const Command& c, std::size_t size);
+    bool receives(const Command& c);
     bool recv(const Command& c);
     void recv_surely(const Command& c);
     void multi(const Command& c);
     void not_posted(Receive& r, ssize_t result);
     void look(const Command& c);
+    void refuse(const Command& c);
     void cancel(const Command& c);
     void fetch_claimed(unsigned p);
     bool fetch(Receive& r);
