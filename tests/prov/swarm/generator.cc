@@ -112,6 +112,9 @@ Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
             case Do::claim:
             case Do::discard:
                 return gen::build<Command>(base, at, lucky, tag, any, from, rx, gen::set(&Command::entry, once_in(3)));
+            case Do::insist:
+                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
+                                           gen::set(&Command::back, below(3)));
             case Do::context: return gen::build<Command>(base, at, lucky, tx, rx, entry);
             case Do::refuse:
                 return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
@@ -275,6 +278,7 @@ const Likes& likes_of(unsigned phase)
          {3, Do::spin}},
         {{3, Do::map},
          {2, Do::unmap},
+         {2, Do::insist},
          {5, Do::write},
          {2, Do::get},
          {4, Do::atomic},
@@ -462,6 +466,11 @@ Gen<std::vector<Command>> access_scene()
         access.fetch = 1; // behind atomics, of their word
         calls.push_back(access);
         calls.push_back(spin);
+        if (kind == 3) { // its successor's directory answers for it
+            calls.push_back({.what = Do::kill, .at = to, .luck = luck});
+            calls.push_back({.what = Do::start, .at = to});
+            calls.push_back({.what = Do::insist, .at = from, .to = to, .back = 1, .luck = luck});
+        }
         return calls;
     });
 }

@@ -254,6 +254,40 @@ bool World::fetch(Receive& r)
     return result == 0;
 }
 
+/// The key is looked up: in the directory of the peer, or of what has its place. The answer is an error, of the call or of the read, in a
+/// bounded time, even if the network has hardly any room.
+void World::insist(const Command& c)
+{
+    Endpoint* const to = life(c.to, c.back);
+    if (program_.setup.rma != 2 || program_.setup.silent != 0 || !is_open(c.at) || to == nullptr ||
+        tx(c.at, 0) == nullptr || processes_[c.at / slots].busy)
+        return;
+    constexpr unsigned most_rounds = 3000;
+    constexpr std::uint64_t no_key = 77;
+    const unsigned p = c.at / slots;
+    platform_->enter(p);
+    const fi_addr_t address = address_of(p, *to);
+    Access& access = model_.remote->new_access(Access::read, life(c.at), *to);
+    access.beyond = true;
+    access.tx_life = life(c.at).tx[0].ends.size();
+    access.buffer = std::make_unique<Buffer>(8);
+    ssize_t result = -FI_EAGAIN;
+    for (unsigned i = 0; i < most_rounds && result == -FI_EAGAIN; i++) {
+        result = fi_read(tx(c.at, 0), access.buffer->at(), 8, nullptr, address, 0, no_key, &access);
+        if (result == -FI_EAGAIN) {
+            read(p, 2);
+            platform_->run(16);
+            platform_->enter(p);
+        }
+    }
+    say("  %s", fi_strerror(static_cast<int>(-result)));
+    if (result == -FI_EAGAIN)
+        contradict("a read from %s of %s by a key of no region is refused for ever, as if there were no room",
+                   life(c.at).name().c_str(), to->name().c_str());
+    if (result != 0)
+        model_.remote->withdraw(access);
+}
+
 /// Flags that the manual pages give to other calls, or that do not fit the buffer. Nothing may come of such a call: the
 /// model knows no operation with its context.
 void World::refuse(const Command& c)

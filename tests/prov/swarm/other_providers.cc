@@ -100,6 +100,7 @@ class OtherProvider final : public RealTime {
         case Do::part:
         case Do::collect:
         case Do::raise:
+        case Do::insist:
         case Do::refuse: // each has flags of its own
         case Do::turn:
         case Do::context:

@@ -10,9 +10,9 @@ namespace swarm {
 namespace {
 
 constexpr const char* words[] = {
-    "send",  "recv",  "multi",   "cancel", "peek",  "claim",  "discard", "read",    "spin",  "run",   "pass", "open",
-    "close", "renew", "leave",   "start",  "kill",  "stop",   "go",      "map",     "unmap", "write", "get",  "atomic",
-    "join",  "part",  "collect", "forget", "raise", "recall", "refuse",  "context", "turn",  "await"};
+    "send",  "recv",  "multi",   "cancel", "peek",  "claim",  "discard", "read",   "spin",    "run",   "pass", "open",
+    "close", "renew", "leave",   "start",  "kill",  "stop",   "go",      "map",    "unmap",   "write", "get",  "atomic",
+    "join",  "part",  "collect", "forget", "raise", "recall", "insist",  "refuse", "context", "turn",  "await"};
 static_assert(std::size(words) == static_cast<std::size_t>(Do::count_));
 
 template <class T>

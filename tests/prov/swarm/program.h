@@ -46,6 +46,7 @@ enum class Do : std::uint8_t {
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
     raise,   ///< at: the counter that operations of its process wait for grows by count
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
+    insist,  ///< at, to, back: an access by a key that no region has, repeated until it is answered
     refuse,  ///< at, to, count: a call with flags that it must refuse (World::refuse)
     context, ///< at, entry, tx, rx: closes or opens a context of a scalable endpoint, one that sends (entry 0) or receives
     turn,    ///< at: its process closes its endpoints and its address vector, and opens others

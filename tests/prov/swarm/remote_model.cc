@@ -110,6 +110,8 @@ void RemoteModel::on_entry(Access& access, const Entry& entry)
         check_failure(access, entry.error);
         return;
     }
+    if (access.parts.empty())
+        contradict("access %u by a key of no region succeeded", access.number);
     if (access.beyond && access.parts[0].region->open) // else the next region with its key may be longer
         contradict("access %u reaches beyond %s and succeeded", access.number, access.parts[0].region->name().c_str());
     const std::uint64_t kind = access.what == Access::atomic ? FI_ATOMIC : FI_RMA;

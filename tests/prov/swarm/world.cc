@@ -147,6 +147,7 @@ void World::carry_out_here(const Command& c)
     case Do::forget: forget(c); return;
     case Do::raise: raise(c); return;
     case Do::recall: recall(c); return;
+    case Do::insist: insist(c); return;
     case Do::refuse: refuse(c); return;
     case Do::context: turn_context(c); return;
     case Do::turn: turn(p); return;

@@ -221,6 +221,7 @@ class World {
     void multi(const Command& c);
     void not_posted(Receive& r, ssize_t result);
     void look(const Command& c);
+    void insist(const Command& c);
     void refuse(const Command& c);
     void cancel(const Command& c);
     void fetch_claimed(unsigned p);
