@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utofu.h>
 
 #include <memory>
 #include <optional>
@@ -395,6 +396,8 @@ TEST(Events, AreReadInOrderAndMayBePeekedAt)
     EXPECT_STREQ(fi_eq_strerror(eq, FI_EINVAL, nullptr, text, 1), fi_strerror(FI_EINVAL));
     EXPECT_EQ(text[0], '\0');
     EXPECT_EQ(text[1], 'x');
+    // of a join
+    EXPECT_STREQ(fi_eq_strerror(eq, UTOFU_ERR_MRQ_PEER, nullptr, nullptr, 0), "MRQ: the peer process is gone");
     for (std::uint64_t i = 0; i < 5; i++) {
         entry.data = i;
         ASSERT_EQ(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));

@@ -18,7 +18,8 @@ namespace {
 
 const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
-    const char* text = fi_strerror(prov_errno);
+    // That of a join that has failed is a uTofu code, which is negative, or 0.
+    const char* text = prov_errno < 0 ? utofu_text(prov_errno) : fi_strerror(prov_errno);
     if (buffer != nullptr && length > 0)
         std::snprintf(buffer, length, "%s", text);
     return text;
