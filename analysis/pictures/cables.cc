@@ -11,7 +11,7 @@
 namespace tofu::sim::tools {
 namespace {
 
-// Columns of a unit: the ring (a, c) = 00, 01, 11, 10.
+/// Columns of a unit: the ring (a, c) = 00, 01, 11, 10.
 unsigned column_of(const Coords& c) noexcept
 {
     return c[3] == 0 ? c[5] : 3u - c[5];
@@ -32,7 +32,7 @@ class Cables final : public NetworkPicture {
     explicit Cables(const NetworkView& view) : NetworkPicture(view) {}
 
   private:
-    // As large as the room allows, between what can be read and what is enough.
+    /// As large as the room allows, between what can be read and what is enough.
     void size() override
     {
         for (k_ = 2.0; k_ > 1.0; k_ -= 0.1) {
@@ -48,7 +48,7 @@ class Cables final : public NetworkPicture {
         unit_ = {44 + 3 * 66 * k_ + 38 * k_ + 34 * k_, 60 + 20 * k_ + 2 * 58 * k_ + 24 * k_ + 20};
         gap_ = {has_links(0) ? 64.0 : 16.0, has_links(1) ? 64.0 : 16.0};
     }
-    // The middle of a node, where each is drawn.
+    /// The middle of a node, where each is drawn.
     [[nodiscard]] Point node_at(const Coords& c) const noexcept
     {
         const Point unit = unit_at(c);
@@ -62,7 +62,7 @@ class Cables final : public NetworkPicture {
         bool filled;
     };
 
-    // Right-hand traffic: a direction is drawn to the right of its way.
+    /// Right-hand traffic: a direction is drawn to the right of its way.
     [[nodiscard]] Stroke straight(Point from, Point to, double trim) const
     {
         const double length = std::hypot(to.x - from.x, to.y - from.y);
@@ -72,7 +72,7 @@ class Cables final : public NetworkPicture {
         const Point b = {to.x - along.x * (trim + 1) + aside.x, to.y - along.y * (trim + 1) + aside.y};
         return {move_to(a) + line_to(b), 3.4 * k_, {(a.x + b.x) / 2, (a.y + b.y) / 2}, false};
     }
-    // Over the row, from the last column to the first and back.
+    /// Over the row, from the last column to the first and back.
     [[nodiscard]] Stroke over(Point from, Point to) const
     {
         const bool back = to.x > from.x;
@@ -88,7 +88,7 @@ class Cables final : public NetworkPicture {
                 {(left + right) / 2, top},
                 false};
     }
-    // Beside the column, between the first row and the last.
+    /// Beside the column, between the first row and the last.
     [[nodiscard]] Stroke beside(Point from, Point to) const
     {
         const bool down = to.y > from.y;
@@ -104,7 +104,7 @@ class Cables final : public NetworkPicture {
                 {x, (a.y + b.y) / 2},
                 false};
     }
-    // One of twelve, out of a side of the unit.
+    /// One of twelve, out of a side of the unit.
     [[nodiscard]] Stroke out_of_unit(const Coords& c, Port port) const
     {
         const Point unit = unit_at(c);
@@ -264,7 +264,7 @@ class Cables final : public NetworkPicture {
         return lines;
     }
 
-    double k_ = 1; // size of the things in a unit
+    double k_ = 1; ///< size of the things in a unit
 };
 
 } // namespace

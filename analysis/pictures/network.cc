@@ -10,9 +10,9 @@
 namespace tofu::sim::tools {
 namespace {
 
-constexpr uint32_t most_detailed = 96; // nodes
+constexpr uint32_t most_detailed = 96; ///< nodes
 constexpr double drawing_room = 900, side_width = 470, margin = 28, head = 76;
-// What a link carries at most: 6.8 GB/s, of which headers take 7 %.
+/// What a link carries at most: 6.8 GB/s, of which headers take 7 %.
 constexpr double link_bytes_per_ns = 6.8 * 0.93;
 
 void draw_badge(Svg& svg, Point at, size_t label)
@@ -81,7 +81,7 @@ double NetworkPicture::panels_height(unsigned columns) const noexcept
     return panel_size().y * std::ceil(double(units_[2]) / columns);
 }
 
-// Of panels, for a picture not much wider than high.
+/// Of panels, for a picture not much wider than high.
 unsigned NetworkPicture::best_columns() const noexcept
 {
     unsigned best = 1;
@@ -159,7 +159,7 @@ void NetworkPicture::draw_panel_names(Svg& svg) const
     }
 }
 
-// Numbers of the hottest, none over another.
+/// Numbers of the hottest, none over another.
 void NetworkPicture::draw_badges(Svg& svg) const
 {
     std::vector<Point> taken;

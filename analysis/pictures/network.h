@@ -32,13 +32,13 @@ class NetworkPicture {
   protected:
     explicit NetworkPicture(const NetworkView& view);
 
-    // Sizes of units and gaps, so that the panels fit.
+    /// Sizes of units and gaps, so that the panels fit.
     virtual void size() = 0;
-    // Where a link is drawn, for the number of a hot one.
+    /// Where a link is drawn, for the number of a hot one.
     [[nodiscard]] virtual Point middle_of(const LinkLoads::Place& place) const = 0;
     virtual void draw_units(Svg& svg) const = 0;
     [[nodiscard]] virtual std::vector<std::string> hints() const = 0;
-    [[nodiscard]] virtual double axis_room() const noexcept { return 0; } // for numbers beside the panels
+    [[nodiscard]] virtual double axis_room() const noexcept { return 0; } ///< for numbers beside the panels
 
     [[nodiscard]] double value_of(const LinkLoad& load) const noexcept
     {
@@ -50,12 +50,12 @@ class NetworkPicture {
     [[nodiscard]] bool wraps(unsigned axis) const noexcept { return (view_.topology.wraps() >> axis & 1) != 0; }
     [[nodiscard]] bool has_links(unsigned axis) const noexcept { return units_[axis] > 1; }
     [[nodiscard]] bool exists(const Coords& c, Port port) const noexcept;
-    // At the rim of a panel there is nothing to draw, unless the axis wraps.
+    /// At the rim of a panel there is nothing to draw, unless the axis wraps.
     [[nodiscard]] double rim(unsigned axis) const noexcept
     {
         return has_links(axis) && wraps(axis) ? (axis == 0 ? gap_.x : gap_.y) : 16;
     }
-    // Whether the panels, in as many columns as look best, take no more than that.
+    /// Whether the panels, in as many columns as look best, take no more than that.
     [[nodiscard]] bool fits(double height) const noexcept;
     [[nodiscard]] Point unit_at(const Coords& c) const noexcept;
 
@@ -78,7 +78,7 @@ class NetworkPicture {
     void draw_hints(Svg& svg, double x, double y) const;
 
     std::vector<HotLink> hottest_;
-    bool bytes_count_ = false; // else operations do
+    bool bytes_count_ = false; ///< else operations do
     double most_ = 0;
     unsigned columns_ = 1;
 };

@@ -12,7 +12,7 @@ namespace {
 
 using namespace trace;
 
-// No fetching, no script: the file is all there is.
+/// No fetching, no script: the file is all there is.
 constexpr char page_head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

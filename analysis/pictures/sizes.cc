@@ -19,7 +19,7 @@ constexpr struct {
     const char* colour;
 } kind_of[kinds] = {{"put", ink::put}, {"put (piggyback)", ink::piggyback}, {"get", ink::get}, {"atomic", ink::atomic}};
 
-// Sizes from 2^(n-1) + 1 to 2^n stand together; 0 bytes and 1 byte have a place each.
+/// Sizes from 2^(n-1) + 1 to 2^n stand together; 0 bytes and 1 byte have a place each.
 constexpr unsigned most_places = 26;
 unsigned place_of(uint32_t bytes)
 {
@@ -35,7 +35,7 @@ using Sums = std::array<std::array<double, kinds>, most_places>;
 struct Chart {
     Svg& svg;
     double x, y, width, height;
-    unsigned first, last; // places
+    unsigned first, last; ///< places
     bool of_bytes;
 };
 

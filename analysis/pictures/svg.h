@@ -25,11 +25,11 @@ inline constexpr const char* get = "#007a5a";
 inline constexpr const char* atomic = "#c0619a";
 } // namespace ink
 
-// From pale (0) to dark (1): lightness falls all the way.
+/// From pale (0) to dark (1): lightness falls all the way.
 [[nodiscard]] std::string heat(double share);
 
-// Ends of a scale for people: 1, 2, 2.5, 5 times a power of ten, or of two for bytes; some `wanted` of them from 0 to
-// `most`.
+/// Ends of a scale for people: 1, 2, 2.5, 5 times a power of ten, or of two for bytes; some `wanted` of them from 0 to
+/// `most`.
 [[nodiscard]] double nice_step(double most, unsigned wanted);
 [[nodiscard]] double nice_step_of_bytes(double most, unsigned wanted);
 
@@ -40,16 +40,16 @@ struct TextStyle {
     const char* colour = ink::text;
     Anchor anchor = Anchor::start;
     bool bold = false;
-    bool fixed = false; // all letters of one width
-    double turned = 0;  // degrees
+    bool fixed = false; ///< all letters of one width
+    double turned = 0;  ///< degrees
 };
 
 class Svg {
   public:
-    // `name` is for screen readers.
+    /// `name` is for screen readers.
     Svg(double width, double height, std::string_view name);
 
-    // A tooltip belongs to what is drawn next; empty: none.
+    /// A tooltip belongs to what is drawn next; empty: none.
     Svg& tip(std::string text);
     void rect(double x, double y, double width, double height, std::string_view fill, double round = 0,
               std::string_view stroke = {});
@@ -71,10 +71,10 @@ class Svg {
     double height_;
 };
 
-// "12.5", without needless digits.
+/// "12.5", without needless digits.
 [[nodiscard]] std::string number(double value);
 [[nodiscard]] std::string escaped(std::string_view text);
-// About how wide a text will be.
+/// About how wide a text will be.
 [[nodiscard]] double text_width(std::string_view text, const TextStyle& style = {});
 
 } // namespace tofu::sim::tools

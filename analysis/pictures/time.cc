@@ -19,13 +19,13 @@ namespace {
 using namespace trace;
 
 constexpr double picture_width = 1400, left = 92;
-constexpr unsigned columns = 1276; // of time: the width that is left, and a margin
-constexpr size_t most_rows = 40;   // processes with a row each
+constexpr unsigned columns = 1276; ///< of time: the width that is left, and a margin
+constexpr size_t most_rows = 40;   ///< processes with a row each
 constexpr size_t most_bands = 128;
 constexpr size_t most_arrows = 24;
-constexpr size_t most_cells = 64; // of the matrix, along a side
+constexpr size_t most_cells = 64; ///< of the matrix, along a side
 
-// The thread of a process that posts and waits most: its life is shown.
+/// The thread of a process that posts and waits most: its life is shown.
 std::vector<uint32_t> main_threads(const Run& run)
 {
     std::vector<std::map<uint32_t, uint64_t>> weight(run.processes.size());
@@ -44,7 +44,7 @@ std::vector<uint32_t> main_threads(const Run& run)
     return threads;
 }
 
-// How much of each column of time the processes of a row spend on what.
+/// How much of each column of time the processes of a row spend on what.
 struct Share {
     float post = 0;
     float wait = 0;
@@ -159,7 +159,7 @@ class Timeline {
         svg.text(x + 30, 64, "not there", {.size = 12, .colour = ink::faint});
     }
 
-    // None is as pale as a process that does not run is white.
+    /// None is as pale as a process that does not run is white.
     static std::string wait_colour(double share) { return share < 0.005 ? std::string(ink::compute) : heat(share); }
 
     void draw_axis(Svg& svg) const
@@ -179,7 +179,7 @@ class Timeline {
                  {.size = 12, .colour = ink::faint});
     }
 
-    // What a column is painted as: what it has most of, computing last.
+    /// What a column is painted as: what it has most of, computing last.
     static const char* state(const Share& share)
     {
         if (share.alive <= 0) {

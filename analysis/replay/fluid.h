@@ -19,22 +19,22 @@ class Fluid {
   public:
     virtual ~Fluid() = default;
 
-    // Called within run() only: a stream is over; an alarm rings.
+    /// Called within run() only: a stream is over; an alarm rings.
     std::function<void(uint32_t id, Picoseconds when)> ended;
     std::function<void(Picoseconds when)> rang;
 
-    // Links for the resources of a stream that is about to start. False: there are not as many left.
+    /// Links for the resources of a stream that is about to start. False: there are not as many left.
     [[nodiscard]] virtual bool claim(uint32_t id, const std::vector<uint32_t>& resources) = 0;
-    // Within run(). `work`: how long a resource is busy with it alone.
+    /// Within run(). `work`: how long a resource is busy with it alone.
     virtual void start(uint32_t id, Picoseconds work) = 0;
     virtual void set_alarm(Picoseconds when) = 0;
-    // Until there is neither stream nor alarm.
+    /// Until there is neither stream nor alarm.
     virtual void run() = 0;
     [[nodiscard]] virtual const char* version() const noexcept = 0;
 };
 
-// What the module exports: one network with `links` links, at most one in a process, since SimGrid has a single engine.
-// A module, since SimGrid takes longer to load than most jobs of tofu-sim run.
+/// What the module exports: one network with `links` links, at most one in a process, since SimGrid has a single
+/// engine. A module, since SimGrid takes longer to load than most jobs of tofu-sim run.
 inline constexpr const char* make_fluid_name = "tofu_sim_make_fluid";
 using MakeFluid = Fluid*(size_t links);
 

@@ -10,10 +10,10 @@
 
 namespace tofu::sim::replay {
 
-// In each stage a gate for the packet of the partner and of its own. Nodes are those of a box as large as the network: its
-// axes are rings whether the network is a torus or not, so no stage goes back along a whole axis. On a ring whose length
-// is no power of two each sends upwards, to the next, the one after it and so on: all have heard of all when the distances
-// reach around.
+/// In each stage a gate for the packet of the partner and of its own. Nodes are those of a box as large as the network:
+/// its axes are rings whether the network is a torus or not, so no stage goes back along a whole axis. On a ring whose
+/// length is no power of two each sends upwards, to the next, the one after it and so on: all have heard of all when
+/// the distances reach around.
 Picoseconds time_of_gates(const Topology& topology, bool sums)
 {
     const Network network(topology, nullptr, nullptr, nullptr);

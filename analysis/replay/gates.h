@@ -6,8 +6,8 @@
 
 namespace tofu::sim::replay {
 
-// From the call to the poll that finds its end. A stage for each doubling of the distance along three rings: over X and A,
-// Y and B, Z and C.
+/// From the call to the poll that finds its end. A stage for each doubling of the distance along three rings: over X
+/// and A, Y and B, Z and C.
 [[nodiscard]] Picoseconds time_of_gates(const Topology& topology, bool sums);
 
 } // namespace tofu::sim::replay

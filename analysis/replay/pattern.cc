@@ -12,13 +12,13 @@
 namespace tofu::sim::replay {
 namespace {
 
-// Of what a process waits for.
+/// Of what a process waits for.
 Key key_of(uint32_t process, uint32_t round, uint32_t stage) noexcept
 {
     return Key{process + 1} << 40 | Key{round} << 20 | stage;
 }
 
-// Stages of a dissemination, a doubling or a tree over `members` processes.
+/// Stages of a dissemination, a doubling or a tree over `members` processes.
 unsigned doublings(uint32_t members) noexcept
 {
     return static_cast<unsigned>(std::bit_width(members - 1));
@@ -77,7 +77,7 @@ class Butterfly final : public Pattern {
     }
 };
 
-// Nodes are numbered as they come; a process talks to those of its number on the neighbours, up and down each axis.
+/// Nodes are numbered as they come; a process talks to those of its number on the neighbours, up and down each axis.
 class Halo : public Pattern {
   public:
     using Pattern::Pattern;
@@ -106,7 +106,7 @@ class Halo : public Pattern {
         }
     }
     [[nodiscard]] virtual unsigned axes() const noexcept = 0;
-    // To the neighbour. False: the grid ends here.
+    /// To the neighbour. False: the grid ends here.
     [[nodiscard]] virtual bool step(Coords& at, unsigned axis, bool up) const noexcept = 0;
 
     [[nodiscard]] static bool step_along(unsigned& at, unsigned length, bool wraps, bool up) noexcept
@@ -119,8 +119,8 @@ class Halo : public Pattern {
     }
 };
 
-// Neighbours of the grid of 2X, 3Y and 2Z are neighbours on the machine: a position along X and A runs through the
-// units and turns in each.
+/// Neighbours of the grid of 2X, 3Y and 2Z are neighbours on the machine: a position along X and A runs through the
+/// units and turns in each.
 class Halo3 final : public Halo {
   public:
     using Halo::Halo;
@@ -149,7 +149,7 @@ class Halo3 final : public Halo {
     }
 
   private:
-    // The application's own grid, a ring along each axis.
+    /// The application's own grid, a ring along each axis.
     void fill_grid(const Grid& grid, uint32_t process, Steps& steps) const
     {
         const uint32_t node = process / placement_.ppn();
@@ -251,7 +251,7 @@ bool Pattern::next(uint32_t actor, Step& step)
     return false;
 }
 
-// Those of some processes in one round, for all.
+/// Those of some processes in one round, for all.
 uint64_t Pattern::messages() const
 {
     constexpr uint32_t most = 64;

@@ -14,12 +14,12 @@ namespace tofu::sim::replay {
 struct PatternOptions {
     uint32_t processes = 0;
     uint32_t bytes = 8;
-    uint32_t rounds = 0;   // 0: as many as the pattern takes
-    std::string algorithm; // of a collective; empty: the provider's
-    uint32_t segment = 0;  // bytes
+    uint32_t rounds = 0;   ///< 0: as many as the pattern takes
+    std::string algorithm; ///< of a collective; empty: the provider's
+    uint32_t segment = 0;  ///< bytes
 };
 
-// A script of rounds, each with stages; its description is for the report.
+/// A script of rounds, each with stages; its description is for the report.
 class Pattern : public Script {
   public:
     Pattern(const Placement& placement, const PatternOptions& options) : placement_(placement), options_(options) {}
@@ -27,23 +27,23 @@ class Pattern : public Script {
     [[nodiscard]] bool next(uint32_t actor, Step& step) override;
 
     [[nodiscard]] uint32_t rounds() const noexcept { return options_.rounds; }
-    [[nodiscard]] virtual double of_a_round() const { return 1; } // what the reported time is of
+    [[nodiscard]] virtual double of_a_round() const { return 1; } ///< what the reported time is of
     [[nodiscard]] virtual std::string unit() const { return "a round"; }
-    // Of a time by that unit; empty: none.
+    /// Of a time by that unit; empty: none.
     [[nodiscard]] virtual std::string remark(double) const { return {}; }
     [[nodiscard]] virtual std::string algorithm() const { return {}; }
-    // About how many there will be in all.
+    /// About how many there will be in all.
     [[nodiscard]] virtual uint64_t messages() const;
 
   protected:
-    // What a process does in a round: of these steps the one that is asked for is kept.
+    /// What a process does in a round: of these steps the one that is asked for is kept.
     class Steps {
       public:
         Steps(const Pattern& pattern, uint32_t process, uint32_t round, uint32_t wanted, Step& step)
             : pattern_(pattern), process_(process), round_(round), wanted_(wanted), step_(step)
         {
         }
-        // To the process; it waits for `stage` of this round.
+        /// To the process; it waits for `stage` of this round.
         void send(uint32_t to, uint32_t stage, uint32_t bytes);
         void receive(uint32_t stage, uint32_t messages = 1);
         [[nodiscard]] bool found() const noexcept { return found_; }
@@ -80,7 +80,7 @@ class Pattern : public Script {
     std::vector<Place> places_;
 };
 
-// The names that --pattern takes, and what they are: for help and manual.
+/// The names that --pattern takes, and what they are: for help and manual.
 struct PatternName {
     const char* name;
     const char* what;
@@ -101,7 +101,7 @@ inline constexpr PatternName pattern_names[] = {
     {"halo6", "with all neighbours along the six axes"},
 };
 
-// nullptr: there is none of that name; `gates` and `gates-sum` are no scripts.
+/// nullptr: there is none of that name; `gates` and `gates-sum` are no scripts.
 [[nodiscard]] std::unique_ptr<Pattern> make_pattern(std::string_view name, const Placement& placement,
                                                     PatternOptions options);
 

@@ -49,9 +49,9 @@ std::optional<Grid> parse_grid(std::string_view text) noexcept
     return grid;
 }
 
-// Position `at` of a ring over `units` units along an axis and `inner` nodes of each: through all but node 0 of one unit
-// after the other, back and forth, and home through the nodes 0. Each is a neighbour of the one before, the first of the
-// last, whether the axis wraps around or not.
+/// Position `at` of a ring over `units` units along an axis and `inner` nodes of each: through all but node 0 of one
+/// unit after the other, back and forth, and home through the nodes 0. Each is a neighbour of the one before, the first
+/// of the last, whether the axis wraps around or not.
 std::pair<uint32_t, uint32_t> on_ring(uint32_t units, uint32_t inner, uint32_t at) noexcept
 {
     const uint32_t rest = inner - 1;
@@ -62,7 +62,7 @@ std::pair<uint32_t, uint32_t> on_ring(uint32_t units, uint32_t inner, uint32_t a
     return {unit, 1 + (unit % 2 == 0 ? at % rest : rest - 1 - at % rest)};
 }
 
-// Position `at` of a line through all of them, back and forth.
+/// Position `at` of a line through all of them, back and forth.
 std::pair<uint32_t, uint32_t> on_line(uint32_t inner, uint32_t at) noexcept
 {
     const uint32_t unit = at / inner;
@@ -142,8 +142,8 @@ void Placement::shuffle(uint64_t seed)
     }
 }
 
-// A line through the plane of Y, B and Z, C, times a line along X and A, which has an even number of nodes: back and forth
-// over all of the plane but its first node, and home along that.
+/// A line through the plane of Y, B and Z, C, times a line along X and A, which has an even number of nodes: back and
+/// forth over all of the plane but its first node, and home along that.
 void Placement::wind()
 {
     const auto units = topology_.units();

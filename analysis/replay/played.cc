@@ -13,29 +13,29 @@
 namespace tofu::sim::replay {
 namespace {
 
-// Of a message between two processes. Numbers wrap around: no process is that far ahead of another one.
+/// Of a message between two processes. Numbers wrap around: no process is that far ahead of another one.
 Key key_between(uint32_t to, uint32_t from, uint64_t number, bool credit) noexcept
 {
     return Key{to + 1} << 40 | Key{from} << 16 | (number & 0x7fff) << 1 | Key{credit};
 }
 
-// Of a message of a lane: where it was `index`-th. There are never more than some on their way.
+/// Of a message of a lane: where it was `index`-th. There are never more than some on their way.
 uint64_t lane_number(unsigned lane, uint32_t index) noexcept
 {
     return uint64_t{lane} << 9 | (index & 511);
 }
 static_assert(2 * schedule::max_bits <= 1 << 6);
 
-// What a process does in a round: first some messages of each send; then a message of each receive, a further one of
-// each send, and so on. So it has taken a message of the other side for each one that it sends beyond its room, and
-// none waits for a credit of a process that waits for its own.
+/// What a process does in a round: first some messages of each send; then a message of each receive, a further one of
+/// each send, and so on. So it has taken a message of the other side for each one that it sends beyond its room, and
+/// none waits for a credit of a process that waits for its own.
 enum class Phase : uint8_t { begin, round, first, receive, send };
 
-// A process that takes part in one collective after the other. Each begins when all have ended the one before.
+/// A process that takes part in one collective after the other. Each begins when all have ended the one before.
 template <class Algorithm>
 class Played final : public Pattern {
   public:
-    // The provider's transfers go in messages through slots, with credits; those of others as one message each.
+    /// The provider's transfers go in messages through slots, with credits; those of others as one message each.
     static constexpr bool by_slots = std::is_same_v<Algorithm, schedule::Schedule>;
     using Call = std::conditional_t<by_slots, schedule::Call, schedule::FieldCall>;
 
@@ -63,20 +63,20 @@ class Played final : public Pattern {
   private:
     struct Transfer {
         uint32_t peer;
-        uint32_t lane; // or tag
+        uint32_t lane; ///< or tag
         uint32_t bytes;
     };
     struct Actor {
         Algorithm algorithm;
         std::vector<Transfer> sends, receives;
         uint32_t round = 0;
-        uint32_t message = 0; // of a transfer
+        uint32_t message = 0; ///< of a transfer
         uint32_t transfer = 0;
-        uint32_t step = 0;  // of a message
-        uint32_t posts = 0; // in total: TNIs are used in turn
+        uint32_t step = 0;  ///< of a message
+        uint32_t posts = 0; ///< in total: TNIs are used in turn
         Phase phase = Phase::begin;
     };
-    // The sink of a schedule.
+    /// The sink of a schedule.
     struct Collector {
         Actor& actor;
         uint32_t rank, members;
@@ -99,10 +99,10 @@ class Played final : public Pattern {
             actor.receives.push_back({peer, static_cast<uint32_t>(tag), static_cast<uint32_t>(b.bytes())});
         }
     };
-    // A credit for one message more comes with that of the message before or behind it.
+    /// A credit for one message more comes with that of the message before or behind it.
     static constexpr uint32_t first_messages = by_slots ? schedule::slots - 1 : 1;
 
-    // Threads of a process.
+    /// Threads of a process.
     [[nodiscard]] static uint32_t strands_of(const Call& call) noexcept
     {
         if constexpr (!by_slots) {
@@ -139,19 +139,19 @@ class Played final : public Pattern {
         Collector collector{actor, number, size()};
         return actor.algorithm.next(collector);
     }
-    // Of the micro-operation that the actor is at: its next step, or false behind the last.
+    /// Of the micro-operation that the actor is at: its next step, or false behind the last.
     [[nodiscard]] bool send_step(uint32_t number, Actor& actor, const Transfer& t, uint32_t message, Step& step);
     [[nodiscard]] bool receive_step(uint32_t number, Actor& actor, const Transfer& t, Step& step);
     void post(uint32_t number, const Transfer& t, uint32_t bytes, Key arrived, uint32_t tni, Step& step) const;
-    // To the next transfer, message or phase.
+    /// To the next transfer, message or phase.
     void move_on(Actor& actor) const noexcept;
 
     const Call call_;
     const std::string algorithm_;
     const uint32_t strands_;
-    std::vector<Actor> actors_; // first threads of all processes, then the second ones
+    std::vector<Actor> actors_; ///< first threads of all processes, then the second ones
     uint32_t lanes_ = 0;
-    std::vector<uint32_t> sent_; // messages, by process and lane
+    std::vector<uint32_t> sent_; ///< messages, by process and lane
     std::vector<uint32_t> taken_;
 };
 
@@ -329,7 +329,7 @@ bool Played<Algorithm>::next(uint32_t index, Step& step)
     }
 }
 
-// Those of some processes, for all.
+/// Those of some processes, for all.
 template <class Algorithm>
 uint64_t Played<Algorithm>::messages() const
 {

@@ -11,12 +11,12 @@
 
 namespace tofu::sim::replay {
 
-// The algorithms of each collective; the first one is the provider's choice.
+/// The algorithms of each collective; the first one is the provider's choice.
 struct AlgorithmName {
     const char* pattern;
     const char* name;
     const char* what;
-    bool segments = false; // --segment says how long its messages are
+    bool segments = false; ///< --segment says how long its messages are
 };
 inline constexpr AlgorithmName algorithm_names[] = {
     {"broadcast", "binomial", "the provider's algorithm: a binomial tree, message by message, then a barrier"},
@@ -33,7 +33,7 @@ inline constexpr AlgorithmName algorithm_names[] = {
     {"alltoall", "linear", "each process starts all its messages, then waits"},
 };
 
-// nullptr: the pattern is no collective. `options.algorithm` is empty or one of those above for it.
+/// nullptr: the pattern is no collective. `options.algorithm` is empty or one of those above for it.
 [[nodiscard]] std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement& placement,
                                                        const PatternOptions& options);
 

@@ -26,7 +26,7 @@ uint32_t Player::play()
     return at_work_;
 }
 
-// An actor may be ahead of what is on its way: what it posts then begins later.
+/// An actor may be ahead of what is on its way: what it posts then begins later.
 void Player::go_on(uint32_t actor, Picoseconds now)
 {
     for (Step step; script_.next(actor, step); step = {}) {

@@ -12,10 +12,10 @@ namespace tofu::sim::replay {
 
 struct Step {
     enum class Kind : uint8_t {
-        compute, // for `time`
-        post,    // `message`
-        wait,    // until `key` has happened `count` times; `time` is what finding it takes
-        meet,    // with `count` others of `key`; goes on `time` after the last
+        compute, ///< for `time`
+        post,    ///< `message`
+        wait,    ///< until `key` has happened `count` times; `time` is what finding it takes
+        meet,    ///< with `count` others of `key`; goes on `time` after the last
     };
     Kind kind = Kind::compute;
     Picoseconds time = 0;
@@ -28,7 +28,7 @@ class Script {
   public:
     virtual ~Script() = default;
     [[nodiscard]] virtual uint32_t actors() const = 0;
-    // The actor's next step; false: it has come to its end.
+    /// The actor's next step; false: it has come to its end.
     [[nodiscard]] virtual bool next(uint32_t actor, Step& step) = 0;
 };
 
@@ -36,9 +36,9 @@ class Player {
   public:
     Player(Script& script, Traffic& traffic);
 
-    // Returns how many actors wait for what never happens.
+    /// Returns how many actors wait for what never happens.
     [[nodiscard]] uint32_t play();
-    // When the last actor was done.
+    /// When the last actor was done.
     [[nodiscard]] Picoseconds length() const noexcept { return length_; }
 
   private:
@@ -60,7 +60,7 @@ class Player {
 
     Script& script_;
     Traffic& traffic_;
-    std::unordered_map<Key, Events> events_; // without a wait yet
+    std::unordered_map<Key, Events> events_; ///< without a wait yet
     std::unordered_multimap<Key, Waiter> waiters_;
     std::unordered_map<Key, Events> meetings_;
     uint32_t at_work_ = 0;

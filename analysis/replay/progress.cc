@@ -8,9 +8,9 @@
 namespace tofu::sim::tools {
 namespace {
 
-constexpr double announce_after = 2;      // seconds
-constexpr double worth_a_line = 10;       // seconds that are left
-constexpr double between_two_lines = 0.5; // on a terminal
+constexpr double announce_after = 2;      ///< seconds
+constexpr double worth_a_line = 10;       ///< seconds that are left
+constexpr double between_two_lines = 0.5; ///< on a terminal
 
 } // namespace
 

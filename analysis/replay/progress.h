@@ -7,11 +7,11 @@
 
 namespace tofu::sim::tools {
 
-// A replay that takes long says so after two seconds, by the rate measured until then, in a line on standard error. On
-// a terminal a further line shows how far it has come.
+/// A replay that takes long says so after two seconds, by the rate measured until then, in a line on standard error. On
+/// a terminal a further line shows how far it has come.
 class ReplayProgress {
   public:
-    // About `expected` messages are expected; 0: unknown.
+    /// About `expected` messages are expected; 0: unknown.
     explicit ReplayProgress(uint64_t expected);
     ~ReplayProgress();
     ReplayProgress(const ReplayProgress&) = delete;

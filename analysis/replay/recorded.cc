@@ -51,7 +51,7 @@ bool is_own(uint8_t type) noexcept
     return type == UTOFU_MRQ_TYPE_LCL_PUT || type == UTOFU_MRQ_TYPE_LCL_GET || type == UTOFU_MRQ_TYPE_LCL_ARMW;
 }
 
-// First in, first out, for each queue.
+/// First in, first out, for each queue.
 template <typename Name>
 class Queues {
   public:
@@ -81,8 +81,8 @@ Recorded::Recorded(const Run& run, const Placement& placement, const RecordedOpt
     collect();
 }
 
-// Finds the waiter of a post: notices and entries come in the order of posts from one VCQ to another, of one kind (guide
-// 2.2.10). What goes to another VCQ of the same process has an order of its own.
+/// Finds the waiter of a post: notices and entries come in the order of posts from one VCQ to another, of one kind
+/// (guide 2.2.10). What goes to another VCQ of the same process has an order of its own.
 void Recorded::match()
 {
     Queues<std::tuple<uint32_t, uint16_t, uint32_t, uint16_t, Family>> remote;
@@ -111,7 +111,7 @@ void Recorded::match()
     }
 }
 
-// A round of gates ends for no process before all have begun it: those that overlap belong together.
+/// A round of gates ends for no process before all have begun it: those that overlap belong together.
 void Recorded::meet()
 {
     struct Group {
@@ -119,7 +119,7 @@ void Recorded::meet()
         uint64_t last_began;
         uint64_t first_ended;
         uint64_t last_ended;
-        std::vector<uint32_t> members; // processes
+        std::vector<uint32_t> members; ///< processes
     };
     std::vector<Group> groups;
     std::vector<uint32_t> number_of(run_.gates.size(), no_index);

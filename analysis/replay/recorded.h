@@ -11,12 +11,12 @@
 namespace tofu::sim::replay {
 
 struct RecordedOptions {
-    bool as_recorded = true; // the same network, and processes where they were: paths are those of the trace
+    bool as_recorded = true; ///< the same network, and processes where they were: paths are those of the trace
     bool keep_paths = true;
-    double cpu = 1; // how many times longer computing takes
+    double cpu = 1; ///< how many times longer computing takes
 };
 
-// What happens to a transfer, in the order of its keys.
+/// What happens to a transfer, in the order of its keys.
 enum class Point : uint8_t { sent, arrived, noted, told };
 
 class Recorded final : public Script {
@@ -25,7 +25,7 @@ class Recorded final : public Script {
     [[nodiscard]] uint32_t actors() const override { return static_cast<uint32_t>(threads_.size()); }
     [[nodiscard]] bool next(uint32_t actor, Step& step) override;
 
-    // Rounds of gates keep what they took in the trace.
+    /// Rounds of gates keep what they took in the trace.
     [[nodiscard]] bool has_gates() const noexcept { return !run_.gates.empty(); }
 
   private:
@@ -41,7 +41,7 @@ class Recorded final : public Script {
         std::vector<Item> items;
         std::vector<Step> steps;
         size_t at = 0;
-        uint64_t done = 0; // the end of its last item
+        uint64_t done = 0; ///< the end of its last item
     };
 
     void collect();
@@ -50,7 +50,7 @@ class Recorded final : public Script {
     void write_steps(Thread& thread, bool until_it_left);
     void write_item(Thread& thread, const Item& item, uint64_t waited);
     void write_computation(Thread& thread, uint64_t time, double factor);
-    // What is waited for may be unknown, or have failed: then it takes what it took. Twice for the same is once.
+    /// What is waited for may be unknown, or have failed: then it takes what it took. Twice for the same is once.
     void write_wait(Thread& thread, uint32_t transfer, Point point, Picoseconds cost, uint64_t took);
     [[nodiscard]] bool is_waited_for(uint32_t transfer, Point point) const noexcept
     {
@@ -63,11 +63,11 @@ class Recorded final : public Script {
     const Placement& placement_;
     RecordedOptions options_;
     std::vector<Thread> threads_;
-    std::vector<uint32_t> of_notice_; // transfers, by number of the notice
+    std::vector<uint32_t> of_notice_; ///< transfers, by number of the notice
     std::vector<uint32_t> of_entry_;
-    std::vector<std::pair<uint32_t, uint32_t>> group_of_round_; // its number, and of how many
-    std::vector<uint64_t> round_takes_;                         // by group
-    std::vector<uint8_t> waited_for_;                           // by transfer: what of it, a bit each
+    std::vector<std::pair<uint32_t, uint32_t>> group_of_round_; ///< its number, and of how many
+    std::vector<uint64_t> round_takes_;                         ///< by group
+    std::vector<uint8_t> waited_for_;                           ///< by transfer: what of it, a bit each
 };
 
 } // namespace tofu::sim::replay

@@ -12,10 +12,10 @@
 namespace tofu::sim::tools {
 namespace {
 
-// The cables that are cut when the network is halved across one axis.
+/// The cables that are cut when the network is halved across one axis.
 struct Cut {
     unsigned axis = 0;
-    uint64_t links = 0; // both directions
+    uint64_t links = 0; ///< both directions
     Picoseconds busy = 0;
     uint64_t bytes = 0;
 };
@@ -45,7 +45,7 @@ Cut cut_across(const Topology& topology, const replay::Traffic& traffic, unsigne
     return cut;
 }
 
-// The one with the fewest cables.
+/// The one with the fewest cables.
 Cut bisection(const Topology& topology, const replay::Traffic& traffic)
 {
     Cut best;

@@ -21,11 +21,11 @@ namespace {
 namespace sg = simgrid;
 using Links = std::vector<sg::kernel::resource::StandardLinkImpl*>;
 
-// Its second is a millisecond here: SimGrid resolves a billionth, here a picosecond, and a double still
-// knows that of a run of minutes.
+/// Its second is a millisecond here: SimGrid resolves a billionth, here a picosecond, and a double still
+/// knows that of a run of minutes.
 constexpr double unit = 1e9;
 
-// A zone of two hosts, with the route that was laid down last.
+/// A zone of two hosts, with the route that was laid down last.
 class Zone : public sg::kernel::routing::NetZoneImpl {
   public:
     Zone() : NetZoneImpl("tofu") {}
@@ -97,7 +97,7 @@ class SimGridFluid final : public Fluid {
     [[nodiscard]] const char* version() const noexcept override { return version_.c_str(); }
 
   private:
-    // No model of TCP: no window, no share for headers, no traffic of acknowledgements.
+    /// No model of TCP: no window, no share for headers, no traffic of acknowledgements.
     static sg::s4u::Engine make_engine()
     {
         // It visits all streams that depend on each other in a recursion.
@@ -176,12 +176,12 @@ class SimGridFluid final : public Fluid {
 
     const std::string version_ = std::to_string(SIMGRID_VERSION_MAJOR) + "." + std::to_string(SIMGRID_VERSION_MINOR);
     sg::s4u::Engine engine_;
-    Zone* zone_; // the engine's
+    Zone* zone_; ///< the engine's
     sg::s4u::Host* here_ = nullptr;
     sg::s4u::Host* there_ = nullptr;
-    std::unordered_map<uint32_t, Used> used_; // by resource
+    std::unordered_map<uint32_t, Used> used_; ///< by resource
     Links spare_;
-    std::unordered_map<uint32_t, std::vector<uint32_t>> claims_; // by stream
+    std::unordered_map<uint32_t, std::vector<uint32_t>> claims_; ///< by stream
     std::unordered_map<const sg::s4u::Activity*, Stream> streams_;
 };
 

@@ -51,7 +51,7 @@ Traffic::Traffic(const Topology& topology, double slower, Fluid* fluid, size_t m
     };
 }
 
-// While SimGrid runs, the next event is an alarm of its.
+/// While SimGrid runs, the next event is an alarm of its.
 void Traffic::wake_up()
 {
     if (sharing_ != 0 && !events_.empty() && events_.top().time < alarm_) {
@@ -119,7 +119,7 @@ void Traffic::carry(const Message& message, Picoseconds start)
     make_stream(message, false, ready);
 }
 
-// What it occupies: links, and the TNI that gets it.
+/// What it occupies: links, and the TNI that gets it.
 void Traffic::find_way(Stream& stream)
 {
     const Message& message = stream.message;
@@ -218,7 +218,7 @@ void Traffic::leave(uint32_t number)
     }
 }
 
-// The first of a TNI since the port was idle, and as many others as share it without loss are there.
+/// The first of a TNI since the port was idle, and as many others as share it without loss are there.
 bool Traffic::is_crowded(uint32_t port, uint8_t tni) noexcept
 {
     const uint32_t place = port % resources_per_node - tnis_per_node;
@@ -252,7 +252,8 @@ void Traffic::begin(uint32_t id)
     }
 }
 
-// Its first bits come to the next link or TNI at `head`: they wait until that is free, and go on while the rest follows.
+/// Its first bits come to the next link or TNI at `head`: they wait until that is free, and go on while the rest
+/// follows.
 void Traffic::advance(uint32_t id, Picoseconds head)
 {
     Stream& stream = streams_[id];
@@ -282,7 +283,7 @@ void Traffic::advance(uint32_t id, Picoseconds head)
     }
 }
 
-// All of the rest of its way is free when it comes there. Others that come there earlier find the gap that it leaves.
+/// All of the rest of its way is free when it comes there. Others that come there earlier find the gap that it leaves.
 bool Traffic::pass_at_once(const Stream& stream, Picoseconds head) noexcept
 {
     const auto place = [&](size_t at) -> Resource& { return resources_[stream.resources[at]]; };
@@ -337,7 +338,7 @@ void Traffic::begin_shared(uint32_t id)
     push({now_ + stream.work, 0, Kind::over, id, stream.generation});
 }
 
-// It is no longer alone.
+/// It is no longer alone.
 void Traffic::hand_over(uint32_t id)
 {
     Stream& stream = streams_[id];
@@ -350,7 +351,7 @@ void Traffic::hand_over(uint32_t id)
     }
 }
 
-// False: SimGrid has as many as it is to get.
+/// False: SimGrid has as many as it is to get.
 bool Traffic::share(uint32_t id, Picoseconds work)
 {
     const Stream& stream = streams_[id];
@@ -371,7 +372,7 @@ bool Traffic::share(uint32_t id, Picoseconds work)
     return true;
 }
 
-// Its last bit is through, at `when`, but for the hops.
+/// Its last bit is through, at `when`, but for the hops.
 void Traffic::end(uint32_t id, Picoseconds when)
 {
     Stream& stream = streams_[id];

@@ -12,7 +12,7 @@ using namespace trace;
 
 constexpr uint32_t arrivals_track = 0;
 
-// Text in quotes: whatever a program may be called.
+/// Text in quotes: whatever a program may be called.
 std::string quoted(const std::string& text)
 {
     std::string out = "\"";
@@ -82,14 +82,14 @@ class ChromeWriter {
         std::fputs(first_ ? "" : ",\n", to_);
         first_ = false;
     }
-    // Microseconds, to the nanosecond.
+    /// Microseconds, to the nanosecond.
     void time(uint64_t ns)
     {
         std::fprintf(to_, "%llu.%03u", static_cast<unsigned long long>(ns / 1000), static_cast<unsigned>(ns % 1000));
     }
     [[nodiscard]] std::string rank(uint32_t process) const { return quoted(process_label(run_, process)); }
 
-    // Left open, for arguments.
+    /// Left open, for arguments.
     void slice(uint32_t process, uint32_t thread, uint64_t began, uint64_t ended, const char* category,
                const char* name)
     {

@@ -13,7 +13,7 @@
 namespace tofu::sim::tools {
 namespace {
 
-// job.3.trace, and what the recorder adds: run.trace.3, or a number that keeps two files apart.
+/// job.3.trace, and what the recorder adds: run.trace.3, or a number that keeps two files apart.
 bool is_trace_name(std::string_view name)
 {
     for (;;) {

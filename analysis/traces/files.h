@@ -7,7 +7,7 @@
 
 namespace tofu::sim::tools {
 
-// A file as it is; of a directory, those that are named *.trace. Empty, or what went wrong.
+/// A file as it is; of a directory, those that are named *.trace. Empty, or what went wrong.
 [[nodiscard]] std::string add_trace_files(const char* word, std::vector<std::string>& paths);
 
 } // namespace tofu::sim::tools

@@ -21,7 +21,7 @@ enum class Step : uint8_t { calc, post, wait };
 struct Item {
     uint64_t time;
     Step step;
-    uint32_t number; // in the list of its kind
+    uint32_t number; ///< in the list of its kind
     uint32_t thread;
 };
 
@@ -76,7 +76,7 @@ class GoalWriter {
         return transfer.to != no_index && transfer.arrived != 0 && transfer.to != transfer.from;
     }
 
-    // The n-th of a pair of ranks, so that each recv has its send.
+    /// The n-th of a pair of ranks, so that each recv has its send.
     void number_tags()
     {
         std::map<std::pair<uint32_t, uint32_t>, uint32_t> next;
@@ -161,7 +161,7 @@ class GoalWriter {
         return transfer.op == Op::get ? transfer.bytes : question_bytes;
     }
 
-    // The format takes up to three numbers.
+    /// The format takes up to three numbers.
     [[gnu::format(printf, 2, 0)]] uint32_t label(const char* format, uint32_t a, uint32_t b, uint32_t c)
     {
         std::fprintf(to_, "l%u: ", ++label_);
@@ -179,9 +179,9 @@ class GoalWriter {
 
     const Run& run_;
     std::FILE* to_;
-    std::vector<std::vector<Item>> items_;              // by process
-    std::vector<uint32_t> tags_;                        // of a transfer; its answer has the next
-    std::map<uint32_t, std::vector<uint32_t>> answers_; // by thread: labels of answers without a wait
+    std::vector<std::vector<Item>> items_;              ///< by process
+    std::vector<uint32_t> tags_;                        ///< of a transfer; its answer has the next
+    std::map<uint32_t, std::vector<uint32_t>> answers_; ///< by thread: labels of answers without a wait
     uint32_t label_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace tofu::sim::tools {
 namespace {
 
-// Sums know how many packets there were at least: an operation has one, and answers are those of gets.
+/// Sums know how many packets there were at least: an operation has one, and answers are those of gets.
 Flow sum_of_path(const FlowTable& table, unsigned place, unsigned path) noexcept
 {
     Flow sum;

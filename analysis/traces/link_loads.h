@@ -15,14 +15,14 @@
 namespace tofu::sim::tools {
 
 struct LinkLoad {
-    uint64_t operations = 0;   // whose instruction passed the link
-    uint64_t bytes = 0;        // payload of puts, and of gets on their way back
-    uint64_t packets = 0;      // of barriers
-    uint64_t data_packets = 0; // of operations and their answers
+    uint64_t operations = 0;   ///< whose instruction passed the link
+    uint64_t bytes = 0;        ///< payload of puts, and of gets on their way back
+    uint64_t packets = 0;      ///< of barriers
+    uint64_t data_packets = 0; ///< of operations and their answers
     std::array<Picoseconds, virtual_channels> without_credit{};
 };
 
-// What went from one node to another by a path, and back.
+/// What went from one node to another by a path, and back.
 struct Flow {
     uint64_t operations = 0;
     uint64_t bytes_out = 0;
@@ -32,7 +32,7 @@ struct Flow {
     uint64_t packets_back = 0;
 };
 
-// The least number of packets for `bytes` bytes.
+/// The least number of packets for `bytes` bytes.
 inline constexpr uint64_t packet_bytes = 1920;
 [[nodiscard]] constexpr uint64_t packets_of(uint64_t bytes) noexcept
 {
@@ -41,21 +41,21 @@ inline constexpr uint64_t packet_bytes = 1920;
 
 class LinkLoads {
   public:
-    using Place = std::pair<uint32_t, Port>; // a direction of a cable, by the node it leaves
+    using Place = std::pair<uint32_t, Port>; ///< a direction of a cable, by the node it leaves
     using Map = std::map<Place, LinkLoad>;
 
     explicit LinkLoads(const Topology& topology) noexcept : topology_(topology) {}
 
-    // What one node has sent another by a path; nothing is added for places that do not exist.
+    /// What one node has sent another by a path; nothing is added for places that do not exist.
     void add(uint32_t from, uint32_t to, unsigned path, const Flow& sum);
-    // What a process at `node` has posted; nothing in the table is trusted.
+    /// What a process at `node` has posted; nothing in the table is trusted.
     void add(const FlowTable& table, uint32_t node);
-    // What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.
+    /// What the gates of a TNI (node * tnis_per_node + TNI) have sent since they were set; trusted as little.
     void add(const TniGates& gates, uint32_t tni);
 
-    // How long the ports of a node were without credit, by the virtual clock.
+    /// How long the ports of a node were without credit, by the virtual clock.
     void add(const NodeCalendars& calendars, uint32_t node);
-    // Whether it was counted.
+    /// Whether it was counted.
     void know_credit() noexcept { knows_credit_ = true; }
     [[nodiscard]] bool knows_credit() const noexcept { return knows_credit_; }
 

@@ -31,13 +31,13 @@ namespace {
 
 using namespace trace;
 
-enum RegionNumber : uint32_t { compute_region, wait_region, first_op_region = 1 }; // and Op, which begins with 1
+enum RegionNumber : uint32_t { compute_region, wait_region, first_op_region = 1 }; ///< and Op, which begins with 1
 
 enum class Kind : uint8_t { enter, operation, arrived, complete, leave };
 
 struct OtfEvent {
     uint64_t time;
-    uint64_t sequence; // among those of one time
+    uint64_t sequence; ///< among those of one time
     Kind kind;
     uint32_t region;
     uint32_t transfer;
@@ -47,7 +47,7 @@ struct Span {
     uint64_t began;
     uint64_t ended;
     uint32_t region;
-    uint32_t transfer; // or `no_index`
+    uint32_t transfer; ///< or `no_index`
 };
 
 OTF2_FlushType before_flush(void*, OTF2_FileType, OTF2_LocationRef, void*, bool)
@@ -92,7 +92,7 @@ class Otf2Writer {
     }
 
   private:
-    using Place = std::pair<uint32_t, uint32_t>; // process and thread
+    using Place = std::pair<uint32_t, uint32_t>; ///< process and thread
 
     void note(OTF2_ErrorCode code) { good_ = good_ && code == OTF2_SUCCESS; }
 
@@ -121,7 +121,7 @@ class Otf2Writer {
         }
     }
 
-    // Regions of a thread follow each other; completions fall between, or into them.
+    /// Regions of a thread follow each other; completions fall between, or into them.
     [[nodiscard]] std::vector<OtfEvent> items_of(const Place& place)
     {
         std::vector<Span>& spans = spans_[place];
@@ -276,7 +276,7 @@ class Otf2Writer {
     uint32_t strings_ = 0;
     std::map<Place, std::vector<Span>> spans_;
     std::vector<Place> locations_;
-    std::vector<uint32_t> first_location_; // by process
+    std::vector<uint32_t> first_location_; ///< by process
 };
 
 } // namespace

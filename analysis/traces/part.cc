@@ -43,7 +43,7 @@ class Cutter {
         time -= from_;
         return inside;
     }
-    // What has a beginning and an end. False: nothing of it is in the part.
+    /// What has a beginning and an end. False: nothing of it is in the part.
     [[nodiscard]] bool clip(auto& span) const noexcept
     {
         const bool inside = span.began < to_ && span.ended > from_;
@@ -85,7 +85,7 @@ class Cutter {
     Run& run_;
     uint64_t from_;
     uint64_t to_;
-    std::vector<uint32_t> numbers_; // of transfers, by what they were
+    std::vector<uint32_t> numbers_; ///< of transfers, by what they were
 };
 
 } // namespace

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char no_trace[] = " is not a trace; use the files of TOFU_SIM_TRACE";
 constexpr char cut_off[] = " ends within its header, since its process was killed at its start: omit the file";
-constexpr uint64_t latest = uint64_t{1} << 61; // two of them can be added
+constexpr uint64_t latest = uint64_t{1} << 61; ///< two of them can be added
 
 struct CloseFile {
     explicit CloseFile(int file) noexcept : fd(file) {}
@@ -34,7 +34,7 @@ struct CloseFile {
     int fd;
 };
 
-// As much as is there.
+/// As much as is there.
 size_t read_at(int fd, void* to, size_t bytes, uint64_t offset)
 {
     size_t got = 0;
@@ -75,7 +75,7 @@ bool is_op(uint8_t what) noexcept
     return what >= static_cast<uint8_t>(Op::put) && what <= static_cast<uint8_t>(Op::nop);
 }
 
-// Until the first record that is not complete; behind it nothing was written.
+/// Until the first record that is not complete; behind it nothing was written.
 void take_chunk(const std::byte* chunk, size_t bytes, ProcessTrace& trace)
 {
     ChunkHeader head{};

@@ -17,15 +17,15 @@ struct Event {
 struct ProcessTrace {
     std::string path;
     FileHeader header{};
-    std::vector<Event> events; // by time; of a thread in its order
-    uint64_t damaged = 0;      // records that no recorder writes
-    bool cut_off = false;      // chunks are missing that were written
+    std::vector<Event> events; ///< by time; of a thread in its order
+    uint64_t damaged = 0;      ///< records that no recorder writes
+    bool cut_off = false;      ///< chunks are missing that were written
 };
 
-// What a record may hold is what a recorder can have written.
+/// What a record may hold is what a recorder can have written.
 [[nodiscard]] bool is_sound_record(const Record& record, const FileHeader& header) noexcept;
 
-// Empty, or why nothing can be read, with what to do.
+/// Empty, or why nothing can be read, with what to do.
 [[nodiscard]] std::string read_trace(const std::string& path, ProcessTrace& trace);
 
 } // namespace tofu::sim::trace

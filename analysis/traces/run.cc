@@ -17,7 +17,7 @@
 namespace tofu::sim::trace {
 namespace {
 
-// Which process had a VCQ when.
+/// Which process had a VCQ when.
 class Owners {
   public:
     void add(uint64_t vcq_id, uint64_t from, uint32_t process) { owners_[vcq_key(vcq_id)].push_back({from, process}); }
@@ -105,7 +105,7 @@ class Builder {
         return run_.topology.contains(coords) ? run_.topology.node_of(coords) : no_index;
     }
 
-    // The VCQ's number on its node.
+    /// The VCQ's number on its node.
     [[nodiscard]] static uint16_t index_of(uint64_t vcq_id) noexcept
     {
         const VcqAddress a = decode_vcq_id(vcq_id);
@@ -183,7 +183,7 @@ class Builder {
         run_.transfers.push_back(transfer);
     }
 
-    // What its poster finds of it.
+    /// What its poster finds of it.
     static void set_outcome(Transfer& transfer, const Record& record) noexcept
     {
         transfer.failed = (record.bytes & flag_failed) != 0;
@@ -206,7 +206,7 @@ class Builder {
         }
     }
 
-    // A process computes from when it joined, by the thread that is the first to do something.
+    /// A process computes from when it joined, by the thread that is the first to do something.
     void add_computations(uint32_t process)
     {
         std::map<uint32_t, uint64_t> ends;
@@ -224,14 +224,14 @@ class Builder {
                          [](const Computation& a, const Computation& b) { return a.thread < b.thread; });
     }
 
-    // The following records belong to another process with other positions and gates.
+    /// The following records belong to another process with other positions and gates.
     void finish_process()
     {
         late_.clear();
         open_gates_.clear();
     }
 
-    // Relays carry out what waits in a VCQ in its order; where that process has no trace, they speak for it.
+    /// Relays carry out what waits in a VCQ in its order; where that process has no trace, they speak for it.
     void complete_late()
     {
         std::stable_sort(relays_.begin(), relays_.end(),
@@ -272,7 +272,8 @@ class Builder {
         }
     }
 
-    // The last that arrived at a process until a moment, from a process or from any other; no_index: none since `from`.
+    /// The last that arrived at a process until a moment, from a process or from any other; no_index: none since
+    /// `from`.
     [[nodiscard]] uint32_t last_arrival(uint32_t process, uint64_t from, uint64_t until, uint32_t sender) const
     {
         const auto& list = run_.arrivals[process];
@@ -295,8 +296,8 @@ class Builder {
         return no_index;
     }
 
-    // A process that found nothing but later continued has seen bytes arrive in memory, or has got a notice. A round of
-    // gates ends for all when the last has come.
+    /// A process that found nothing but later continued has seen bytes arrive in memory, or has got a notice. A round
+    /// of gates ends for all when the last has come.
     void explain_waits()
     {
         for (Wait& wait : run_.waits) {
@@ -334,9 +335,10 @@ class Builder {
     Run& run_;
     uint64_t start_ = 0;
     Owners owners_;
-    std::map<std::pair<uint16_t, uint32_t>, size_t> late_;                // of the process at hand, by VCQ and position
-    std::map<std::pair<uint32_t, uint16_t>, std::deque<size_t>> waiting_; // by node and VCQ
-    std::map<uint64_t, size_t> open_gates_;                               // of the process at hand
+    std::map<std::pair<uint16_t, uint32_t>, size_t> late_;                ///< of the process at hand, by VCQ and
+                                                                          ///< position
+    std::map<std::pair<uint32_t, uint16_t>, std::deque<size_t>> waiting_; ///< by node and VCQ
+    std::map<uint64_t, size_t> open_gates_;                               ///< of the process at hand
     std::vector<Relay> relays_;
 };
 

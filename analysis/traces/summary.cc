@@ -16,7 +16,7 @@ using namespace trace;
 
 namespace {
 
-constexpr uint32_t most_in_a_row = 256; // atomics of one post
+constexpr uint32_t most_in_a_row = 256; ///< atomics of one post
 
 Transit transit_of(const Transfer& transfer) noexcept
 {

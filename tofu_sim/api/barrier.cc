@@ -20,13 +20,13 @@ constexpr bool is_integer_op(int op) noexcept
     return op >= static_cast<int>(ReduceOp::band) && op <= static_cast<int>(ReduceOp::sum);
 }
 
-// Not for NOT_COMPLETED and BUSY, which are no errors.
+/// Not for NOT_COMPLETED and BUSY, which are no errors.
 int result(int code) noexcept
 {
     return code == UTOFU_SUCCESS || code == UTOFU_ERR_NOT_COMPLETED || code == UTOFU_ERR_BUSY ? code : fail(code);
 }
 
-// For clock and trace: a round began or ended, or a poll found nothing.
+/// For clock and trace: a round began or ended, or a poll found nothing.
 [[gnu::noinline]] int watched(const VbgSet& set, int code, Kind kind, bool began) noexcept
 {
     if ((instruments & instrument_trace) != 0) {
@@ -122,7 +122,7 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
     return result(set->poll(process_vbgs()->circuit(), kind, packet));
 }
 
-// Joins the job if need be: what alloc, and only alloc, may be the first to do.
+/// Joins the job if need be: what alloc, and only alloc, may be the first to do.
 template <typename Call>
 int with_vbgs(Call call) noexcept
 {

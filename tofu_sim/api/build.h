@@ -10,13 +10,13 @@
 
 namespace tofu::sim {
 
-// Bit 1 is what real implementations use inside; programs pass it, and it means nothing here.
+/// Bit 1 is what real implementations use inside; programs pass it, and it means nothing here.
 inline constexpr unsigned long onesided_flags =
     UTOFU_ONESIDED_FLAG_STRONG_ORDER | 2ul | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_PADDING |
     UTOFU_ONESIDED_FLAG_CACHE_INJECTION | UTOFU_ONESIDED_FLAG_DELAY_START | UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
     UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_SPS(0xf) | UTOFU_ONESIDED_FLAG_PATH(0xf);
 
-// What all instructions but NOP have in common.
+/// What all instructions but NOP have in common.
 [[nodiscard]] inline int build_common(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t rmt_stadd, uint64_t edata,
                                       unsigned long flags) noexcept
 {
@@ -39,7 +39,7 @@ inline constexpr unsigned long onesided_flags =
     return UTOFU_SUCCESS;
 }
 
-// Put and Get.
+/// Put and Get.
 [[nodiscard]] inline int build_transfer(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
                                         uint64_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags) noexcept
 {
@@ -51,7 +51,7 @@ inline constexpr unsigned long onesided_flags =
     return build_common(d, op, rmt_vcq_id, rmt_stadd, edata, flags);
 }
 
-// MTU and transmission gap (guide 2.2.9). 0 as MTU is taken as the largest.
+/// MTU and transmission gap (guide 2.2.9). 0 as MTU is taken as the largest.
 [[nodiscard]] inline int build_gap(Descriptor& d, size_t mtu, size_t gap) noexcept
 {
     if (mtu > max_mtu_bytes) [[unlikely]] {
@@ -141,7 +141,7 @@ inline constexpr unsigned long onesided_flags =
     return build_common(d, Op::nop, 0, 0, 0, flags);
 }
 
-// The n-th block of a stride: STADDs move on together.
+/// The n-th block of a stride: STADDs move on together.
 inline void next_block(Descriptor& d, size_t stride) noexcept
 {
     d.lcl_stadd += stride;

@@ -16,7 +16,7 @@
 
 namespace tofu::sim {
 
-// Notes the code for utofu_get_last_error and passes it on. Not for BUSY and NOT_FOUND, which are no errors.
+/// Notes the code for utofu_get_last_error and passes it on. Not for BUSY and NOT_FOUND, which are no errors.
 [[gnu::cold, gnu::noinline]] int fail(int code) noexcept;
 
 [[nodiscard]] inline int checked(int code) noexcept
@@ -24,7 +24,7 @@ namespace tofu::sim {
     return code == 0 ? 0 : fail(code);
 }
 
-// A C program may pass what is no value of the enum: an integer, before anything reads it as one.
+/// A C program may pass what is no value of the enum: an integer, before anything reads it as one.
 template <typename Enum>
 [[nodiscard]] inline int bits_of(const Enum& value) noexcept
 {

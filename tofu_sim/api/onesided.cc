@@ -9,7 +9,7 @@ using namespace tofu::sim;
 
 namespace {
 
-// `build` fills the descriptor and returns a code.
+/// `build` fills the descriptor and returns a code.
 template <typename Build>
 [[gnu::always_inline]] inline int start(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Build&& build) noexcept
 {
@@ -29,7 +29,7 @@ template <typename Build>
     return rc == UTOFU_SUCCESS ? rc : fail(rc);
 }
 
-// Does the ARMW or CSWAP belong to a row? See tni/gather.h.
+/// Does the ARMW or CSWAP belong to a row? See tni/gather.h.
 [[nodiscard]] constexpr bool may_wait(unsigned long flags) noexcept
 {
     constexpr unsigned long other_notices = notice_remote | notice_tcq;
@@ -67,7 +67,7 @@ template <Op op>
     return posted == UTOFU_SUCCESS ? posted : fail(posted);
 }
 
-// One that may wait for others. Out of line: its own few registers are all that it saves.
+/// One that may wait for others. Out of line: its own few registers are all that it saves.
 template <Op op>
 [[gnu::noinline]] int add_to_row(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what,
                                  WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
@@ -91,7 +91,7 @@ template <Op op>
                  [&](Descriptor& d) { return build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags); });
 }
 
-// Two ways, each out of line, so that neither saves the registers of the other.
+/// Two ways, each out of line, so that neither saves the registers of the other.
 template <Op op>
 [[gnu::always_inline]] inline int start_word(utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, WhatOf<op> what,
                                              WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
@@ -101,7 +101,7 @@ template <Op op>
                            : start_one<op>(vcq_hdl, rmt_vcq_id, what, operand, rmt_stadd, edata, flags, cbdata);
 }
 
-// Several descriptors at equal distances: all are posted or, when the TOQ has no room for all, none.
+/// Several descriptors at equal distances: all are posted or, when the TOQ has no room for all, none.
 template <typename Build>
 int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t num_blocks, Build&& build) noexcept
 {

@@ -10,7 +10,7 @@ using namespace tofu::sim;
 
 namespace {
 
-// Counted per CQ, as the guide says.
+/// Counted per CQ, as the guide says.
 template <typename Count>
 int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
 {
@@ -35,7 +35,7 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
     return UTOFU_SUCCESS;
 }
 
-// Other processes write once they have a processor, which the polling thread may occupy.
+/// Other processes write once they have a processor, which the polling thread may occupy.
 constexpr uint32_t polls_before_way = 64;
 
 [[gnu::noinline]] int after_vain_polls(int result) noexcept

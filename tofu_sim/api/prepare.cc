@@ -53,7 +53,7 @@ int prepare(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t* desc_size, Build&& buil
     return prepare_blocks(vcq_hdl, desc, desc_size, 0, 1, build);
 }
 
-// How many descriptors, all of them sound, or 0.
+/// How many descriptors, all of them sound, or 0.
 size_t count_descriptors(const std::byte* desc, size_t desc_size) noexcept
 {
     size_t count = 0;
@@ -70,8 +70,8 @@ size_t count_descriptors(const std::byte* desc, size_t desc_size) noexcept
     return count;
 }
 
-// All are posted, or none: what may refuse one of them is asked before the first one takes effect. A caller that gets
-// BUSY posts all of them again (guide 3.7.3.1).
+/// All are posted, or none: what may refuse one of them is asked before the first one takes effect. A caller that gets
+/// BUSY posts all of them again (guide 3.7.3.1).
 int accept_all(const Vcq& vcq, const std::byte* desc, size_t desc_size) noexcept
 {
     const bool session = (vcq.special & Vcq::session) != 0;

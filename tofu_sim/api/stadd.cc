@@ -27,7 +27,7 @@ int code_of(RegisterStatus status) noexcept
     return UTOFU_ERR_FATAL;
 }
 
-// `bytes`: of which pages are pinned.
+/// `bytes`: of which pages are pinned.
 int done(RegisterStatus status, size_t bytes) noexcept
 {
     if (has_clock()) [[unlikely]] {

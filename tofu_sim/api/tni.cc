@@ -11,7 +11,7 @@ using namespace tofu::sim;
 
 namespace {
 
-// TNIs with a CQ of this process; for barriers all of them, since gates are shared by the node.
+/// TNIs with a CQ of this process; for barriers all of them, since gates are shared by the node.
 int give_tnis(uint64_t share, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexcept
 {
     auto* const ids = static_cast<utofu_tni_id_t*>(std::calloc(tnis_per_node, sizeof(utofu_tni_id_t)));
@@ -41,7 +41,7 @@ int query_tnis(bool barrier, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexcep
     return give_tnis(barrier ? ~uint64_t{0} : self.job().placement().cq_share, tni_ids, num_tnis);
 }
 
-// Handed out by pointer: one for all TNIs, which are alike.
+/// Handed out by pointer: one for all TNIs, which are alike.
 utofu_onesided_caps onesided_caps = {
     .flags = UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE | UTOFU_ONESIDED_CAP_FLAG_ARMW,
     .armw_ops = UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP | UTOFU_ONESIDED_CAP_ARMW_OP_ADD |

@@ -30,7 +30,7 @@ int create(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t* vc
     return checked(create_vcq(tni, component, flags, *vcq_hdl));
 }
 
-// Joins the job, whose shape limits the IDs, and checks one.
+/// Joins the job, whose shape limits the IDs, and checks one.
 int check_vcq_id(uint64_t vcq_id) noexcept
 {
     Process& self = Process::self();
@@ -40,7 +40,7 @@ int check_vcq_id(uint64_t vcq_id) noexcept
     return is_possible_vcq_id(vcq_id, self.topology()) ? UTOFU_SUCCESS : UTOFU_ERR_INVALID_VCQ_ID;
 }
 
-// The caller's path coordinates, or for NULL one of the shortest paths from here to the VCQ.
+/// The caller's path coordinates, or for NULL one of the shortest paths from here to the VCQ.
 int path_to(uint64_t vcq_id, const uint8_t* path_coords, PathCoords& path) noexcept
 {
     if (path_coords == nullptr) {

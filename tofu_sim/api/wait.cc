@@ -22,7 +22,7 @@ using namespace tofu::sim;
 
 namespace {
 
-constexpr int gate_pause_ms = 1; // between two looks at gates, which ring no bell
+constexpr int gate_pause_ms = 1; ///< between two looks at gates, which ring no bell
 
 bool waits_at_gates() noexcept
 {
@@ -37,10 +37,10 @@ bool has_notices(Vcq& vcq) noexcept
     return !vcq.tcq.empty() || unread_mrq(vcq) != 0 || (session && has_tcq_session(vcq));
 }
 
-uint64_t looked_around = 0; // exact mode: when tofu_sim_give_way was called last, see TurnedCall::wait
+uint64_t looked_around = 0; ///< exact mode: when tofu_sim_give_way was called last, see TurnedCall::wait
 
-// The time is that of the virtual clock. The turn may end before: then something outside has to happen, and the caller
-// looks around.
+/// The time is that of the virtual clock. The turn may end before: then something outside has to happen, and the caller
+/// looks around.
 int wait_in_exact_mode(TurnedCall& call, int timeout_ms) noexcept
 {
     constexpr Picoseconds millisecond = 1'000'000'000;

@@ -8,7 +8,7 @@
 namespace tofu::sim {
 namespace {
 
-// More than a process of any sensible circuit has to fire at once; the rest is found by pulls.
+/// More than a process of any sensible circuit has to fire at once; the rest is found by pulls.
 constexpr size_t push_list = 256;
 constexpr unsigned push_budget = 8192;
 
@@ -60,10 +60,10 @@ void Circuit::tell_end(GateRef gate, Tag tag) const noexcept
     }
 }
 
-// The set of gates seen by one pull. If it is full no further gate is examined, so a pull is bounded.
+/// The set of gates seen by one pull. If it is full no further gate is examined, so a pull is bounded.
 class Circuit::Visited {
   public:
-    // False if it was there, or there is no room.
+    /// False if it was there, or there is no room.
     bool add(const Node& node) noexcept
     {
         const uint64_t key = (uint64_t{node.gate} << 32 | node.tag.value) + 1;
@@ -81,7 +81,7 @@ class Circuit::Visited {
             }
         }
     }
-    // In order of discovery.
+    /// In order of discovery.
     [[nodiscard]] bool next(Node& node) noexcept
     {
         if (next_ == length_) {

@@ -6,22 +6,22 @@
 
 namespace tofu::sim {
 
-// A GateWord that cannot be read now.
+/// A GateWord that cannot be read now.
 inline constexpr uint64_t unknown_owner = UINT64_MAX;
 
-// What the walks need to know from outside; a table of functions, so that tests bring their own.
+/// What the walks need to know from outside; a table of functions, so that tests bring their own.
 struct CircuitHost {
     void* context = nullptr;
-    // The GateWord of a gate, 0 when it is free, or unknown_owner.
+    /// The GateWord of a gate, 0 when it is free, or unknown_owner.
     uint64_t (*owner_of)(void* context, GateRef gate) noexcept = nullptr;
-    // Whether the process that wrote this GateWord still runs, as far as is known. Slow.
+    /// Whether the process that wrote this GateWord still runs, as far as is known. Slow.
     bool (*runs)(void* context, uint64_t owner) noexcept = nullptr;
-    // Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: not counted.
+    /// Counts packets that a gate of the own node has sent, for `tofu-sim show`. Null: not counted.
     void (*count_packets)(void* context, GateRef target, uint32_t path, uint64_t packets) noexcept = nullptr;
-    // Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
+    /// Adversarial mode: true leaves a packet on its way for now; a later pull delivers it. Null: never.
     bool (*hold_packet)(void* context) noexcept = nullptr;
-    // Exact mode: a round has arrived at its end gate, where it can be found at that time of the virtual clock. Null:
-    // no thread waits for it by that clock.
+    /// Exact mode: a round has arrived at its end gate, where it can be found at that time of the virtual clock. Null:
+    /// no thread waits for it by that clock.
     void (*ended)(void* context, GateRef gate, uint64_t time) noexcept = nullptr;
 };
 
@@ -33,18 +33,18 @@ class Circuit {
     [[nodiscard]] const Gates& gates() const noexcept { return gates_; }
     [[nodiscard]] const CircuitHost& host() const noexcept { return host_; }
 
-    // The gate has published its output of `tag`: fires what that completes, and so on along the circuit. A loop
-    // over a bounded list; pulls do the rest.
+    /// The gate has published its output of `tag`: fires what that completes, and so on along the circuit. A loop
+    /// over a bounded list; pulls do the rest.
     void push(GateRef gate, Tag tag) const noexcept;
 
     enum class Pulled : uint8_t {
-        nothing, // someone has not started yet
+        nothing, ///< someone has not started yet
         progress,
-        broken, // the round cannot be completed: a participant has died, or inputs are overwritten
+        broken, ///< the round cannot be completed: a participant has died, or inputs are overwritten
     };
-    // Looks from the end half of `gate` backwards for what is missing in this round: fires gates whose inputs are
-    // available (their pusher was preempted or killed). With `look_for_dead`, also checks whether processes that have
-    // not started still run.
+    /// Looks from the end half of `gate` backwards for what is missing in this round: fires gates whose inputs are
+    /// available (their pusher was preempted or killed). With `look_for_dead`, also checks whether processes that have
+    /// not started still run.
     [[nodiscard]] Pulled pull(GateRef gate, Tag tag, bool look_for_dead) const noexcept;
 
   private:

@@ -18,7 +18,7 @@ constexpr uint64_t tagged(Tag tag, uint32_t payload) noexcept
     return uint64_t{tag.value} << 32 | payload;
 }
 
-// Brings a word to `tag`, unless it is at that tag or beyond. False: it is beyond.
+/// Brings a word to `tag`, unless it is at that tag or beyond. False: it is beyond.
 bool put(SharedWord<uint64_t>& word, Tag tag, uint32_t payload) noexcept
 {
     uint64_t seen = word.load_acquire();
@@ -99,7 +99,7 @@ Fetched fetch(const OutputSlot& slot, Tag tag, Packet& packet) noexcept
     return Fetched::ready;
 }
 
-// From here on stragglers of earlier epochs change nothing.
+/// From here on stragglers of earlier epochs change nothing.
 void begin_epoch(OutputSlot* slots, uint32_t epoch) noexcept
 {
     for (unsigned i = 0; i < slots_per_output; i++) {
@@ -270,7 +270,7 @@ bool Gates::fired(GateRef gate, Tag tag) const noexcept
     return found == tag || later(found, tag);
 }
 
-// By the virtual clock: when what `source` sent at `sent` is an input of this gate.
+/// By the virtual clock: when what `source` sent at `sent` is an input of this gate.
 Picoseconds Gates::time_here(GateRef gate, GateRef source, Input input, Picoseconds sent) const noexcept
 {
     GateSetting setting;

@@ -6,30 +6,30 @@
 
 namespace tofu::sim {
 
-// A consistent copy of a gate's setting.
+/// A consistent copy of a gate's setting.
 struct GateSetting {
     uint32_t epoch = 0;
     bool configured = false;
-    GateRef src[2] = {null_gate, null_gate}; // [Input]
+    GateRef src[2] = {null_gate, null_gate}; ///< [Input]
     GateRef dst[2] = {null_gate, null_gate};
-    uint32_t path = 0; // ID of the path of packets to `dst`
+    uint32_t path = 0; ///< ID of the path of packets to `dst`
     uint64_t src_owner[2] = {0, 0};
 };
 
 enum class Fetched : uint8_t {
     ready,
     not_yet,
-    lost, // overwritten by a later round, or torn by one
+    lost, ///< overwritten by a later round, or torn by one
 };
 
 enum class Fired : uint8_t {
     now,
-    before,  // a process has completed this round, or a later one
-    waiting, // an input is missing
-    lost,    // an input was overwritten before it was used: this round cannot be completed any more
+    before,  ///< a process has completed this round, or a later one
+    waiting, ///< an input is missing
+    lost,    ///< an input was overwritten before it was used: this round cannot be completed any more
 };
 
-// All gates of a job, at `area` (job_gates_offset of the job file).
+/// All gates of a job, at `area` (job_gates_offset of the job file).
 class Gates {
   public:
     Gates() noexcept = default;
@@ -38,31 +38,31 @@ class Gates {
     [[nodiscard]] bool valid(GateRef gate) const noexcept { return gate < num_nodes_ * gates_per_node; }
     [[nodiscard]] bool read(GateRef gate, GateSetting& setting) const noexcept;
 
-    // By the owner only. A new epoch begins; outputs and inputs under way are forgotten.
+    /// By the owner only. A new epoch begins; outputs and inputs under way are forgotten.
     void write(GateRef gate, const GateSetting& setting) const noexcept;
 
-    // Rounds that the gate has sent since it was set, of 24 bits: as many packets, if it sends any.
+    /// Rounds that the gate has sent since it was set, of 24 bits: as many packets, if it sends any.
     [[nodiscard]] uint32_t rounds_sent(GateRef gate, const GateSetting& setting) const noexcept;
 
-    // What the start half sends in a round.
+    /// What the start half sends in a round.
     [[nodiscard]] Fetched fetch_output(GateRef gate, Tag tag, Packet& packet) const noexcept;
     void publish_output(GateRef gate, Tag tag, const Packet& packet) const noexcept;
-    // What came in at the end half.
+    /// What came in at the end half.
     [[nodiscard]] Fetched fetch_end(GateRef gate, Tag tag, Packet& packet) const noexcept;
     void publish_end(GateRef gate, Tag tag, const Packet& packet) const noexcept;
 
-    // The round of the source of `input` that belongs to `round` of this gate. False: the source does not
-    // send to this gate, or one of them is being set.
+    /// The round of the source of `input` that belongs to `round` of this gate. False: the source does not
+    /// send to this gate, or one of them is being set.
     [[nodiscard]] bool source_round(GateRef gate, const GateSetting& setting, Input input, uint32_t round,
                                     Tag& tag) const noexcept;
-    // The other way round: which round of this gate waits for `source_tag`.
+    /// The other way round: which round of this gate waits for `source_tag`.
     [[nodiscard]] bool round_for(GateRef gate, const GateSetting& setting, Input input, Tag source_tag,
                                  uint32_t& round) const noexcept;
 
-    // Combines the inputs of a round and publishes the output: of a relay gate, what it sends on; of a
-    // start/end gate, what came in. Any process may do so, at the same time too.
+    /// Combines the inputs of a round and publishes the output: of a relay gate, what it sends on; of a
+    /// start/end gate, what came in. Any process may do so, at the same time too.
     [[nodiscard]] Fired fire(GateRef gate, const GateSetting& setting, uint32_t round) const noexcept;
-    // Whether fire() has been done for that round or a later one.
+    /// Whether fire() has been done for that round or a later one.
     [[nodiscard]] bool fired(GateRef gate, Tag tag) const noexcept;
 
   private:

@@ -32,8 +32,8 @@ bool may_run_owner(void*, uint64_t word) noexcept
     return owner.taken && may_run(job().life(owner.process, owner.incarnation, 16));
 }
 
-// Every other packet waits for a pull. It has its own sequence, so that barriers do not disturb the decisions for
-// one-sided communication of the same seed.
+/// Every other packet waits for a pull. It has its own sequence, so that barriers do not disturb the decisions for
+/// one-sided communication of the same seed.
 bool hold_packet(void*) noexcept
 {
     uint64_t x = chaos_state.load(std::memory_order_relaxed);

@@ -14,9 +14,9 @@ constexpr unsigned status_bits = 10;
 constexpr uint32_t top_mask = 0x7f;
 constexpr uint32_t saw_plus_inf = 1u << 7;
 constexpr uint32_t saw_minus_inf = 1u << 8;
-constexpr uint32_t saw_other = 1u << 9; // than -0
+constexpr uint32_t saw_other = 1u << 9; ///< than -0
 
-// The lowest digit has the weight of the smallest denormal, 2^-1074.
+/// The lowest digit has the weight of the smallest denormal, 2^-1074.
 constexpr int lowest_exponent = -1074;
 
 uint32_t status_of(const Packet& packet, unsigned element) noexcept
@@ -57,7 +57,7 @@ uint32_t encode_double(double value, uint64_t* digits) noexcept
     return (shift / 32 + high + 1) | saw_other;
 }
 
-// Adds the digits of one element into `sum`, whose highest digit is at `top`, at or above `from_top`.
+/// Adds the digits of one element into `sum`, whose highest digit is at `top`, at or above `from_top`.
 void add_digits(uint64_t* sum, uint32_t top, const uint64_t* from, uint32_t from_top) noexcept
 {
     const uint32_t down = top - from_top;
@@ -110,7 +110,7 @@ uint64_t combine_word(ReduceOp op, uint64_t a, uint64_t b) noexcept
     return 0;
 }
 
-// Carries run upwards; digit[0] is the lowest. Returns what leaves at the top: negative for a negative sum.
+/// Carries run upwards; digit[0] is the lowest. Returns what leaves at the top: negative for a negative sum.
 int64_t normalise(const uint64_t* limbs, bool negate, uint32_t digit[bfp_digits]) noexcept
 {
     __int128 carry = 0;
@@ -123,7 +123,7 @@ int64_t normalise(const uint64_t* limbs, bool negate, uint32_t digit[bfp_digits]
     return static_cast<int64_t>(carry);
 }
 
-// Rounds digit[0 … 5], a positive number in units of 2^unit, to the nearest double, ties to even.
+/// Rounds digit[0 … 5], a positive number in units of 2^unit, to the nearest double, ties to even.
 double round_digits(const uint32_t* digit, int unit) noexcept
 {
     const auto bit = [digit](int at) { return digit[at / 32] >> (at % 32) & 1; };

@@ -14,11 +14,11 @@
 
 namespace tofu::sim {
 
-// A gate by number: node * gates_per_node + tni * gates_per_tni + gate.
+/// A gate by number: node * gates_per_node + tni * gates_per_tni + gate.
 using GateRef = uint32_t;
 inline constexpr GateRef null_gate = 0xffffffff;
 
-// When: the epoch of a gate (8 bits; new with every setting of the gate) and the round in it (24 bits).
+/// When: the epoch of a gate (8 bits; new with every setting of the gate) and the round in it (24 bits).
 struct Tag {
     uint32_t value = 0;
 
@@ -31,7 +31,7 @@ struct Tag {
     friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-// Both wrap: what is less than half a turn ahead is later.
+/// Both wrap: what is less than half a turn ahead is later.
 [[nodiscard]] constexpr bool later_round(uint32_t a, uint32_t b) noexcept
 {
     return static_cast<int32_t>((a - b) << 8) > 0;
@@ -43,9 +43,9 @@ struct Tag {
 static_assert(later_round(0, 0xffffff) && !later_round(0xffffff, 0) && !later_round(7, 7));
 static_assert(later(Tag::of(0, 1), Tag::of(255, 9)) && later(Tag::of(3, 0), Tag::of(3, 0xffffff)));
 
-// An output. Bits 63-32 of a word: Tag; bits 31-0: payload. Payload of the head, which is written last: operation
-// (bits 0-3), elements (4-6), mismatch (7), timed (8). Half words: data words low half first, then the status of
-// BFPSUM, then the time of a timed one.
+/// An output. Bits 63-32 of a word: Tag; bits 31-0: payload. Payload of the head, which is written last: operation
+/// (bits 0-3), elements (4-6), mismatch (7), timed (8). Half words: data words low half first, then the status of
+/// BFPSUM, then the time of a timed one.
 inline constexpr unsigned slot_status_at = 2 * max_packet_words;
 inline constexpr unsigned slot_time_at = slot_status_at + 1;
 struct alignas(apart) OutputSlot {
@@ -59,11 +59,11 @@ static_assert(sizeof(OutputSlot) == 256 && slot_time_at + 1 < 31);
     return {static_cast<uint32_t>(word >> 32)};
 }
 
-// Round r is in slot r & 1. A circuit that is a barrier never needs a third: a process that starts round r + 2 has
-// finished r + 1, which all have started, so all have finished r.
+/// Round r is in slot r & 1. A circuit that is a barrier never needs a third: a process that starts round r + 2 has
+/// finished r + 1, which all have started, so all have finished r.
 inline constexpr unsigned slots_per_output = 2;
 
-// The last round in the slots of an output; 0: none yet in this epoch.
+/// The last round in the slots of an output; 0: none yet in this epoch.
 [[nodiscard]] inline uint32_t last_round(const OutputSlot* slots, uint32_t epoch) noexcept
 {
     std::optional<uint32_t> last; // of the two, never against 0: half a turn on, 0 is later
@@ -76,20 +76,20 @@ inline constexpr unsigned slots_per_output = 2;
     return last.value_or(0);
 }
 
-// The two inputs of a gate.
+/// The two inputs of a gate.
 enum class Input : uint8_t { packet = 0, signal = 1 };
 
-// Written by the owner, between two steps of `version`; read by all processes.
+/// Written by the owner, between two steps of `version`; read by all processes.
 struct alignas(apart) GateState {
-    SharedWord<uint64_t> version; // odd: being written. Bits 8-1: the epoch
+    SharedWord<uint64_t> version; ///< odd: being written. Bits 8-1: the epoch
     SharedWord<uint32_t> configured;
-    SharedWord<uint32_t> src[2]; // [Input]
+    SharedWord<uint32_t> src[2]; ///< [Input]
     SharedWord<uint32_t> dst[2];
-    SharedWord<uint32_t> path;         // ID of the path of packets to `dst`
-    SharedWord<uint64_t> src_owner[2]; // the GateWord of the source when it was set, 0: unknown
+    SharedWord<uint32_t> path;         ///< ID of the path of packets to `dst`
+    SharedWord<uint64_t> src_owner[2]; ///< the GateWord of the source when it was set, 0: unknown
 
-    // What round of the source belongs to a round of this gate: own epoch (63-56), source's epoch (55-48),
-    // (source's round - own round) in 24 bits. A source with another epoch has been set again since.
+    /// What round of the source belongs to a round of this gate: own epoch (63-56), source's epoch (55-48),
+    /// (source's round - own round) in 24 bits. A source with another epoch has been set again since.
     alignas(apart) SharedWord<uint64_t> edge[2];
 
     OutputSlot out[slots_per_output];
@@ -103,7 +103,7 @@ static_assert(sizeof(GateState) == 640 && offsetof(GateState, out) == 128);
 
 struct TniGates {
     GateState gates[gates_per_tni];
-    // What comes in at the end half of the start/end gates.
+    /// What comes in at the end half of the start/end gates.
     OutputSlot ends[start_gates_per_tni][slots_per_output];
 };
 static_assert(sizeof(TniGates) <= tni_gates_bytes && tni_gates_bytes % layout_unit == 0);

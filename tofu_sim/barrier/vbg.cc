@@ -12,17 +12,17 @@
 namespace tofu::sim {
 namespace {
 
-// In polls. The longest is about what giving the processor away and getting it back costs.
+/// In polls. The longest is about what giving the processor away and getting it back costs.
 constexpr uint32_t min_patience = 2;
 constexpr uint32_t max_patience = 128;
-constexpr uint64_t soon_ns = 1'500; // sooner than by a switch to another process and back
-// In yields: by then a preempted pusher has run again, so a pull is needed only after a death.
+constexpr uint64_t soon_ns = 1'500; ///< sooner than by a switch to another process and back
+/// In yields: by then a preempted pusher has run again, so a pull is needed only after a death.
 constexpr uint32_t first_pull = 32;
 constexpr uint32_t longest_between_pulls = 256;
 constexpr uint64_t first_look_ns = 5'000'000;
 constexpr uint64_t longest_pause_ns = 200'000'000;
 
-// `packets`: of the setting that the gate has.
+/// `packets`: of the setting that the gate has.
 void count_packets(const Circuit& circuit, GateRef gate, uint64_t packets) noexcept
 {
     GateSetting setting;
@@ -61,7 +61,7 @@ int VbgSet::start(const Circuit& circuit, Kind kind, const Packet& own) noexcept
     return UTOFU_SUCCESS;
 }
 
-// The rounds of the gates of a set go on together: all counters have come round.
+/// The rounds of the gates of a set go on together: all counters have come round.
 [[gnu::cold, gnu::noinline]] void VbgSet::count_turn(const Circuit& circuit) const noexcept
 {
     for (unsigned i = 0; i < num_gates_; i++) {
@@ -114,14 +114,14 @@ uint64_t VbgSet::ends_at(const Circuit& circuit) const noexcept
     return ended ? packet.time : UINT64_MAX;
 }
 
-// A round has ended after yields: were they worth it?
+/// A round has ended after yields: were they worth it?
 void VbgSet::learn() noexcept
 {
     patience_ = real_time_ns() - slow_since_ns_ < soon_ns ? std::min(patience_ * 4, max_patience)
                                                           : std::max(patience_ / 2, min_patience);
 }
 
-// The round takes long: perhaps the processes that forward it have no processor, or have died.
+/// The round takes long: perhaps the processes that forward it have no processor, or have died.
 [[gnu::noinline]] int VbgSet::poll_slowly(const Circuit& circuit, Packet& result) noexcept
 {
     if (fruitless_ == patience_) {
@@ -196,7 +196,7 @@ void Vbgs::release_gates(unsigned tni, std::span<const uint8_t> gates) noexcept
     }
 }
 
-// One start/end gate, then relay gates; all or nothing.
+/// One start/end gate, then relay gates; all or nothing.
 bool Vbgs::claim_gates(unsigned tni, size_t count, VbgSet& set, unsigned& start) noexcept
 {
     size_t have = 0;
@@ -313,7 +313,7 @@ VbgSet* Vbgs::find(utofu_vbg_id_t vbg_id) noexcept
 
 // ---- Setting ----
 
-// With the old setting goes the count of its rounds: it is kept where the counts of this process are.
+/// With the old setting goes the count of its rounds: it is kept where the counts of this process are.
 void Vbgs::write_gate(GateRef gate, const GateSetting& setting) noexcept
 {
     GateSetting old;

@@ -16,8 +16,8 @@ namespace tofu::sim {
 
 class Arrivals {
   public:
-    // Called before the bytes are written, since their reader may look at once. `noticed`: they have a notice as well,
-    // for which the program waits.
+    /// Called before the bytes are written, since their reader may look at once. `noticed`: they have a notice as well,
+    /// for which the program waits.
     void note(uint64_t address, uint64_t length, Picoseconds when, bool noticed) noexcept
     {
         const uint64_t line = (address + length - (length != 0 ? 1 : 0)) / line_bytes;
@@ -26,7 +26,7 @@ class Arrivals {
         while (!noticed && last < when && !last_.compare_exchange(last, when)) {
         }
     }
-    // Of what lies in these bytes, the last; 0: nothing that is known.
+    /// Of what lies in these bytes, the last; 0: nothing that is known.
     [[nodiscard]] Picoseconds when(uint64_t address, uint64_t length) const noexcept
     {
         const uint64_t first = address / line_bytes;
@@ -40,14 +40,14 @@ class Arrivals {
         }
         return latest;
     }
-    // Of all bytes without a notice.
+    /// Of all bytes without a notice.
     [[nodiscard]] Picoseconds last() const noexcept { return last_.load_acquire(); }
 
   private:
     static constexpr uint64_t line_bytes = 64;
     static constexpr uint64_t most_lines = 64;
     static constexpr unsigned place_bits = 16;
-    static constexpr uint64_t unit = 256; // of the times, so that one word holds it all: 2^48 of them are 20 hours
+    static constexpr uint64_t unit = 256; ///< of the times, so that one word holds it all: 2^48 of them are 20 hours
     static constexpr uint64_t time_mask = (uint64_t{1} << 48) - 1;
 
     [[nodiscard]] static uint64_t mix(uint64_t line) noexcept { return line * 0x9e3779b97f4a7c15u; }
@@ -60,7 +60,7 @@ class Arrivals {
 };
 static_assert(sizeof(Arrivals) <= clock_area_bytes);
 
-// `base` is the start of a mapped segment.
+/// `base` is the start of a mapped segment.
 [[nodiscard]] inline Arrivals& segment_arrivals(std::byte* base) noexcept
 {
     return *reinterpret_cast<Arrivals*>(base + segment_clock_offset);

@@ -9,7 +9,7 @@
 namespace tofu::sim {
 namespace {
 
-// What a killed holder left, or a peer wrote that knows no better.
+/// What a killed holder left, or a peer wrote that knows no better.
 void put_in_order(Calendar& c) noexcept
 {
     bool good = c.count <= Calendar::most;
@@ -34,7 +34,7 @@ bool is_crowded(const Calendar& c, Picoseconds from, int feeder) noexcept
     return false;
 }
 
-// The intervals between `first` and `end` of `busy` become one with `added`.
+/// The intervals between `first` and `end` of `busy` become one with `added`.
 void merge(Calendar& c, Interval added) noexcept
 {
     Interval result[Calendar::most + 1];
@@ -67,7 +67,7 @@ void merge(Calendar& c, Interval added) noexcept
 
 namespace {
 
-// All that it was busy with has ended before.
+/// All that it was busy with has ended before.
 bool is_free_since(const Calendar& c, Picoseconds from) noexcept
 {
     return c.count != 0 && c.count <= Calendar::most && c.busy[c.count - 1].begin < c.busy[c.count - 1].end &&

@@ -21,20 +21,20 @@ struct Interval {
 
 struct alignas(apart) Calendar {
     static constexpr unsigned most = 11;
-    static constexpr unsigned feeders = 6; // TNIs of a node
+    static constexpr unsigned feeders = 6; ///< TNIs of a node
 
     SharedWord<uint32_t> lock;
     uint32_t count;
-    Interval busy[most];      // in order, apart from each other
-    Picoseconds fed[feeders]; // of a port: until when each TNI of its node has used it
-    uint64_t used;            // total time in use
+    Interval busy[most];      ///< in order, apart from each other
+    Picoseconds fed[feeders]; ///< of a port: until when each TNI of its node has used it
+    uint64_t used;            ///< total time in use
 };
 static_assert(sizeof(Calendar) == 256);
 
 inline constexpr int no_feeder = -1;
 
-// Enters `work`, ready at `from`: when its first part begins and its last ends. It takes longer where it is the first
-// of `feeder`, a TNI of the port's node, since the port was last idle, and too many others have come (figures::crowd).
+/// Enters `work`, ready at `from`: when its first part begins and its last ends. It takes longer where it is the first
+/// of `feeder`, a TNI of the port's node, since the port was last idle, and too many others have come (figures::crowd).
 [[nodiscard]] Interval enter(Calendar& calendar, Picoseconds from, Picoseconds work, int feeder = no_feeder) noexcept;
 
 } // namespace tofu::sim

@@ -22,16 +22,16 @@
 namespace tofu::sim {
 namespace {
 
-// A thread whose poll found nothing and that uses more processor time than this until its next poll has computed in
-// between. A switch to another thread uses some, too: at most as much again.
+/// A thread whose poll found nothing and that uses more processor time than this until its next poll has computed in
+/// between. A switch to another thread uses some, too: at most as much again.
 constexpr uint64_t longest_look_ns = 50'000;
 
 constexpr uint32_t looks_at_once = 4096;
-constexpr uint32_t free_looks = 256; // exact mode
+constexpr uint32_t free_looks = 256; ///< exact mode
 constexpr uint32_t free_looks_before_acts = 100'000;
 
-// Exact mode: the interval between two polls of a waiter, as a part of its wait so far. Each poll takes this machine
-// two switches between processes. A waiter for a time must not be much too late.
+/// Exact mode: the interval between two polls of a waiter, as a part of its wait so far. Each poll takes this machine
+/// two switches between processes. A waiter for a time must not be much too late.
 constexpr Picoseconds shortest_pause = 5'000'000;
 constexpr Picoseconds longest_pause = 200'000'000;
 constexpr Picoseconds shortest_pause_for_a_time = 100'000;
@@ -40,30 +40,30 @@ struct State {
     std::atomic<uint64_t> now{0};
     std::atomic<bool> tells_what_it_sees{false};
     bool exact = false;
-    // Exact mode: counts events; objects that were polled without success since then have the same number.
+    /// Exact mode: counts events; objects that were polled without success since then have the same number.
     uint64_t happened = 1;
     Picoseconds waits_since = 0;
     bool waits = false;
-    bool waits_for_a_time = false; // has read the clock, too
+    bool waits_for_a_time = false; ///< has read the clock, too
     uint32_t acts = 0;
-    uint32_t looks = 0; // at the clock, since something happened
+    uint32_t looks = 0; ///< at the clock, since something happened
     uint32_t cpu_permille = 0;
-    uint64_t reading_ns = 0; // what of a thread's time between two readings is theirs
+    uint64_t reading_ns = 0; ///< what of a thread's time between two readings is theirs
     Arrivals* arrivals = nullptr;
-    std::atomic<uint8_t> backed[max_nodes]; // nodes whose calendars exist
+    std::atomic<uint8_t> backed[max_nodes]; ///< nodes whose calendars exist
 };
 State state;
 
 alignas(Network) std::byte network_storage[sizeof(Network)];
 
 struct Thread {
-    uint64_t computed_ns = 0; // its processor time at the end of its last call
-    uint64_t switches = 0;    // of the processor, by the end of a call that found nothing
-    uint32_t looks = 0;       // at the clock, since it waits
+    uint64_t computed_ns = 0; ///< its processor time at the end of its last call
+    uint64_t switches = 0;    ///< of the processor, by the end of a call that found nothing
+    uint32_t looks = 0;       ///< at the clock, since it waits
     bool has_called = false;
     bool in_vain = false;
-    unsigned depth = 0; // of calls, for one may make another
-    unsigned turns = 0; // the same, of those that take turns
+    unsigned depth = 0; ///< of calls, for one may make another
+    unsigned turns = 0; ///< the same, of those that take turns
 };
 thread_local Thread thread;
 
@@ -91,7 +91,7 @@ uint64_t count_switches() noexcept
     return static_cast<uint64_t>(usage.ru_nivcsw) + static_cast<uint64_t>(usage.ru_nvcsw);
 }
 
-// Between two calls: nothing while the thread waits.
+/// Between two calls: nothing while the thread waits.
 bool has_computed(uint64_t ns) noexcept
 {
     if (!thread.in_vain) {
@@ -110,7 +110,7 @@ void move_to(Picoseconds when) noexcept
     }
 }
 
-// For bytes without a notice.
+/// For bytes without a notice.
 void wait_in_memory(Picoseconds when) noexcept
 {
     const Picoseconds before = clock_now();
@@ -132,8 +132,8 @@ bool back(void* context, uint32_t node) noexcept
     return true;
 }
 
-// How often a program and its libraries look is in part a matter of counts that start-up leaves behind, and of how
-// often a waiter polls. So a poll takes no time, unless very many follow each other: then they wait for it to pass.
+/// How often a program and its libraries look is in part a matter of counts that start-up leaves behind, and of how
+/// often a waiter polls. So a poll takes no time, unless very many follow each other: then they wait for it to pass.
 void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
 {
     const uint32_t in_a_row = ++state.looks;
@@ -144,7 +144,7 @@ void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
     }
 }
 
-// What the preloaded library asks (clock/preload.cc). Only threads that call uTofu live in virtual time.
+/// What the preloaded library asks (clock/preload.cc). Only threads that call uTofu live in virtual time.
 int read_for_program(uint64_t* picoseconds, int quiet) noexcept
 {
     if (!has_clock() || !thread.has_called || thread.depth != 0) {
@@ -168,8 +168,8 @@ int read_for_program(uint64_t* picoseconds, int quiet) noexcept
     return 1;
 }
 
-// For sched_yield and sleep: a thread that yields has polled something without success, perhaps memory. Not the
-// simulator's own yields.
+/// For sched_yield and sleep: a thread that yields has polled something without success, perhaps memory. Not the
+/// simulator's own yields.
 int look_for_program() noexcept
 {
     static uint64_t looked = 0;
@@ -301,7 +301,7 @@ void ClockedCall::wait_until(Picoseconds when) noexcept
 
 namespace {
 
-// After a yield: each object is worth a poll again, except the one that was polled. The number of events.
+/// After a yield: each object is worth a poll again, except the one that was polled. The number of events.
 uint64_t begin_visit() noexcept
 {
     state.happened += visit_begins() ? 1 : 0;
@@ -353,8 +353,8 @@ void TurnedCall::found() noexcept
 
 namespace {
 
-// Only waits that take time are recorded: the number of polls of a waiter depends on counts that start-up
-// leaves behind.
+/// Only waits that take time are recorded: the number of polls of a waiter depends on counts that start-up
+/// leaves behind.
 void trace_wait(Picoseconds since, Picoseconds until) noexcept
 {
     if ((instruments & instrument_trace) != 0 && until > since) {
@@ -365,8 +365,8 @@ void trace_wait(Picoseconds since, Picoseconds until) noexcept
 
 } // namespace
 
-// On a visit, a look at each place finds nothing at once. A second one at the same place says that the program has looked
-// around: it waits for its turn.
+/// On a visit, a look at each place finds nothing at once. A second one at the same place says that the program has
+/// looked around: it waits for its turn.
 bool TurnedCall::visit(uint64_t& seen) noexcept
 {
     if (seen != state.happened) {

@@ -14,7 +14,7 @@ namespace tofu::sim {
 
 class Process;
 
-// While the process joins its job, by its environment. UTOFU_SUCCESS or why not.
+/// While the process joins its job, by its environment. UTOFU_SUCCESS or why not.
 [[nodiscard]] int start_clock(Process& process) noexcept;
 void reset_clock_in_child() noexcept;
 
@@ -29,19 +29,19 @@ void reset_clock_in_child() noexcept;
 [[nodiscard]] Picoseconds clock_now() noexcept;
 [[nodiscard]] Network& clock_network() noexcept;
 
-// A call of uTofu by this thread, while it lasts. At its beginning the clock moves by what the thread has computed
-// since its last one. Not after a poll without success: then the thread waits, except if it computes very long.
+/// A call of uTofu by this thread, while it lasts. At its beginning the clock moves by what the thread has computed
+/// since its last one. Not after a poll without success: then the thread waits, except if it computes very long.
 class ClockedCall {
   public:
     enum class Memory { seen, as_told };
-    // `seen`: bytes that have arrived in memory without a notice count as seen now, unless the program reports that
-    // itself.
+    /// `seen`: bytes that have arrived in memory without a notice count as seen now, unless the program reports that
+    /// itself.
     explicit ClockedCall(Memory memory = Memory::seen) noexcept;
     ~ClockedCall();
     ClockedCall(const ClockedCall&) = delete;
     ClockedCall& operator=(const ClockedCall&) = delete;
 
-    // Returns what time it is afterwards.
+    /// Returns what time it is afterwards.
     Picoseconds spend(Picoseconds cost) noexcept;
     void wait_until(Picoseconds when) noexcept;
     void found_nothing() noexcept { in_vain_ = true; }
@@ -50,8 +50,8 @@ class ClockedCall {
     bool in_vain_ = false;
 };
 
-// In exact mode each call of uTofu that does or sees something is one of these, and elsewhere nothing happens here: it
-// begins when it is this process's turn, with all done that was due by then.
+/// In exact mode each call of uTofu that does or sees something is one of these, and elsewhere nothing happens here: it
+/// begins when it is this process's turn, with all done that was due by then.
 class TurnedCall {
   public:
     enum class Kind : uint8_t { acts, looks, sets_up };
@@ -60,18 +60,18 @@ class TurnedCall {
     TurnedCall(const TurnedCall&) = delete;
     TurnedCall& operator=(const TurnedCall&) = delete;
 
-    // A second thread: the call is to fail with UTOFU_ERR_NOT_AVAILABLE.
+    /// A second thread: the call is to fail with UTOFU_ERR_NOT_AVAILABLE.
     [[nodiscard]] bool is_refused() const noexcept { return turn_ == Turn::refused; }
-    // A poll may see what has arrived; else it finds nothing.
+    /// A poll may see what has arrived; else it finds nothing.
     [[nodiscard]] bool may_look() const noexcept { return turn_ == Turn::ours; }
 
-    // It has found nothing in one of the places that the process looks at; `seen` belongs to that place. The first time
-    // since something happened: false, there may be other places. From then on the call waits, and returns true if it
-    // should look once more. `known`: it will find something then.
+    /// It has found nothing in one of the places that the process looks at; `seen` belongs to that place. The first
+    /// time since something happened: false, there may be other places. From then on the call waits, and returns true
+    /// if it should look once more. `known`: it will find something then.
     [[nodiscard]] bool wait(uint64_t& seen, Picoseconds known = never) noexcept;
-    // Until something happens, or `until`: false if that came first.
+    /// Until something happens, or `until`: false if that came first.
     [[nodiscard]] bool wait_until(Picoseconds until) noexcept;
-    // Something was found or done: each place is worth a look again.
+    /// Something was found or done: each place is worth a look again.
     void found() noexcept;
 
   private:
@@ -81,10 +81,10 @@ class TurnedCall {
     Kind kind_;
 };
 
-// The program has found bytes written there (include/tofu_sim.h).
+/// The program has found bytes written there (include/tofu_sim.h).
 void clock_seen(const void* address, size_t length) noexcept;
 
-// What registering memory costs, or its end.
+/// What registering memory costs, or its end.
 void clock_registration(size_t bytes) noexcept;
 
 } // namespace tofu::sim

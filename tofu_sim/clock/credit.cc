@@ -9,9 +9,9 @@
 namespace tofu::sim {
 namespace {
 
-constexpr unsigned axis_of_port[ports_per_node] = {0, 0, 1, 1, 2, 2, 3, 4, 4, 5}; // X, Y, Z, A, B, C
+constexpr unsigned axis_of_port[ports_per_node] = {0, 0, 1, 1, 2, 2, 3, 4, 4, 5}; ///< X, Y, Z, A, B, C
 
-// What a killed holder left, or a peer wrote that knows no better.
+/// What a killed holder left, or a peer wrote that knows no better.
 void put_in_order(Credit& c) noexcept
 {
     bool good = c.count <= Credit::most;
@@ -21,7 +21,7 @@ void put_in_order(Credit& c) noexcept
     c.count = good ? c.count : 0;
 }
 
-// Points that lie close together become one, so that few reach back as far as the buffer does.
+/// Points that lie close together become one, so that few reach back as far as the buffer does.
 void add(Credit& c, Credit::Departure departure, Picoseconds room) noexcept
 {
     if (c.count >= 2 && departure.passed - c.left[c.count - 2].passed < room / 8) {

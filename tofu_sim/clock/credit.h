@@ -19,37 +19,38 @@ inline constexpr uint32_t most_channel_buffer = 1u << 20;
 inline constexpr const char* channel_buffer_expected =
     "use the bytes of a virtual channel's buffer at the end of a link, 0 to 1048576";
 
-// Of one channel of a port. Bytes are counted by the time that a link takes for them.
+/// Of one channel of a port. Bytes are counted by the time that a link takes for them.
 struct alignas(apart) Credit {
     static constexpr unsigned most = 10;
     struct Departure {
-        Picoseconds passed; // so much had left the buffer,
-        Picoseconds when;   // by then
+        Picoseconds passed; ///< so much had left the buffer,
+        Picoseconds when;   ///< by then
     };
 
     SharedWord<uint32_t> lock;
     uint32_t count;
-    Picoseconds sent;    // until when the port is busy with the last content of the buffer, including waits for credit
-    Picoseconds without; // credit, in total
+    Picoseconds sent;    ///< until when the port is busy with the last content of the buffer, including waits for
+                         ///< credit
+    Picoseconds without; ///< credit, in total
     Departure left[most];
 };
 static_assert(sizeof(Credit) == 192);
 
-// What has come through a port and had to wait behind it: when its first and its last byte came, and left.
+/// What has come through a port and had to wait behind it: when its first and its last byte came, and left.
 struct Standing {
     Interval came;
     Interval left;
 };
 
-// `room`: what the buffer holds.
+/// `room`: what the buffer holds.
 void account(Credit& credit, const Standing& standing, Picoseconds work, Picoseconds room) noexcept;
 
-// By which channel a stream leaves through `links[index]`: 0 and 1 on the way out, 2 and 3 for answers; the second of
-// each from the link on that goes around the end of an axis, and in the last part of a route, along A, B and C.
+/// By which channel a stream leaves through `links[index]`: 0 and 1 on the way out, 2 and 3 for answers; the second of
+/// each from the link on that goes around the end of an axis, and in the last part of a route, along A, B and C.
 [[nodiscard]] unsigned channel_of(const Topology& topology, const std::vector<Link>& links, size_t index,
                                   bool answer) noexcept;
 
-// Of the machine's counter: 425 MHz.
+/// Of the machine's counter: 425 MHz.
 [[nodiscard]] constexpr uint64_t credit_cycles(Picoseconds without) noexcept
 {
     return without / 1000 * 425 / 1000;

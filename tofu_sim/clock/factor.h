@@ -11,7 +11,7 @@ namespace tofu::sim {
 inline constexpr const char* factor_expected = "use the ratio of computing time on the target to that on this machine, "
                                                "0 to 1000 with up to three decimals, such as 2.5";
 
-// "2.5" in thousandths.
+/// "2.5" in thousandths.
 [[nodiscard]] inline std::optional<uint32_t> parse_factor(const char* text) noexcept
 {
     const size_t whole = std::strspn(text, "0123456789");

@@ -19,15 +19,15 @@ namespace {
 
 constexpr uint64_t shortest_tick_ns = millisecond / 4;
 constexpr uint64_t longest_tick_ns = 16 * millisecond;
-constexpr uint64_t other_tick_ns = 250 * millisecond; // of helpers that are not the watchman
+constexpr uint64_t other_tick_ns = 250 * millisecond; ///< of helpers that are not the watchman
 
-// State of the watchman between two ticks.
+/// State of the watchman between two ticks.
 struct Seen {
     uint64_t grants = 0;
     uint64_t tick = shortest_tick_ns;
 };
 
-// True for the helper of the first living process, and for any helper if the watchman has not ticked for two periods.
+/// True for the helper of the first living process, and for any helper if the watchman has not ticked for two periods.
 bool is_watchman(uint64_t now) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -40,8 +40,8 @@ bool is_watchman(uint64_t now) noexcept
     return false;
 }
 
-// Repeats the wake-up of the process that has the turn: the process that chose it may have been killed before the
-// wake-up.
+/// Repeats the wake-up of the process that has the turn: the process that chose it may have been killed before the
+/// wake-up.
 void wake_again() noexcept
 {
     const uint32_t running = own_state.head->running.load_acquire();
@@ -54,7 +54,7 @@ void wake_again() noexcept
     }
 }
 
-// The time until the next tick: short if a process has to be observed, long while turns are taken.
+/// The time until the next tick: short if a process has to be observed, long while turns are taken.
 uint64_t next_tick(Seen& seen) noexcept
 {
     const ScheduleHead& head = *own_state.head;

@@ -8,11 +8,11 @@
 
 namespace tofu::sim {
 
-// Called while the process joins its job. False: the thread cannot be created.
+/// Called while the process joins its job. False: the thread cannot be created.
 [[nodiscard]] bool start_helper() noexcept;
-// While the process leaves it: the thread does nothing from now on.
+/// While the process leaves it: the thread does nothing from now on.
 void stop_helper() noexcept;
-// Wakes the watchman before its next tick. Called without the lock.
+/// Wakes the watchman before its next tick. Called without the lock.
 void ring_watchman() noexcept;
 
 } // namespace tofu::sim

@@ -25,13 +25,13 @@ class Holder {
         }
         lock_.store_release(1);
     }
-    ~Holder() { lock_.store_release(0); } // partner: the next one's compare_exchange
+    ~Holder() { lock_.store_release(0); } ///< partner: the next one's compare_exchange
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
 
   private:
     static constexpr unsigned spins = 256;
-    static constexpr unsigned yields = 4096; // then its holder is dead, or as good as dead
+    static constexpr unsigned yields = 4096; ///< then its holder is dead, or as good as dead
 
     SharedWord<uint32_t>& lock_;
 };

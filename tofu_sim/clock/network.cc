@@ -48,7 +48,7 @@ NodeCalendars* Network::node_at(uint32_t node) noexcept
     return reinterpret_cast<NodeCalendars*>(area_ + size_t{node} * clock_node_bytes);
 }
 
-// What stays behind links[number - 1] for longer than it takes to come.
+/// What stays behind links[number - 1] for longer than it takes to come.
 void Network::stand_behind(const Stream& s, size_t number, const Standing& standing, Picoseconds work) noexcept
 {
     if (number == 0 || standing.left.end <= standing.came.end) {
@@ -61,8 +61,8 @@ void Network::stand_behind(const Stream& s, size_t number, const Standing& stand
     }
 }
 
-// Head and tail of the stream, one calendar after the other. A link passes on what it gets at once: the tail comes
-// after the head by the time that the slowest of them needs. No message delays one that is ahead of it.
+/// Head and tail of the stream, one calendar after the other. A link passes on what it gets at once: the tail comes
+/// after the head by the time that the slowest of them needs. No message delays one that is ahead of it.
 Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
 {
     const Picoseconds work = figures::stream_time(s.length, s.mtu);

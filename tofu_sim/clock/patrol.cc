@@ -21,20 +21,20 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t blocked_ns = 1'000'000'000;
-constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; // even if something is under way outside uTofu all the time
-// Processor time without a call after which a process counts as polling memory; `looks_again_ns` if it did so the last
-// time.
+constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; ///< even if something is under way outside uTofu all the time
+/// Processor time without a call after which a process counts as polling memory; `looks_again_ns` if it did so the last
+/// time.
 constexpr uint64_t looks_ns = 100'000'000;
 constexpr uint64_t looks_again_ns = 300'000;
 constexpr uint64_t some_naps = 16;
-constexpr uint64_t nothing_ns = 50'000; // processor time that other threads of a blocked process may use
+constexpr uint64_t nothing_ns = 50'000; ///< processor time that other threads of a blocked process may use
 
 Actor& actor_at(std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
 }
 
-// Processor time of all threads of a process. `clock` is the kernel's number of that clock (clock_getcpuclockid(3)).
+/// Processor time of all threads of a process. `clock` is the kernel's number of that clock (clock_getcpuclockid(3)).
 uint64_t processor_time_ns(int pid) noexcept
 {
     timespec used{};
@@ -78,14 +78,14 @@ void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     }
 }
 
-// Starts to measure its processor time without a call.
+/// Starts to measure its processor time without a call.
 void start_sample(Actor& a, uint64_t used) noexcept
 {
     a.seen_cpu = std::max<uint64_t>(used, 1);
     a.seen_sleeps = count_sleeps(a.pid, a.tid.load_relaxed());
 }
 
-// Checks a process that is in the program and for which others wait.
+/// Checks a process that is in the program and for which others wait.
 void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
 {
     const uint32_t tid = a.tid.load_relaxed();
@@ -132,7 +132,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     }
 }
 
-// Threads of this machine that run or wait for a processor; 0: the kernel does not show it.
+/// Threads of this machine that run or wait for a processor; 0: the kernel does not show it.
 unsigned count_running() noexcept
 {
     const int fd = ::open("/proc/loadavg", O_RDONLY | O_CLOEXEC);

@@ -14,24 +14,24 @@
 
 namespace tofu::sim {
 
-// True if the process of this slot has ended.
+/// True if the process of this slot has ended.
 [[nodiscard]] bool is_gone(const Actor& actor) noexcept;
-// Likewise, or it has left the job and then ended.
+/// Likewise, or it has left the job and then ended.
 [[nodiscard]] bool has_ended(const Actor& actor) noexcept;
 
-// Both are called under the schedule's lock. patrol() checks each process for which others wait. forget_sample()
-// discards earlier observations of a process.
+/// Both are called under the schedule's lock. patrol() checks each process for which others wait. forget_sample()
+/// discards earlier observations of a process.
 void patrol(ScheduleHead& head, std::byte* actors) noexcept;
 void forget_sample(Actor& actor) noexcept;
 
-// How many times slower than an idle machine this one is; 1 at least.
+/// How many times slower than an idle machine this one is; 1 at least.
 [[nodiscard]] uint64_t crowding() noexcept;
-// Other programs use all processors. Called while all threads of the job sleep but the caller.
+/// Other programs use all processors. Called while all threads of the job sleep but the caller.
 [[nodiscard]] bool is_crowded_by_others() noexcept;
-// Other programs want a processor that two threads of this job share. Called while these run.
+/// Other programs want a processor that two threads of this job share. Called while these run.
 [[nodiscard]] bool is_wanted_by_others() noexcept;
 
-// Reasons why the run may not repeat; the bits of ScheduleHead::warned. Each is reported by one line of the job.
+/// Reasons why the run may not repeat; the bits of ScheduleHead::warned. Each is reported by one line of the job.
 enum class Warning : uint32_t {
     late_return = 1,
     joined_late = 2,

@@ -25,13 +25,14 @@
 
 namespace {
 
-// `quiet`: for a library's own purposes.
+/// `quiet`: for a library's own purposes.
 using Read = int (*)(uint64_t* picoseconds, int quiet) noexcept;
 using Gettime = int (*)(clockid_t, timespec*);
 
-constexpr time_t exact_start = 1'577'836'800; // the beginning of 2020
-constexpr time_t exact_uptime = 1000;         // of monotonic clocks; Open MPI takes 0 seconds for a clock not read yet
-constexpr clockid_t clocks = 12;              // numbers of the kernel's own
+constexpr time_t exact_start = 1'577'836'800; ///< the beginning of 2020
+constexpr time_t exact_uptime = 1000;         ///< of monotonic clocks; Open MPI takes 0 seconds for a clock not read
+                                              ///< yet
+constexpr clockid_t clocks = 12;              ///< numbers of the kernel's own
 
 using Look = int (*)() noexcept;
 
@@ -45,7 +46,7 @@ std::atomic<Send> start_thread{nullptr};
 std::atomic<Mask> tell_mask{nullptr};
 std::atomic<Send> before_send{nullptr};
 std::atomic<Send> after_send{nullptr};
-timespec started[clocks]; // what the wall clocks said when the virtual one began
+timespec started[clocks]; ///< what the wall clocks said when the virtual one began
 
 Gettime real_gettime() noexcept
 {
@@ -81,9 +82,9 @@ bool begins_with(const char* file, std::initializer_list<const char*> names) noe
     return false;
 }
 
-// Libraries whose timers other threads and processes wait for, by this machine's time: an event added by a thread in
-// virtual time would be due at once. UCX compares its clocks with each other. Other libraries look at the clock for
-// themselves, except for MPI_Wtime.
+/// Libraries whose timers other threads and processes wait for, by this machine's time: an event added by a thread in
+/// virtual time would be due at once. UCX compares its clocks with each other. Other libraries look at the clock for
+/// themselves, except for MPI_Wtime.
 Caller caller_in(const char* file) noexcept
 {
     if (begins_with(file, {"libevent", "libpmix", "libprrte", "libopen-rte", "libopen-pal", "libucs", "libuv"})) {
@@ -92,7 +93,7 @@ Caller caller_in(const char* file) noexcept
     return begins_with(file, {"libmpi"}) ? Caller::program : Caller::library;
 }
 
-// Calls come from few places: the answer for each is kept in a word, its lowest bits.
+/// Calls come from few places: the answer for each is kept in a word, its lowest bits.
 Caller caller_at(const void* caller) noexcept
 {
     static std::atomic<uintptr_t> known[256];
@@ -134,7 +135,7 @@ Function next(const char* name) noexcept
     return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
-// Files and terminals start nothing; what is printed goes to the launcher, and nothing comes back.
+/// Files and terminals start nothing; what is printed goes to the launcher, and nothing comes back.
 bool is_outside(int fd) noexcept
 {
     struct stat status;
@@ -154,8 +155,8 @@ bool looks() noexcept
     return now != nullptr && now() != 0;
 }
 
-// Of this thread: the mutexes that it holds, and whether it has sent something while it held them. The receiver of
-// that may need one of them.
+/// Of this thread: the mutexes that it holds, and whether it has sent something while it held them. The receiver of
+/// that may need one of them.
 struct Holds {
     unsigned mutexes = 0;
     bool has_sent = false;
@@ -191,7 +192,7 @@ struct MutexCalls {
     OfMutex trylock;
     OfMutex unlock;
 };
-MutexCalls mutex_calls; // of the C library
+MutexCalls mutex_calls; ///< of the C library
 
 __attribute__((constructor)) void find_mutex_calls() noexcept
 {
@@ -208,7 +209,7 @@ const MutexCalls& real_mutex_calls() noexcept
     return mutex_calls;
 }
 
-// A new thread inherits the processor of exact mode from the thread that starts it.
+/// A new thread inherits the processor of exact mode from the thread that starts it.
 struct NewThread {
     void* (*function)(void*);
     void* argument;
@@ -222,7 +223,7 @@ void* run_thread(void* thread)
     return own.function(own.argument);
 }
 
-// Whether `set` got the processors that the calling thread had before exact mode.
+/// Whether `set` got the processors that the calling thread had before exact mode.
 bool tells_mask(size_t bytes, cpu_set_t* set) noexcept
 {
     const Mask mask = tell_mask.load(std::memory_order_acquire); // partner: tofu_sim_attach_threads
@@ -264,8 +265,8 @@ __attribute__((visibility("default"))) void tofu_sim_attach_threads(Send started
     tell_mask.store(mask, std::memory_order_release);       // partner: tells_mask
 }
 
-// In exact mode the thread that calls uTofu is bound to one processor (clock/processor.h). The program does not see it:
-// its other threads run on all processors, and it counts as many of them.
+/// In exact mode the thread that calls uTofu is bound to one processor (clock/processor.h). The program does not see
+/// it: its other threads run on all processors, and it counts as many of them.
 __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                                           void* (*function)(void*), void* argument) noexcept
 {
@@ -298,14 +299,14 @@ __attribute__((visibility("default"))) int pthread_getaffinity_np(pthread_t thre
     return ::pthread_equal(thread, ::pthread_self()) != 0 && tells_mask(bytes, set) ? 0 : real(thread, bytes, set);
 }
 
-// In exact mode a thread that yields between polls of its memory waits for an arrival there.
+/// In exact mode a thread that yields between polls of its memory waits for an arrival there.
 __attribute__((visibility("default"))) int sched_yield(void) noexcept
 {
     return looks() ? 0 : static_cast<int>(::syscall(SYS_sched_yield));
 }
 
-// So does a thread that naps between them, or between looks at what is outside uTofu (Open MPI waits for its launcher
-// like that): how often it looks must not depend on this machine. The nap takes no time.
+/// So does a thread that naps between them, or between looks at what is outside uTofu (Open MPI waits for its launcher
+/// like that): how often it looks must not depend on this machine. The nap takes no time.
 __attribute__((visibility("default"))) int usleep(useconds_t microseconds)
 {
     static const auto real = next<int (*)(useconds_t)>("usleep");
@@ -336,7 +337,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timesp
     return read_time(clock, time, __builtin_return_address(0));
 }
 
-// By another name, since the type of `zone` is not the same in all C libraries (glibc 2.31: void*).
+/// By another name, since the type of `zone` is not the same in all C libraries (glibc 2.31: void*).
 __attribute__((visibility("default"))) int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
     __asm__("gettimeofday");
 
@@ -354,8 +355,8 @@ int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
     return rc;
 }
 
-// In exact mode what is sent to another thread or process is over when all that it starts outside uTofu has come to
-// rest. The clock hears of it before it is sent, as the answer may be there at once.
+/// In exact mode what is sent to another thread or process is over when all that it starts outside uTofu has come to
+/// rest. The clock hears of it before it is sent, as the answer may be there at once.
 __attribute__((visibility("default"))) ssize_t write(int fd, const void* bytes, size_t size)
 {
     static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");

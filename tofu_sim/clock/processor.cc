@@ -9,13 +9,13 @@ namespace tofu::sim {
 namespace {
 
 struct Binding {
-    cpu_set_t before; // of the thread
+    cpu_set_t before; ///< of the thread
     cpu_set_t one;
-    pid_t tid = 0; // 0: no thread is bound
+    pid_t tid = 0; ///< 0: no thread is bound
 };
 Binding binding;
 
-// The kernel's calls: the C library's may be those of clock/preload.cc.
+/// The kernel's calls: the C library's may be those of clock/preload.cc.
 bool read_mask(pid_t tid, cpu_set_t& mask) noexcept
 {
     CPU_ZERO(&mask);
@@ -26,7 +26,7 @@ bool write_mask(pid_t tid, const cpu_set_t& mask) noexcept
     return ::syscall(SYS_sched_setaffinity, tid, sizeof mask, &mask) == 0;
 }
 
-// Not if the program has bound the thread itself since.
+/// Not if the program has bound the thread itself since.
 bool has_one_processor(pid_t tid) noexcept
 {
     cpu_set_t now;

@@ -14,17 +14,17 @@
 
 namespace tofu::sim {
 
-// The calling thread; `chosen` is the number + 1, or 0 before the choice. False: the kernel refuses, so the thread
-// stays where it is.
+/// The calling thread; `chosen` is the number + 1, or 0 before the choice. False: the kernel refuses, so the thread
+/// stays where it is.
 bool bind_to_processor(SharedWord<uint32_t>& chosen) noexcept;
 [[nodiscard]] bool is_bound() noexcept;
-// The thread that was bound gets its processors back.
+/// The thread that was bound gets its processors back.
 void restore_processors() noexcept;
-// Likewise, the calling thread, which has inherited the binding: a new thread, or one in a child of fork.
+/// Likewise, the calling thread, which has inherited the binding: a new thread, or one in a child of fork.
 void restore_inherited_processors() noexcept;
 void restore_processors_in_child() noexcept;
-// What the program sees: the processors of a bound thread before that. 0: the thread is not bound, or the program has
-// bound it itself since.
+/// What the program sees: the processors of a bound thread before that. 0: the thread is not bound, or the program has
+/// bound it itself since.
 [[nodiscard]] int tell_processors(cpu_set_t* set) noexcept;
 
 } // namespace tofu::sim

@@ -19,14 +19,14 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t between_looks_ns = 500'000;
-constexpr uint64_t some_looks = 4; // naps of a loop, of which at least one was followed by a full poll
+constexpr uint64_t some_looks = 4; ///< naps of a loop, of which at least one was followed by a full poll
 
 const Actor& seen_actor(const std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<const Actor*>(actors + size_t{process} * schedule_actor_bytes);
 }
 
-// The number of bytes read; 0: there is no such file.
+/// The number of bytes read; 0: there is no such file.
 template <size_t bytes>
 size_t read_text(const char* path, char (&text)[bytes]) noexcept
 {
@@ -49,7 +49,7 @@ class Sum {
     uint64_t value_ = 1;
 };
 
-// Adds the kernel's counts of a thread's runs to the sum. False: the thread can run.
+/// Adds the kernel's counts of a thread's runs to the sum. False: the thread can run.
 bool add_thread(Sum& sum, int pid, uint32_t tid) noexcept
 {
     const char letter = see_thread(pid, tid).letter;
@@ -66,7 +66,7 @@ bool add_thread(Sum& sum, int pid, uint32_t tid) noexcept
     return true;
 }
 
-// Adds all threads of a process except some.
+/// Adds all threads of a process except some.
 Outside add_threads(Sum& sum, int pid, std::initializer_list<uint32_t> except) noexcept
 {
     char path[64];
@@ -90,9 +90,9 @@ Outside add_threads(Sum& sum, int pid, std::initializer_list<uint32_t> except) n
 enum class CallerSeen : uint8_t {
     asleep,
     awake,
-    perhaps, // it may wait in a loop
+    perhaps, ///< it may wait in a loop
 };
-// Adds the thread that calls uTofu. In the library it waits for its turn.
+/// Adds the thread that calls uTofu. In the library it waits for its turn.
 CallerSeen add_caller(Sum& sum, const Actor& a) noexcept
 {
     const auto s = static_cast<ActorState>(a.state.load_acquire());
@@ -110,15 +110,15 @@ CallerSeen add_caller(Sum& sum, const Actor& a) noexcept
     return letter == 'R' ? CallerSeen::perhaps : add_thread(sum, a.pid, tid) ? CallerSeen::asleep : CallerSeen::awake;
 }
 
-// True if it has got the turn, but perhaps not a processor yet.
+/// True if it has got the turn, but perhaps not a processor yet.
 bool is_about_to_go_on(const ScheduleHead& head, const Actor& a, uint32_t process) noexcept
 {
     return head.running.load_acquire() == process + 1 &&
            static_cast<ActorState>(a.state.load_acquire()) != ActorState::running;
 }
 
-// True if the process has only waited in its loop since all other threads began to sleep. For a loop without naps
-// (Excuse::looks) this is assumed.
+/// True if the process has only waited in its loop since all other threads began to sleep. For a loop without naps
+/// (Excuse::looks) this is assumed.
 bool waits_in_a_loop(Actor& a, bool anew) noexcept
 {
     const uint32_t tid = a.tid.load_relaxed();
@@ -135,11 +135,11 @@ bool waits_in_a_loop(Actor& a, bool anew) noexcept
            (sleeps == a.nap_sleeps && a.excuse == static_cast<uint32_t>(Excuse::looks));
 }
 
-// Threads of the kernel that deliver what loopback connections carry, where a sender could not do so itself: on a
-// machine with much to do, a message may wait for them while its sender and its receiver sleep.
+/// Threads of the kernel that deliver what loopback connections carry, where a sender could not do so itself: on a
+/// machine with much to do, a message may wait for them while its sender and its receiver sleep.
 class Deliverers {
   public:
-    // None of them has work. Of a container's own PID namespace they are not visible, and nothing is known.
+    /// None of them has work. Of a container's own PID namespace they are not visible, and nothing is known.
     [[nodiscard]] bool rest() noexcept
     {
         if (!known_) {
@@ -152,7 +152,7 @@ class Deliverers {
     }
 
   private:
-    static constexpr unsigned most = 1024; // processors
+    static constexpr unsigned most = 1024; ///< processors
 
     void find() noexcept
     {
@@ -177,7 +177,7 @@ class Deliverers {
     unsigned count_ = 0;
     bool known_ = false;
 };
-Deliverers deliverers; // used by one thread at a time (ScheduleHead::looker)
+Deliverers deliverers; ///< used by one thread at a time (ScheduleHead::looker)
 
 bool is_member(const ScheduleHead& head, const std::byte* actors, int pid) noexcept
 {
@@ -190,8 +190,8 @@ bool is_member(const ScheduleHead& head, const std::byte* actors, int pid) noexc
     return false;
 }
 
-// True for a program that communicates with the processes that it has started. Other parents (a shell, tofu-sim) only
-// wait for their end.
+/// True for a program that communicates with the processes that it has started. Other parents (a shell, tofu-sim) only
+/// wait for their end.
 bool is_launcher(int pid) noexcept
 {
     char path[64];
@@ -208,8 +208,8 @@ bool is_launcher(int pid) noexcept
     return false;
 }
 
-// The processes that have started those of the job: their ancestors, up to the last launcher among them; and further
-// children of these, which may be processes of the job that have not joined yet.
+/// The processes that have started those of the job: their ancestors, up to the last launcher among them; and further
+/// children of these, which may be processes of the job that have not joined yet.
 class Launchers {
   public:
     void add_parents(int pid) noexcept
@@ -254,7 +254,7 @@ class Launchers {
     unsigned count_ = 0;
 };
 
-// Adds all threads except those that may wait in a loop. `loops`: there are such threads.
+/// Adds all threads except those that may wait in a loop. `loops`: there are such threads.
 Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others, bool& loops) noexcept
 {
     Launchers launchers;
@@ -289,7 +289,7 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
     return Outside::quiet;
 }
 
-// True if all threads that may wait in a loop have only waited since all others began to sleep.
+/// True if all threads that may wait in a loop have only waited since all others began to sleep.
 bool all_loops_wait(const ScheduleHead& head, std::byte* actors, bool anew) noexcept
 {
     bool all = true;

@@ -18,25 +18,25 @@ namespace tofu::sim {
 enum class Outside : uint8_t {
     busy,
     quiet,
-    unknown, // the kernel does not say
+    unknown, ///< the kernel does not say
 };
 
-// Takes one sample. Called without the schedule's lock, by one process at a time. The head keeps the last sample.
+/// Takes one sample. Called without the schedule's lock, by one process at a time. The head keeps the last sample.
 [[nodiscard]] Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept;
-// True if no actor has changed since that sample. Called under the lock.
+/// True if no actor has changed since that sample. Called under the lock.
 [[nodiscard]] bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept;
 
 // ---- State of one thread ----
 
 struct ThreadSeen {
-    char letter = 0; // the kernel's letter for its state; 0: there is no such thread
+    char letter = 0; ///< the kernel's letter for its state; 0: there is no such thread
     int parent = 0;
-    uint64_t faults = 0; // number of page faults
+    uint64_t faults = 0; ///< number of page faults
 };
 [[nodiscard]] ThreadSeen see_thread(int pid, uint32_t tid) noexcept;
-// True if it sleeps until a time (nanosleep), so that it continues without another thread.
+/// True if it sleeps until a time (nanosleep), so that it continues without another thread.
 [[nodiscard]] bool sleeps_until_a_time(int pid, uint32_t tid) noexcept;
-// The number of its voluntary context switches.
+/// The number of its voluntary context switches.
 [[nodiscard]] uint64_t count_sleeps(int pid, uint32_t tid) noexcept;
 
 } // namespace tofu::sim

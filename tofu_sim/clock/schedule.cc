@@ -23,11 +23,11 @@
 namespace tofu::sim {
 namespace {
 
-constexpr unsigned longest_visit = 64; // polls
-constexpr unsigned most_spins = 4000;  // some microseconds
+constexpr unsigned longest_visit = 64; ///< polls
+constexpr unsigned most_spins = 4000;  ///< some microseconds
 constexpr unsigned sleeps_between_spins = 64;
 constexpr unsigned most_yields = 2;
-constexpr unsigned most_vain_yields = 14; // after these it tries again every 16384 waits
+constexpr unsigned most_vain_yields = 14; ///< after these it tries again every 16384 waits
 
 // ---- Waiting for the turn ----
 
@@ -42,8 +42,8 @@ void take_granted_turn(Picoseconds& now) noexcept
     set_state(me, ActorState::inside);
 }
 
-// True if no process continues, so that a poll must return: a timer or another machine may have changed something. The
-// process that has the turn may also be blocked until this one does something outside uTofu.
+/// True if no process continues, so that a poll must return: a timer or another machine may have changed something. The
+/// process that has the turn may also be blocked until this one does something outside uTofu.
 bool stands_still(uint64_t grants) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -60,7 +60,7 @@ bool stands_still(uint64_t grants) noexcept
 
 enum class ReturnFor : uint8_t { visit, standstill };
 
-// True: the poll returns without a turn. False: a process can continue.
+/// True: the poll returns without a turn. False: a process can continue.
 bool may_return(Picoseconds now, ReturnFor why, SharedWord<uint32_t>*& wakes) noexcept
 {
     const Lock lock;
@@ -98,7 +98,7 @@ bool returns_without(Picoseconds now, ReturnFor why) noexcept
     return returns;
 }
 
-// Spins for the next turn, if each process has a processor: it often comes before this thread would be asleep.
+/// Spins for the next turn, if each process has a processor: it often comes before this thread would be asleep.
 bool comes_soon(const Actor& me, uint32_t turn) noexcept
 {
     if (own_state.spins == 0 && (own_state.sleeps++ % sleeps_between_spins != 0 || !own_state.may_spin)) {
@@ -115,8 +115,8 @@ bool comes_soon(const Actor& me, uint32_t turn) noexcept
     return false;
 }
 
-// On the processor that all threads share, the thread with the turn runs while this one yields. If it then gives the
-// turn to this one, no thread has slept. With more than two threads another waiter may run instead.
+/// On the processor that all threads share, the thread with the turn runs while this one yields. If it then gives the
+/// turn to this one, no thread has slept. With more than two threads another waiter may run instead.
 bool comes_by_yielding(const Actor& me, uint32_t turn) noexcept
 {
     if (own_state.rests != 0) {
@@ -179,7 +179,7 @@ Turn await(Picoseconds& now, bool looks) noexcept
     }
 }
 
-// True if other processes might also act because of something outside uTofu.
+/// True if other processes might also act because of something outside uTofu.
 bool others_may_follow() noexcept
 {
     const uint32_t used = own_state.head->used.load_relaxed();
@@ -194,7 +194,7 @@ bool others_may_follow() noexcept
     return false;
 }
 
-// Updates the state of a process that calls from the program without the turn.
+/// Updates the state of a process that calls from the program without the turn.
 void come_back(Picoseconds& now, bool looks) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -217,7 +217,7 @@ void come_back(Picoseconds& now, bool looks) noexcept
     }
 }
 
-// True for the first acting call of a process, and for the first one after polls returned without a turn.
+/// True for the first acting call of a process, and for the first one after polls returned without a turn.
 bool may_come_from_outside() noexcept
 {
     return !own_state.acted || own_state.head->stalled.load_relaxed() != 0;
@@ -225,13 +225,13 @@ bool may_come_from_outside() noexcept
 
 struct Wait {
     ActorState as = ActorState::ready;
-    Picoseconds wake = never;  // the latest time
-    Picoseconds looks = never; // the latest time, if another event of the job follows
+    Picoseconds wake = never;  ///< the latest time
+    Picoseconds looks = never; ///< the latest time, if another event of the job follows
 };
 
 enum class For : uint8_t { acts, looks, sets_up };
 
-// Called under the lock.
+/// Called under the lock.
 void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -268,7 +268,7 @@ void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) no
     }
 }
 
-// Executes the arrivals up to now. Called with the turn.
+/// Executes the arrivals up to now. Called with the turn.
 void receive(Picoseconds now, bool waited) noexcept
 {
     if (now >= own_state.own_due && own_state.host.receive != nullptr) {
@@ -327,7 +327,7 @@ bool is_other_thread() noexcept
     return true;
 }
 
-// Accounts for the hit of a process that polled memory. Called with the turn.
+/// Accounts for the hit of a process that polled memory. Called with the turn.
 void begin_inside(Picoseconds& now) noexcept
 {
     Actor& me = *own_state.me;
@@ -340,7 +340,7 @@ void begin_inside(Picoseconds& now) noexcept
     }
 }
 
-// True if `now` is beyond the bound, or beyond an event of this process.
+/// True if `now` is beyond the bound, or beyond an event of this process.
 bool is_ahead(Picoseconds now) noexcept
 {
     return now >= own_state.bound || own_state.me->next.load_relaxed() <= now;

@@ -12,26 +12,26 @@ namespace tofu::sim {
 
 class Process;
 
-// Functions of tni/ that the schedule calls.
+/// Functions of tni/ that the schedule calls.
 struct ScheduleHost {
-    // Executes the events that only this process can execute, in order, up to `until`. Returns the next one's time.
+    /// Executes the events that only this process can execute, in order, up to `until`. Returns the next one's time.
     Picoseconds (*carry_out)(Picoseconds until) noexcept = nullptr;
-    // Executes the arrivals here up to `until`. `waited`: this thread has been idle. Returns when the next one is due.
+    /// Executes the arrivals here up to `until`. `waited`: this thread has been idle. Returns when the next one is due.
     Picoseconds (*receive)(Picoseconds until, bool waited) noexcept = nullptr;
-    // The time at which an idle thread of this process must continue.
+    /// The time at which an idle thread of this process must continue.
     Picoseconds (*next_arrival)() noexcept = nullptr;
-    // Executes the entries of this process's inbox up to `until`. Called by the helper thread.
+    /// Executes the entries of this process's inbox up to `until`. Called by the helper thread.
     void (*empty_inbox)(Picoseconds until) noexcept = nullptr;
 };
 
-// Called while the process joins its job, or leaves it. UTOFU_SUCCESS or UTOFU_ERR_*.
+/// Called while the process joins its job, or leaves it. UTOFU_SUCCESS or UTOFU_ERR_*.
 [[nodiscard]] int join_schedule(Process& process, uint32_t expected) noexcept;
-// What is known from the beginning to have no order: a line on stderr for each.
+/// What is known from the beginning to have no order: a line on stderr for each.
 struct Surroundings {
-    bool launched;  // a launcher takes part
-    bool computes;  // computing takes time
-    bool unseen;    // a launcher takes part, and what is sent to it is not seen
-    bool addresses; // a launcher's program has other addresses in each run
+    bool launched;  ///< a launcher takes part
+    bool computes;  ///< computing takes time
+    bool unseen;    ///< a launcher takes part, and what is sent to it is not seen
+    bool addresses; ///< a launcher's program has other addresses in each run
 };
 void warn_of(const Surroundings& surroundings) noexcept;
 void set_schedule_host(const ScheduleHost& host) noexcept;
@@ -42,45 +42,45 @@ void reset_schedule_in_child() noexcept;
 
 enum class Turn : uint8_t {
     ours,
-    without, // A poll: no process continues before something outside uTofu happens, and the program may have to do it.
-             // Further polls also return without a turn (a visit), until a call that acts, or end_visit.
-    refused, // A second thread calls.
+    without, ///< A poll: no process continues before something outside uTofu happens, and the program may have to do
+             ///< it. Further polls also return without a turn (a visit), until a call that acts, or end_visit.
+    refused, ///< A second thread calls.
 };
-// Begins a call that acts, or a poll (`looks`).
+/// Begins a call that acts, or a poll (`looks`).
 [[nodiscard]] Turn take_turn(Picoseconds& now, bool looks) noexcept;
-// Called by a poll that has found nothing. Waits for an arrival here, at most until `until`; or until `looks`, if
-// another event of the job follows.
+/// Called by a poll that has found nothing. Waits for an arrival here, at most until `until`; or until `looks`, if
+/// another event of the job follows.
 [[nodiscard]] Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noexcept;
-// visit_begins() is true once, for the first poll of a visit. end_visit() ends a visit: the program has polled all
-// objects.
+/// visit_begins() is true once, for the first poll of a visit. end_visit() ends a visit: the program has polled all
+/// objects.
 [[nodiscard]] bool visit_begins() noexcept;
 [[nodiscard]] bool is_visiting() noexcept;
 void end_visit() noexcept;
-// Called when a call returns.
+/// Called when a call returns.
 void end_turn(Picoseconds now) noexcept;
-// Begins a call with effects that only this process sees (registering memory). It needs the turn only if other
-// processes might see the effects too early.
+/// Begins a call with effects that only this process sees (registering memory). It needs the turn only if other
+/// processes might see the effects too early.
 [[nodiscard]] Turn set_up(Picoseconds& now) noexcept;
-// Publishes the clock after such a call.
+/// Publishes the clock after such a call.
 void publish_clock(Picoseconds now) noexcept;
 
 // ---- Called with the turn ----
 
-// Something has arrived at the process at `when`: an idle process continues, and one that polls memory may see it.
+/// Something has arrived at the process at `when`: an idle process continues, and one that polls memory may see it.
 void wake_actor(uint32_t process, Picoseconds when) noexcept;
-// Likewise, but an idle process waits for a notice that follows.
+/// Likewise, but an idle process waits for a notice that follows.
 void touch_actor(uint32_t process, Picoseconds when) noexcept;
-// Something will arrive at the process: if idle, it continues at `wake`; its inbox is due at `due`.
+/// Something will arrive at the process: if idle, it continues at `wake`; its inbox is due at `due`.
 void expect_arrival(uint32_t process, Picoseconds wake, Picoseconds due) noexcept;
-// Sets the time at which the inbox of a process is due.
+/// Sets the time at which the inbox of a process is due.
 void set_due(uint32_t process, Picoseconds due) noexcept;
-// Sets the time of this process's next event, after one was added.
+/// Sets the time of this process's next event, after one was added.
 void set_next_event(Picoseconds when) noexcept;
-// Something is due in this process at `when`.
+/// Something is due in this process at `when`.
 void expect_own(Picoseconds when) noexcept;
-// True if the process has left the job, or another one has its slot. *clock: its last clock.
+/// True if the process has left the job, or another one has its slot. *clock: its last clock.
 [[nodiscard]] bool has_departed(uint32_t process, uint32_t incarnation, Picoseconds* clock) noexcept;
-// Makes a waiting poll of this process return. Called by its other threads (tofu_sim_wake).
+/// Makes a waiting poll of this process return. Called by its other threads (tofu_sim_wake).
 void nudge_self() noexcept;
 
 } // namespace tofu::sim

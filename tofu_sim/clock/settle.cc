@@ -13,11 +13,11 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t longest_settling_ns = 30'000 * millisecond;
-constexpr uint64_t settle_ns = 60 * millisecond; // used if /proc does not show when it is quiet
-// In a row. A program that starts up, or a thread of the kernel, uses the processors for one or two looks.
+constexpr uint64_t settle_ns = 60 * millisecond; ///< used if /proc does not show when it is quiet
+/// In a row. A program that starts up, or a thread of the kernel, uses the processors for one or two looks.
 constexpr unsigned crowds_before_warning = 8;
 
-// Longer on a machine with much to do.
+/// Longer on a machine with much to do.
 bool is_too_long_since(uint64_t began) noexcept
 {
     const uint64_t passed = real_time_ns() - began;
@@ -49,7 +49,7 @@ Sending sending_of(const Actor& a) noexcept
     return static_cast<Sending>(a.sending.load_acquire());
 }
 
-// Returns whether there are any.
+/// Returns whether there are any.
 bool release_those_that(Sending what) noexcept
 {
     bool any = false;
@@ -65,8 +65,8 @@ bool release_those_that(Sending what) noexcept
     return any;
 }
 
-// Releases the processes that hold back a send, all at once. If there are none, the answers to all sends are there, and
-// the processes that have sent something are released.
+/// Releases the processes that hold back a send, all at once. If there are none, the answers to all sends are there,
+/// and the processes that have sent something are released.
 void release_senders() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -100,7 +100,7 @@ bool all_have_visited() noexcept
     return true;
 }
 
-// Makes all waiting polls return. False: there is none.
+/// Makes all waiting polls return. False: there is none.
 bool begin_round() noexcept
 {
     bool any = false;
@@ -120,8 +120,8 @@ bool begin_round() noexcept
     return any;
 }
 
-// Polls are about to return. If a thread outside uTofu has run since the last such round, and no process has sent
-// anything, it was woken by a timer or by another machine.
+/// Polls are about to return. If a thread outside uTofu has run since the last such round, and no process has sent
+/// anything, it was woken by a timer or by another machine.
 void look_for_timers() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -136,7 +136,7 @@ void look_for_timers() noexcept
     head.round_others = head.quiet_others;
 }
 
-// Acts on the result of look_outside(). True: some polls have to return.
+/// Acts on the result of look_outside(). True: some polls have to return.
 bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -161,8 +161,8 @@ bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
     return false;
 }
 
-// True if a process waits for something outside, or if the process that has the turn has been in the program for some
-// time.
+/// True if a process waits for something outside, or if the process that has the turn has been in the program for some
+/// time.
 bool must_look_outside() noexcept
 {
     const ScheduleHead& head = *own_state.head;
@@ -194,7 +194,7 @@ Outside look_outside_alone() noexcept
     return found;
 }
 
-// True if a patrol is due. The caller has to make it.
+/// True if a patrol is due. The caller has to make it.
 bool takes_patrol() noexcept
 {
     ScheduleHead& head = *own_state.head;
@@ -207,7 +207,7 @@ bool takes_patrol() noexcept
     return now - last >= pause && head.patrolled.compare_exchange(last, now);
 }
 
-// True for the thread that calls uTofu, while it is in the program.
+/// True for the thread that calls uTofu, while it is in the program.
 bool sends_outside() noexcept
 {
     if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id()) {
@@ -217,7 +217,7 @@ bool sends_outside() noexcept
     return s == ActorState::running || s == ActorState::out;
 }
 
-// All other processes wait in a call of uTofu.
+/// All other processes wait in a call of uTofu.
 bool others_wait() noexcept
 {
     const ScheduleHead& head = *own_state.head;
@@ -236,7 +236,7 @@ bool others_wait() noexcept
     return true;
 }
 
-// Until that is over.
+/// Until that is over.
 void wait_as(Sending what) noexcept
 {
     ScheduleHead& head = *own_state.head;

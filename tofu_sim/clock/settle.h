@@ -10,16 +10,16 @@
 
 namespace tofu::sim {
 
-// Begins to settle: no process gets the turn until it is quiet outside. Called under the lock.
+/// Begins to settle: no process gets the turn until it is quiet outside. Called under the lock.
 void begin_settling() noexcept;
-// Makes a patrol and a sample of look_outside(), if one is due, and acts on the result.
+/// Makes a patrol and a sample of look_outside(), if one is due, and acts on the result.
 void patrol_in_turn() noexcept;
-// Wakes the threads that wait in a poll, so that they check whether it has to return.
+/// Wakes the threads that wait in a poll, so that they check whether it has to return.
 void wake_all_looks() noexcept;
 
-// Called before and after the thread that calls uTofu sends something to another thread or process outside uTofu.
-// send_outside() returns when no other process is in the program: such a process might see the answer at once, or at its
-// next poll. sent_outside() returns when nothing that the send may have started is under way any more.
+/// Called before and after the thread that calls uTofu sends something to another thread or process outside uTofu.
+/// send_outside() returns when no other process is in the program: such a process might see the answer at once, or at
+/// its next poll. sent_outside() returns when nothing that the send may have started is under way any more.
 void send_outside() noexcept;
 void sent_outside() noexcept;
 

@@ -64,7 +64,7 @@ struct Candidate {
     uint32_t rank = 0;
     uint32_t process = 0;
 
-    // At equal times events come before the polls that may find them.
+    /// At equal times events come before the polls that may find them.
     [[nodiscard]] bool before(const Candidate& other) const noexcept
     {
         if (time != other.time) {
@@ -77,7 +77,7 @@ struct Candidate {
     }
 };
 
-// The candidates and bounds of the choice, found by one pass over the actors.
+/// The candidates and bounds of the choice, found by one pass over the actors.
 class Survey {
   public:
     Survey() noexcept
@@ -91,13 +91,13 @@ class Survey {
             }
         }
     }
-    // The candidate with the earliest time. The `looks` time of an idle process counts only if something else happens
-    // later: a process that waits for something outside uTofu must not move the clock by a long wait.
+    /// The candidate with the earliest time. The `looks` time of an idle process counts only if something else happens
+    /// later: a process that waits for something outside uTofu must not move the clock by a long wait.
     [[nodiscard]] const Candidate& best() const noexcept
     {
         return best_.what != Grant::none && look_.before(best_) ? look_ : best_;
     }
-    // True if a process in the program may still act at an earlier time.
+    /// True if a process in the program may still act at an earlier time.
     [[nodiscard]] bool is_held_up() const noexcept
     {
         const Candidate& best = this->best();
@@ -105,7 +105,7 @@ class Survey {
                (held_.time < best.time ||
                 (held_.time == best.time && best.what == Grant::turn && held_.rank < best.rank));
     }
-    // The time until which no other process can change anything that this one sees.
+    /// The time until which no other process can change anything that this one sees.
     [[nodiscard]] Picoseconds bound_for(uint32_t process) const noexcept
     {
         return process == first_process_ ? second_limit_ : first_limit_;
@@ -183,7 +183,7 @@ class Survey {
     return true;
 }
 
-// Writes the grant to the actor. Returns the futex to wake, or null.
+/// Writes the grant to the actor. Returns the futex to wake, or null.
 [[nodiscard]] SharedWord<uint32_t>* hand_over(Actor& a, const Candidate& best) noexcept
 {
     // Written last: a process that sees the grant sees the members that belong to it (partner: grant_of).

@@ -8,7 +8,7 @@
 
 namespace tofu::sim {
 
-// Null without memory; that of members counts, too.
+/// Null without memory; that of members counts, too.
 template <typename T, typename... Arguments>
 [[nodiscard]] std::unique_ptr<T> make_or_null(Arguments&&... arguments) noexcept
 {
@@ -19,7 +19,7 @@ template <typename T, typename... Arguments>
     }
 }
 
-// What `body` returns, or `otherwise` without memory. What `body` had changed by then must be as good as nothing.
+/// What `body` returns, or `otherwise` without memory. What `body` had changed by then must be as good as nothing.
 template <typename Result, typename Body>
 [[nodiscard]] Result or_without_memory(Result otherwise, Body&& body) noexcept
 {

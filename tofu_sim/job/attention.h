@@ -6,13 +6,13 @@
 
 namespace tofu::sim {
 
-// Runs on the service thread.
+/// Runs on the service thread.
 using Attendant = void (*)(SegmentHeader& own);
 
-// One for the whole process; setting the same one again is harmless.
+/// One for the whole process; setting the same one again is harmless.
 void set_attendant(Attendant attendant) noexcept;
 
-// Calls the attendant if the segment's `attention` is set, and clears it.
+/// Calls the attendant if the segment's `attention` is set, and clears it.
 void attend(SegmentHeader& own) noexcept;
 
 } // namespace tofu::sim

@@ -62,7 +62,7 @@ int report_failure(const char* verb, const char* path) noexcept
     return is_scarcity(error) ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_NOT_AVAILABLE;
 }
 
-// Opens a directory of this user. BUSY: there is none, or it belongs to another user; an error is reported.
+/// Opens a directory of this user. BUSY: there is none, or it belongs to another user; an error is reported.
 int open_own(const char* path, int& fd) noexcept
 {
     struct stat status {};
@@ -81,8 +81,8 @@ int open_own(const char* path, int& fd) noexcept
     return UTOFU_SUCCESS;
 }
 
-// Calls `visit` with the path of each entry of this user that is the plain name, `mark` and more, until it returns
-// true.
+/// Calls `visit` with the path of each entry of this user that is the plain name, `mark` and more, until it returns
+/// true.
 template <typename Visit>
 int visit_own(const BaseDirectory& plain, char mark, Visit&& visit) noexcept
 {
@@ -112,7 +112,7 @@ void name_plain(BaseDirectory& base) noexcept
     std::snprintf(base.path, sizeof base.path, "%s/tofu-sim-%u", shm_root, ::geteuid());
 }
 
-// Whether another process is creating it. Removes the claims of killed processes.
+/// Whether another process is creating it. Removes the claims of killed processes.
 int look_for_rivals(const BaseDirectory& plain, const char* claim, bool& rival) noexcept
 {
     rival = false;

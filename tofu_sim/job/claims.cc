@@ -64,7 +64,7 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
     return place;
 }
 
-// The process that states this number, too, and is no relative of ours. A killed one takes a moment to vanish.
+/// The process that states this number, too, and is no relative of ours. A killed one takes a moment to vanish.
 std::optional<ProcessSlot> Job::other_with_rank(uint32_t rank) const noexcept
 {
     constexpr timespec pause{0, 1'000'000};

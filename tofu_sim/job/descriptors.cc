@@ -16,15 +16,15 @@ namespace tofu::sim {
 namespace {
 
 struct Spare {
-    // Exclusive while the descriptor is in use, shared while a file is opened without it: else one thread's open takes
-    // the number that another has made free.
+    /// Exclusive while the descriptor is in use, shared while a file is opened without it: else one thread's open takes
+    /// the number that another has made free.
     std::shared_mutex mutex;
     KeptFile file;
     std::atomic<uint64_t> device{0};
 };
 constinit Spare spare;
 
-// A file of this process alone, so that it can be recognised.
+/// A file of this process alone, so that it can be recognised.
 int open_spare() noexcept
 {
     return ::memfd_create("tofu-sim-spare", MFD_CLOEXEC);

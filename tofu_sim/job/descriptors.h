@@ -11,19 +11,19 @@
 
 namespace tofu::sim {
 
-// A descriptor that is kept. A program may close what it does not know (close_range after joining) and have a file of
-// its own at the same number later, so each use checks that the file is still the same.
+/// A descriptor that is kept. A program may close what it does not know (close_range after joining) and have a file of
+/// its own at the same number later, so each use checks that the file is still the same.
 class KeptFile {
   public:
-    // Takes the descriptor over.
+    /// Takes the descriptor over.
     void keep(int fd) noexcept;
-    // -1: it is not ours any more.
+    /// -1: it is not ours any more.
     [[nodiscard]] int get() const noexcept { return is_file(fd_) ? fd_ : -1; }
-    // Is this descriptor of the same file?
+    /// Is this descriptor of the same file?
     [[nodiscard]] bool is_file(int fd) const noexcept;
     [[nodiscard]] int number() const noexcept { return fd_; }
     [[nodiscard]] uint64_t device() const noexcept { return device_; }
-    // Closes it, unless it is the program's by now.
+    /// Closes it, unless it is the program's by now.
     void close() noexcept;
 
   private:
@@ -32,10 +32,10 @@ class KeptFile {
     uint64_t inode_ = 0;
 };
 
-// A file open for the length of a block. Where the program has used up its descriptors, the one that was kept for this
-// is used (keep_spare), by one thread at a time: the others wait, for a few system calls, so that no thread opens two
-// at a time. Whatever is opened briefly is opened this way, since else one thread takes what another has made room for.
-// errno is that of open.
+/// A file open for the length of a block. Where the program has used up its descriptors, the one that was kept for this
+/// is used (keep_spare), by one thread at a time: the others wait, for a few system calls, so that no thread opens two
+/// at a time. Whatever is opened briefly is opened this way, since else one thread takes what another has made room
+/// for. errno is that of open.
 class BriefFile {
   public:
     explicit BriefFile(const char* path, int flags, int directory = AT_FDCWD) noexcept;
@@ -51,7 +51,7 @@ class BriefFile {
     bool spare_ = false;
 };
 
-// Calls `take` with the name of each entry of a directory that is open. False: not all could be read.
+/// Calls `take` with the name of each entry of a directory that is open. False: not all could be read.
 template <typename Take>
 [[nodiscard]] bool visit_entries(const BriefFile& directory, Take&& take)
 {
@@ -67,19 +67,20 @@ template <typename Take>
     }
 }
 
-// Keeps one descriptor for BriefFile; false: there is none.
+/// Keeps one descriptor for BriefFile; false: there is none.
 [[nodiscard]] bool keep_spare() noexcept;
 void give_up_spare() noexcept;
-// The device of memory that is not a file system's, which all memfds have, the kept descriptor among them. Needs none
-// of its own, which it might take from a BriefFile. 0: not known, there was no descriptor.
+/// The device of memory that is not a file system's, which all memfds have, the kept descriptor among them. Needs none
+/// of its own, which it might take from a BriefFile. 0: not known, there was no descriptor.
 [[nodiscard]] uint64_t memfd_device() noexcept;
-// In a forked child, which has but one thread.
+/// In a forked child, which has but one thread.
 void reset_spare_in_child() noexcept;
 
-// Whether `error` says that this process or the machine has run out of something: nothing is known then of what was
-// asked for.
+/// Whether `error` says that this process or the machine has run out of something: nothing is known then of what was
+/// asked for.
 [[nodiscard]] bool is_scarcity(int error) noexcept;
-// What a user can do about an `error` of a file in /dev/shm; `otherwise`: about one that says nothing of the file system.
+/// What a user can do about an `error` of a file in /dev/shm; `otherwise`: about one that says nothing of the file
+/// system.
 [[nodiscard]] const char* advice_of(int error, const char* otherwise) noexcept;
 
 } // namespace tofu::sim

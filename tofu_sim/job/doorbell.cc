@@ -15,12 +15,12 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int64_t look_again_ns = 500'000'000; // for a ringer that was killed meanwhile
-constexpr int64_t unsure_ns = 1'000'000;       // where the kernel has no barrier for us
+constexpr int64_t look_again_ns = 500'000'000; ///< for a ringer that was killed meanwhile
+constexpr int64_t unsure_ns = 1'000'000;       ///< where the kernel has no barrier for us
 
 SharedWord<uint32_t> no_barrier{0};
 
-// The calling thread's announcement: the bell's count when it was made, or none.
+/// The calling thread's announcement: the bell's count when it was made, or none.
 thread_local bool announced = false;
 thread_local uint32_t announced_count = 0;
 
@@ -34,7 +34,7 @@ int64_t in_ns(int timeout_ms) noexcept
     return timeout_ms < 0 ? -1 : int64_t{timeout_ms} * 1'000'000;
 }
 
-// Negative: no limit.
+/// Negative: no limit.
 bool sleep_for(SegmentHeader& own, uint32_t announced, int64_t timeout_ns) noexcept
 {
     int64_t now = now_ns();
@@ -92,7 +92,7 @@ bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) no
 
 namespace {
 
-// False: this call has announced the thread, or renewed that, and it is to look around first.
+/// False: this call has announced the thread, or renewed that, and it is to look around first.
 bool is_announced(SegmentHeader& own) noexcept
 {
     if (!announced || own.doorbell.load_acquire() != announced_count) {

@@ -15,7 +15,7 @@
 
 namespace tofu::sim {
 
-// Wakes all; out of line.
+/// Wakes all; out of line.
 void wake_sleepers(SegmentHeader& header) noexcept;
 
 inline void ring_doorbell(SegmentHeader& header) noexcept
@@ -27,20 +27,20 @@ inline void ring_doorbell(SegmentHeader& header) noexcept
     }
 }
 
-// Every process that posts registers once, so that sleepers' barriers reach it.
+/// Every process that posts registers once, so that sleepers' barriers reach it.
 void register_poster() noexcept;
 
-// The two halves of sleeping: announce it and learn the bell's count; then, if looking around found nothing,
-// sleep until the count changes. Returns false on timeout (milliseconds, negative: none), true also for no reason.
+/// The two halves of sleeping: announce it and learn the bell's count; then, if looking around found nothing,
+/// sleep until the count changes. Returns false on timeout (milliseconds, negative: none), true also for no reason.
 [[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
 [[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
 
-// Both in turn, of the calling thread: the first call announces, for the thread to look around; the next sleeps.
+/// Both in turn, of the calling thread: the first call announces, for the thread to look around; the next sleeps.
 enum class Doze : uint8_t { announced, rung, timed_out };
 [[nodiscard]] Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept;
 
-// The same in milliseconds; true unless it has timed out. `asleep` is called before and after the sleep, where there is
-// one.
+/// The same in milliseconds; true unless it has timed out. `asleep` is called before and after the sleep, where there
+/// is one.
 [[nodiscard]] bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept = nullptr) noexcept;
 
 } // namespace tofu::sim

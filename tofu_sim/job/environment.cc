@@ -42,8 +42,8 @@ std::optional<uint64_t> parse_number(const char* text, uint64_t max) noexcept
     return value;
 }
 
-// Variables of launchers, which are ignored unless they are numbers. A launcher inside another one leaves the outer
-// one's variables in place, so a size is taken only beside a rank of the same launcher.
+/// Variables of launchers, which are ignored unless they are numbers. A launcher inside another one leaves the outer
+/// one's variables in place, so a size is taken only beside a rank of the same launcher.
 struct Launcher {
     const char* rank;
     const char* size;
@@ -88,8 +88,8 @@ bool is_job_name(const char* text) noexcept
     return true;
 }
 
-// What a launcher calls the job may hold anything: keep it recognisable and make it a file name. A long
-// name keeps its end, where launchers put what differs.
+/// What a launcher calls the job may hold anything: keep it recognisable and make it a file name. A long
+/// name keeps its end, where launchers put what differs.
 void set_launcher_job(char (&job)[65], const char* prefix, const char* text, const char* step = "") noexcept
 {
     char whole[256];
@@ -105,13 +105,13 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text, con
     }
 }
 
-// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with
-// Open MPI 5, and up to Open MPI 4 a number whose upper half names the family. The first namespace of a family has
-// number 1. The jobs of a persistent DVM ("prte-HOST-PID@NUMBER") are separate: it is unknown which of them spawned
-// another.
+/// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with
+/// Open MPI 5, and up to Open MPI 4 a number whose upper half names the family. The first namespace of a family has
+/// number 1. The jobs of a persistent DVM ("prte-HOST-PID@NUMBER") are separate: it is unknown which of them spawned
+/// another.
 struct Family {
     char name[128];
-    bool spawned; // by a program of the family
+    bool spawned; ///< by a program of the family
 };
 
 std::optional<Family> family_of(const char* name) noexcept
@@ -133,7 +133,7 @@ std::optional<Family> family_of(const char* name) noexcept
     return family;
 }
 
-// True if the process was spawned.
+/// True if the process was spawned.
 bool set_family_job(Environment& environment, const char* prefix, const char* text) noexcept
 {
     const auto family = family_of(text);
@@ -141,7 +141,7 @@ bool set_family_job(Environment& environment, const char* prefix, const char* te
     return family && family->spawned;
 }
 
-// True if the process was spawned by a program of the job: then the launcher counts from 0 again.
+/// True if the process was spawned by a program of the job: then the launcher counts from 0 again.
 bool read_launcher_job(Environment& environment) noexcept
 {
     if (const char* const text = text_of("PMIX_NAMESPACE")) {
@@ -179,7 +179,7 @@ bool take_entries(const char* text, uint32_t& to) noexcept
     return entries.has_value();
 }
 
-// "0 or higher" (guide 4.3.2.1): more than there can be is as many as there are.
+/// "0 or higher" (guide 4.3.2.1): more than there can be is as many as there are.
 bool take_cqs(const char* text, uint32_t& to) noexcept
 {
     if (text[std::strspn(text, "0123456789")] != '\0') {
@@ -189,9 +189,9 @@ bool take_cqs(const char* text, uint32_t& to) noexcept
     return true;
 }
 
-constexpr uint64_t most_processes = uint64_t{262144} * cqs_per_node; // of the largest network
+constexpr uint64_t most_processes = uint64_t{262144} * cqs_per_node; ///< of the largest network
 
-// What users set. Each once, here and in man/tofu_sim.7; `take` says whether the value may be.
+/// What users set. Each once, here and in man/tofu_sim.7; `take` says whether the value may be.
 struct Variable {
     const char* name;
     bool (*take)(Environment& environment, const char* text) noexcept;

@@ -24,7 +24,7 @@ unsigned flow_place(FlowTable& table, uint32_t node) noexcept
 
 namespace {
 
-// Which rows of our own table are accessible; peers write what they like into the table itself.
+/// Which rows of our own table are accessible; peers write what they like into the table itself.
 SharedWord<uintptr_t> own_table{0};
 SharedWord<uint32_t> open_rows[flow_rows];
 

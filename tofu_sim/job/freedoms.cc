@@ -11,7 +11,7 @@
 namespace tofu::sim {
 namespace {
 
-// The names after the seed's colon, separated by commas. False: one of them is invalid.
+/// The names after the seed's colon, separated by commas. False: one of them is invalid.
 bool read_freedoms(std::string_view names, uint32_t& freedoms) noexcept
 {
     static constexpr std::pair<std::string_view, uint32_t> known[] = {

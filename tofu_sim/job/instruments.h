@@ -9,8 +9,8 @@ namespace tofu::sim {
 
 enum Instrument : uint32_t { instrument_clock = 1, instrument_trace = 2, instrument_exact = 4 };
 
-// Set while the process joins its job, before it has a VCQ or a gate, and then left alone. VCQs of a watched process
-// have Vcq::watched among what sends posts and polls the slow road, so that these ask nothing more than before.
+/// Set while the process joins its job, before it has a VCQ or a gate, and then left alone. VCQs of a watched process
+/// have Vcq::watched among what sends posts and polls the slow road, so that these ask nothing more than before.
 extern uint32_t instruments;
 
 } // namespace tofu::sim

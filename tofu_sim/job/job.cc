@@ -30,7 +30,7 @@
 namespace tofu::sim {
 namespace {
 
-// Creates or opens the job's directory, below one that only we may enter.
+/// Creates or opens the job's directory, below one that only we may enter.
 int open_job_directory(int base, const char* name, const char* shown, int& fd) noexcept
 {
     if (::mkdirat(base, name, 0700) != 0 && errno != EEXIST) {
@@ -64,7 +64,7 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
     return UTOFU_SUCCESS;
 }
 
-// How often processes have joined or left the job of a directory; 0 where it has no file yet.
+/// How often processes have joined or left the job of a directory; 0 where it has no file yet.
 uint32_t changes_in(int directory) noexcept
 {
     Oversubscription load{};
@@ -76,7 +76,7 @@ uint32_t changes_in(int directory) noexcept
     return there ? load.changes.raw : 0;
 }
 
-// Waits as long as others get on, and `seconds` more.
+/// Waits as long as others get on, and `seconds` more.
 bool lock_for(int directory, int seconds) noexcept
 {
     Patience patience(real_time_ns(), uint64_t(seconds) * 1'000'000'000, 0);
@@ -154,7 +154,7 @@ int Job::open_locked(const Environment& environment) noexcept
     return rc;
 }
 
-// Reserves the pages, so that a full /dev/shm is an error now and not a SIGBUS later.
+/// Reserves the pages, so that a full /dev/shm is an error now and not a SIGBUS later.
 int Job::back_pages(size_t offset, size_t bytes) noexcept
 {
     if (::fallocate(FileNow(*this).get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
@@ -199,7 +199,7 @@ int Job::start_file(const Environment& environment) noexcept
 
 namespace {
 
-// As users set them.
+/// As users set them.
 struct ShapeText {
     template <typename Units>
     ShapeText(const Units& units, unsigned wraps, uint32_t ppn) noexcept
@@ -215,7 +215,7 @@ struct ShapeText {
     char text[128];
 };
 
-// Processes of a node.
+/// Processes of a node.
 struct EachText {
     explicit EachText(uint32_t each) noexcept
     {
@@ -370,7 +370,7 @@ Life Job::life(uint32_t process, uint32_t incarnation, unsigned bits) const noex
     return member_life(FileNow(*this).get(), process, s, true);
 }
 
-// Locks it, too: what a process has left that has not released its lock is not taken.
+/// Locks it, too: what a process has left that has not released its lock is not taken.
 std::optional<uint32_t> Job::find_slot(bool& locked) const noexcept
 {
     ProcessSlot s{};

@@ -14,7 +14,7 @@
 namespace tofu::sim {
 namespace {
 
-// Longer lines of ancestors do not occur; a line that changes meanwhile could be a circle.
+/// Longer lines of ancestors do not occur; a line that changes meanwhile could be a circle.
 constexpr int most_ancestors = 256;
 
 bool is_ancestor(int ancestor, int pid) noexcept

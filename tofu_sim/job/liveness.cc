@@ -32,8 +32,8 @@ robust_list* node_of(const SegmentHeader& segment, const AliveWord& word) noexce
     return reinterpret_cast<robust_list*>(node_image + offset);
 }
 
-// One byte for each slot, far behind what the file holds; in every version of the layout from 6 on, so that other
-// versions see that the file is in use.
+/// One byte for each slot, far behind what the file holds; in every version of the layout from 6 on, so that other
+/// versions see that the file is in use.
 constexpr off_t slot_locks_offset = off_t{1} << 40;
 
 struct flock lock_of(off_t first, off_t count) noexcept
@@ -54,8 +54,8 @@ Life life_of(int job_file, struct flock lock) noexcept
     return lock.l_type == F_UNLCK ? Life::gone : Life::runs;
 }
 
-// The fields of /proc/<pid>/stat behind the program's name, which may hold anything. By its first thread, of which they
-// are: QEMU's user mode shows a child of fork its parent's start time in the child's own file.
+/// The fields of /proc/<pid>/stat behind the program's name, which may hold anything. By its first thread, of which
+/// they are: QEMU's user mode shows a child of fork its parent's start time in the child's own file.
 const char* read_stat(int pid, char (&buffer)[1024]) noexcept
 {
     char path[48];
@@ -75,9 +75,9 @@ bool is_in_process_table(int pid) noexcept
     return pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. The
-// descriptor with the number of its segment may be any file, and a failed read proves nothing: that process has closed
-// it, or denies access, or is about to vanish and has no files any more.
+/// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. The
+/// descriptor with the number of its segment may be any file, and a failed read proves nothing: that process has closed
+/// it, or denies access, or is about to vanish and has no files any more.
 Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
 {
     char path[48];

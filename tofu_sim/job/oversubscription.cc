@@ -14,20 +14,20 @@
 namespace tofu::sim {
 namespace {
 
-// A yield costs a microsecond, during which other processes of the job run. To sleep and to be woken
-// costs the sleeper and the poster that wakes it some five: worth it once many yields have shown that the others have
-// nothing for us.
+/// A yield costs a microsecond, during which other processes of the job run. To sleep and to be woken
+/// costs the sleeper and the poster that wakes it some five: worth it once many yields have shown that the others have
+/// nothing for us.
 constexpr unsigned yields_before_nap = 64;
-// The caller may poll other things beside this one, which ring no bell: a nap delays them by no more.
+/// The caller may poll other things beside this one, which ring no bell: a nap delays them by no more.
 constexpr int64_t longest_nap_ns = 100'000;
-// A nap that ended without a wake-up may have delayed an event. This number of yields comes before the next nap, and
-// twice as many after the next such nap.
+/// A nap that ended without a wake-up may have delayed an event. This number of yields comes before the next nap, and
+/// twice as many after the next such nap.
 constexpr unsigned first_penalty = 64;
 constexpr unsigned most_penalty = 1u << 16;
-// Of the thread's own time between two calls: more, and it does something else but look.
+/// Of the thread's own time between two calls: more, and it does something else but look.
 constexpr int64_t busy_ns = 100'000;
 
-// Another process that ran meanwhile took longer: two switches and its own look.
+/// Another process that ran meanwhile took longer: two switches and its own look.
 constexpr int64_t alone_ns = 1'500;
 constexpr unsigned most_left_out = 63;
 
@@ -38,8 +38,8 @@ int64_t time_ns(clockid_t clock) noexcept
     return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Many processes may sleep, and this one have its processor alone: yields that returned at once are followed by fewer,
-// until one lets another process run.
+/// Many processes may sleep, and this one have its processor alone: yields that returned at once are followed by fewer,
+/// until one lets another process run.
 void yield_to_somebody() noexcept
 {
     thread_local unsigned interval = 0;
@@ -54,7 +54,7 @@ void yield_to_somebody() noexcept
     left_out = 0;
 }
 
-// Of a thread: whether what it waits for rings its bell. That is not known but learned.
+/// Of a thread: whether what it waits for rings its bell. That is not known but learned.
 class Naps {
   public:
     [[nodiscard]] bool are_worth_it() noexcept
@@ -78,7 +78,7 @@ class Naps {
 
   private:
     unsigned penalty_ = 0;
-    unsigned barred_ = 0; // yields before the next nap
+    unsigned barred_ = 0; ///< yields before the next nap
 };
 
 } // namespace

@@ -12,7 +12,7 @@ namespace tofu::sim {
 
 class Patience {
   public:
-    // Ends when `changes` has stayed the same for so long.
+    /// Ends when `changes` has stayed the same for so long.
     Patience(uint64_t now_ns, uint64_t limit_ns, uint32_t changes) noexcept
         : limit_ns_(limit_ns), since_ns_(now_ns), changes_(changes)
     {
@@ -25,7 +25,7 @@ class Patience {
         }
         return now_ns - since_ns_ < limit_ns_;
     }
-    // Until the next look.
+    /// Until the next look.
     [[nodiscard]] uint32_t pause_ns() noexcept
     {
         const uint32_t pause = pause_ns_;

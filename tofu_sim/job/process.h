@@ -14,15 +14,15 @@ namespace tofu::sim {
 
 class Process {
   public:
-    // The one process; a static object without destructor.
+    /// The one process; a static object without destructor.
     [[nodiscard]] static Process& self() noexcept;
 
-    // Joins the job if this has not happened: UTOFU_SUCCESS, or the error of the first attempt, which has
-    // been reported on stderr. Any thread, any time.
+    /// Joins the job if this has not happened: UTOFU_SUCCESS, or the error of the first attempt, which has
+    /// been reported on stderr. Any thread, any time.
     [[nodiscard]] int enter() noexcept;
     [[nodiscard]] bool joined() const noexcept { return state_.load_acquire() == joined_state; }
 
-    // Valid once joined.
+    /// Valid once joined.
     [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
     [[nodiscard]] Job& job() noexcept { return job_; }
     [[nodiscard]] OwnSegment& segment() noexcept { return segment_; }
@@ -31,15 +31,15 @@ class Process {
     [[nodiscard]] ProcessMemory& memory() noexcept { return *memory_; }
     [[nodiscard]] uint32_t service_tid() const noexcept { return service_tid_; }
 
-    // Our own segment as a peer sees it.
+    /// Our own segment as a peer sees it.
     [[nodiscard]] Peer as_peer() const noexcept;
 
-    // Serialises creation, freeing and lookup of peers (slow paths only).
+    /// Serialises creation, freeing and lookup of peers (slow paths only).
     [[nodiscard]] std::mutex& slow_path() noexcept { return slow_path_; }
 
-    // At exit: VCQs answer nothing any more, the job forgets us.
+    /// At exit: VCQs answer nothing any more, the job forgets us.
     void leave() noexcept;
-    // In a forked child: as if uTofu had never been called.
+    /// In a forked child: as if uTofu had never been called.
     void reset_in_child() noexcept;
 
   private:
@@ -47,7 +47,7 @@ class Process {
 
     [[nodiscard]] int join() noexcept;
     [[nodiscard]] int open_trace() noexcept;
-    // Others can see whether this process is there: it has VCQs or gates.
+    /// Others can see whether this process is there: it has VCQs or gates.
     [[nodiscard]] bool is_reachable() noexcept;
     [[nodiscard]] bool owns(const GateWord& gate) const noexcept;
     void vanish() noexcept;
@@ -60,18 +60,18 @@ class Process {
     Job job_;
     OwnSegment segment_;
     Coords coords_{};
-    std::unique_ptr<ProcessMemory> memory_; // with the service thread
+    std::unique_ptr<ProcessMemory> memory_; ///< with the service thread
     uint32_t service_tid_ = 0;
     int pid_ = 0;
 };
 
-// In a forked child: the parent's object, which is neither used nor destroyed there, stays known to leak checkers.
+/// In a forked child: the parent's object, which is neither used nor destroyed there, stays known to leak checkers.
 void keep_reachable(void* object) noexcept;
 
-// Called by Process::leave while the VCQs still exist: what was posted is on its way and arrives.
+/// Called by Process::leave while the VCQs still exist: what was posted is on its way and arrives.
 void finish_vcqs_at_exit() noexcept;
 
-// Called in the child after fork by Process::reset_in_child, in this order; each directory resets its own.
+/// Called in the child after fork by Process::reset_in_child, in this order; each directory resets its own.
 void reset_vcqs_in_child() noexcept;
 void reset_vbgs_in_child() noexcept;
 

@@ -22,7 +22,8 @@ bool read_line(const char* path, char* line, int size) noexcept
     return got;
 }
 
-// Of one directory; 0: no limit there. Version 2 has both numbers in a file, "max" for none; version 1 a file each, -1.
+/// Of one directory; 0: no limit there. Version 2 has both numbers in a file, "max" for none; version 1 a file each,
+/// -1.
 uint32_t limit_of(const char* directory, bool version_2) noexcept
 {
     char path[most_path + 64];
@@ -55,7 +56,7 @@ uint32_t least(uint32_t a, uint32_t b) noexcept
     return a == 0 ? b : b == 0 ? a : std::min(a, b);
 }
 
-// Of the group and all above it, up to where the file system is mounted.
+/// Of the group and all above it, up to where the file system is mounted.
 uint32_t limit_up_from(const char* mount, const char* group, bool version_2) noexcept
 {
     char directory[most_path];

@@ -6,8 +6,8 @@
 
 namespace tofu::sim {
 
-// Whole processors' time of the cgroup and those above it, 1 at least; 0: there is no limit, or it cannot be read.
-// `root` stands in front of /proc and /sys, for tests.
+/// Whole processors' time of the cgroup and those above it, 1 at least; 0: there is no limit, or it cannot be read.
+/// `root` stands in front of /proc and /sys, for tests.
 [[nodiscard]] uint32_t quota_processors(const char* root = "") noexcept;
 
 } // namespace tofu::sim

@@ -11,7 +11,7 @@
 
 namespace tofu::sim {
 
-// CLOCK_MONOTONIC. With the virtual clock, clock_gettime may be the preloaded library's (clock/preload.cc).
+/// CLOCK_MONOTONIC. With the virtual clock, clock_gettime may be the preloaded library's (clock/preload.cc).
 inline void read_real_time(timespec& now) noexcept
 {
     if ((instruments & instrument_clock) != 0) [[unlikely]] {

@@ -4,7 +4,7 @@
 
 namespace tofu::sim {
 
-// Prints "tofu_sim: <text>\n" with a single write.
+/// Prints "tofu_sim: <text>\n" with a single write.
 __attribute__((format(printf, 1, 2))) void report(const char* format, ...) noexcept;
 
 } // namespace tofu::sim

@@ -27,7 +27,7 @@ bool valid_mrq_entries(uint32_t entries) noexcept
     return std::has_single_bit(entries) && entries >= 2048 && entries <= max_mrq_entries;
 }
 
-// With the counters of what it posts closed (job/flows), and its VCQs.
+/// With the counters of what it posts closed (job/flows), and its VCQs.
 std::byte* map_segment(int fd, size_t bytes) noexcept
 {
     std::byte* const base = map_sparse(fd, bytes, 0);
@@ -45,7 +45,7 @@ std::byte* map_segment(int fd, size_t bytes) noexcept
     return base;
 }
 
-// A peer's file must be its sealed memfd: it cannot shrink while it is mapped.
+/// A peer's file must be its sealed memfd: it cannot shrink while it is mapped.
 bool is_segment_file(int fd, struct stat& status) noexcept
 {
     if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode)) {

@@ -9,8 +9,8 @@
 
 namespace tofu::sim {
 
-// What different processes write stands so far apart. It is part of the layout, hence the same everywhere: where lines
-// are longer (A64FX: 256 bytes) neighbours share one, which costs the simulator time and nothing else.
+/// What different processes write stands so far apart. It is part of the layout, hence the same everywhere: where lines
+/// are longer (A64FX: 256 bytes) neighbours share one, which costs the simulator time and nothing else.
 inline constexpr size_t apart = 64;
 
 template <typename T>
@@ -28,7 +28,7 @@ struct SharedWord {
     T exchange(T value) noexcept { return __atomic_exchange_n(&raw, value, __ATOMIC_ACQ_REL); }
     T fetch_add(T value) noexcept { return __atomic_fetch_add(&raw, value, __ATOMIC_ACQ_REL); }
 
-    // Acquire-release on success, acquire on failure; `expected` receives what was found.
+    /// Acquire-release on success, acquire on failure; `expected` receives what was found.
     bool compare_exchange(T& expected, T desired) noexcept
     {
         return __atomic_compare_exchange_n(&raw, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -10,9 +10,9 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t shortest_slice_ns = 100'000; // the kernel's least
+constexpr uint64_t shortest_slice_ns = 100'000; ///< the kernel's least
 
-// struct sched_attr of the kernel's first version, which headers have under changing names.
+/// struct sched_attr of the kernel's first version, which headers have under changing names.
 struct SchedAttributes {
     uint32_t size;
     uint32_t policy;

@@ -4,7 +4,7 @@
 
 namespace tofu::sim {
 
-// A thread that wakes up often gets a processor sooner beside others. Kernels before 6.12 accept it without effect.
+/// A thread that wakes up often gets a processor sooner beside others. Kernels before 6.12 accept it without effect.
 void ask_for_short_slices() noexcept;
 
 } // namespace tofu::sim

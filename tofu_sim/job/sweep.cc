@@ -29,7 +29,7 @@ bool is_ours(int fd) noexcept
     return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
 }
 
-// An entry that cannot be opened for lack of a resource may be a job.
+/// An entry that cannot be opened for lack of a resource may be a job.
 bool may_be_in_use(int directory) noexcept
 {
     const int file = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

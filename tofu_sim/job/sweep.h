@@ -5,8 +5,8 @@
 
 namespace tofu::sim {
 
-// Checks the jobs below `base_fd` other than `own_name`, a bounded number of them, and never waits: a job
-// whose directory is locked, or one of whose processes runs, is left alone.
+/// Checks the jobs below `base_fd` other than `own_name`, a bounded number of them, and never waits: a job
+/// whose directory is locked, or one of whose processes runs, is left alone.
 void sweep_dead_jobs(int base_fd, const char* own_name) noexcept;
 
 } // namespace tofu::sim

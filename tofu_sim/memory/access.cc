@@ -15,18 +15,18 @@
 namespace tofu::sim {
 namespace {
 
-// Puts up to here have their memory moved at once, whatever that costs: polling readers expect their words to appear
-// whole and in order (docs/memory-model.md, "Guarantees"), which a copy through the kernel does not promise.
+/// Puts up to here have their memory moved at once, whatever that costs: polling readers expect their words to appear
+/// whole and in order (docs/memory-model.md, "Guarantees"), which a copy through the kernel does not promise.
 constexpr size_t move_at_once_bytes = 1024;
 // Beyond, and where bytes are fetched, the price decides (memory/rent.h). Meanwhile the copies go on: where processes
 // are more than processors, the owner's service thread has its turn a millisecond later, or many.
 
-constexpr size_t announced_bytes = size_t{1} << 20; // of a copy at once: a move of pages waits for one
+constexpr size_t announced_bytes = size_t{1} << 20; ///< of a copy at once: a move of pages waits for one
 
-constexpr int read_attempts = 100000; // of our own entry that keeps changing
-// Of a peer's entry that is being written: its writer may have lost its processor to many others.
+constexpr int read_attempts = 100000; ///< of our own entry that keeps changing
+/// Of a peer's entry that is being written: its writer may have lost its processor to many others.
 constexpr int yields_before_pauses = 1000;
-constexpr int pauses_for_writer = 10'000; // of a millisecond; those while it is stopped do not count
+constexpr int pauses_for_writer = 10'000; ///< of a millisecond; those while it is stopped do not count
 
 template <typename T>
 T load_relaxed(const T& from) noexcept
@@ -41,19 +41,19 @@ bool gone(const RemoteVcq& vcq) noexcept
 
 } // namespace
 
-// One access as the target's table describes it: the entry's bounds, and the extent that holds the first byte.
+/// One access as the target's table describes it: the entry's bounds, and the extent that holds the first byte.
 struct AddressCache::Location {
     const SharedWord<uint32_t>* sequence_word;
     uint32_t sequence;
     uint32_t stag;
     bool read_only;
     uint64_t page_base;
-    uint64_t offset; // of the access
-    uint64_t start;  // of the extent, as offset from page_base, inside the registered bytes
+    uint64_t offset; ///< of the access
+    uint64_t start;  ///< of the extent, as offset from page_base, inside the registered bytes
     uint64_t end;
-    uint64_t first; // offsets of all registered bytes
+    uint64_t first; ///< offsets of all registered bytes
     uint64_t limit;
-    uint64_t origin; // of the extent, before it was clipped: what file_offset belongs to
+    uint64_t origin; ///< of the extent, before it was clipped: what file_offset belongs to
     Reach reach;
     uint32_t backing;
     uint64_t file_offset;
@@ -65,7 +65,7 @@ struct AddressCache::Location {
                                          Need need) noexcept;
 };
 
-// A result is only good if the entry's sequence is even and unchanged afterwards, which the caller checks.
+/// A result is only good if the entry's sequence is even and unchanged afterwards, which the caller checks.
 AccessStatus AddressCache::Location::read_once(const StagTable& table, const StagEntry& entry, uint64_t length,
                                                Need need) noexcept
 {
@@ -142,13 +142,13 @@ AccessStatus AddressCache::Location::read(const RemoteVcq& vcq, uint64_t stadd, 
     return AccessStatus::unreachable;
 }
 
-// A transfer that goes piece by piece. `here` is the poster's side.
+/// A transfer that goes piece by piece. `here` is the poster's side.
 struct AddressCache::Transfer {
     const RemoteVcq& vcq;
     uint64_t stadd;
     std::byte* here;
     size_t length;
-    Need need; // write: a put
+    Need need; ///< write: a put
     CopyOrder order;
     bool asked_to_move = false;
 
@@ -266,7 +266,7 @@ AccessStatus AddressCache::transfer_slow(Transfer& transfer) noexcept
     return AccessStatus::ok;
 }
 
-// Either advances the transfer, or changes how the same piece will be reached by the next call.
+/// Either advances the transfer, or changes how the same piece will be reached by the next call.
 AccessStatus AddressCache::transfer_piece(Transfer& transfer, const Location& at) noexcept
 {
     const uint64_t end = transfer.vcq.process == nullptr ? at.limit : at.end;

@@ -15,10 +15,10 @@ namespace tofu::sim {
 
 enum class Need : uint32_t { read = 1, write = 2 };
 
-// One per posting VCQ (18 KiB); used by one thread at a time.
+/// One per posting VCQ (18 KiB); used by one thread at a time.
 class AddressCache {
   public:
-    // The bytes at `stadd` as an address of this process, or null: not allowed, not mapped, or not yet seen.
+    /// The bytes at `stadd` as an address of this process, or null: not allowed, not mapped, or not yet seen.
     [[nodiscard]] std::byte* find(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) const noexcept
     {
         const uint64_t offset = stadd & stadd_offset_mask;
@@ -36,8 +36,8 @@ class AddressCache {
         return line.base + offset;
     }
 
-    // The same, filling the cache first. For bytes of this process (vcq.process null) the only way needed:
-    // `ok` and a pointer, or why not. For a peer a pointer may stay null with `ok`: use put, get or armw.
+    /// The same, filling the cache first. For bytes of this process (vcq.process null) the only way needed:
+    /// `ok` and a pointer, or why not. For a peer a pointer may stay null with `ok`: use put, get or armw.
     [[nodiscard]] AccessStatus translate(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
                                          std::byte** pointer) noexcept
     {
@@ -45,12 +45,12 @@ class AddressCache {
         return *pointer != nullptr ? AccessStatus::ok : translate_slow(vcq, stadd, length, need, pointer);
     }
 
-    // Are these bytes registered with these rights? No transfer, no mapping. `address`, unless null: where the first
-    // one is in their owner, which is a number and nothing more; set on success.
+    /// Are these bytes registered with these rights? No transfer, no mapping. `address`, unless null: where the first
+    /// one is in their owner, which is a number and nothing more; set on success.
     [[nodiscard]] AccessStatus check(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need,
                                      uint64_t* address = nullptr) noexcept;
 
-    // Copies `length` bytes; complete when they return. An error leaves any part of the destination written.
+    /// Copies `length` bytes; complete when they return. An error leaves any part of the destination written.
     [[nodiscard]] AccessStatus put(const RemoteVcq& target, uint64_t stadd, const void* source, size_t length,
                                    CopyOrder order) noexcept
     {
@@ -70,8 +70,8 @@ class AddressCache {
         return AccessStatus::ok;
     }
 
-    // Atomic against all CPU atomics on these bytes. `size` 4 or 8; the address must be a multiple of it
-    // (checked: bad_stadd). A 4-byte operation uses the low halves; *old_value is set on success.
+    /// Atomic against all CPU atomics on these bytes. `size` 4 or 8; the address must be a multiple of it
+    /// (checked: bad_stadd). A 4-byte operation uses the low halves; *old_value is set on success.
     [[nodiscard]] AccessStatus armw(const RemoteVcq& target, uint64_t stadd, unsigned size, ArmwOp op, uint64_t operand,
                                     uint64_t compare, uint64_t* old_value) noexcept;
 
@@ -81,23 +81,23 @@ class AddressCache {
         uint32_t stag = 0;
         uint32_t sequence = 0;
         const SharedWord<uint32_t>* sequence_word = nullptr;
-        std::byte* base = nullptr; // address of offset 0, which itself need not be mapped
-        uint64_t first = 0;        // offsets reachable through base
+        std::byte* base = nullptr; ///< address of offset 0, which itself need not be mapped
+        uint64_t first = 0;        ///< offsets reachable through base
         uint64_t limit = 0;
-        uint32_t rights = 0; // of Need
+        uint32_t rights = 0; ///< of Need
     };
     static_assert(sizeof(Line) == 64);
     static constexpr size_t num_lines = 256;
 
-    // The cost of copies from or to one address of a peer. Not part of a line, because a program that registers memory
-    // for each transfer gives it a new STag each time.
+    /// The cost of copies from or to one address of a peer. Not part of a line, because a program that registers memory
+    /// for each transfer gives it a new STag each time.
     struct Heat {
         uint64_t serial = 0;
         uint64_t address = 0;
         Rent rent{};
-        bool refused = false; // the last move that was waited for
+        bool refused = false; ///< the last move that was waited for
     };
-    // Of buffers in use at a time: a set that they do not fit into forgets the coldest over and over, and moves none.
+    /// Of buffers in use at a time: a set that they do not fit into forgets the coldest over and over, and moves none.
     static constexpr size_t heat_sets = 128;
     static constexpr size_t heat_ways = 4;
 

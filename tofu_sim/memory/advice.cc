@@ -27,7 +27,7 @@ bool advise(uint64_t at, int advice) noexcept
     return ::madvise(reinterpret_cast<void*>(at), page_bytes, advice) == 0;
 }
 
-// Has the page the flag that `clears` takes away and `sets` gives? Not for a mapping of one page, which is not split.
+/// Has the page the flag that `clears` takes away and `sets` gives? Not for a mapping of one page, which is not split.
 bool has_flag(const VmaQuery& vmas, const Vma& vma, uint64_t at, int clears, int sets) noexcept
 {
     Vma now;
@@ -39,7 +39,7 @@ bool has_flag(const VmaQuery& vmas, const Vma& vma, uint64_t at, int clears, int
     return had;
 }
 
-// Locked pages cannot be made cold, which is only a hint for others. False: this kernel does not know.
+/// Locked pages cannot be made cold, which is only a hint for others. False: this kernel does not know.
 bool tells_locked() noexcept
 {
     static const bool tells = [] {
@@ -69,7 +69,7 @@ Advice parse_flags(const char* flags) noexcept
     return advice;
 }
 
-// From the line "VmFlags:" of the mapping that holds `at`.
+/// From the line "VmFlags:" of the mapping that holds `at`.
 Advice read_flags(uint64_t at) noexcept
 {
     const BriefFile file("/proc/self/smaps", O_RDONLY);

@@ -11,21 +11,21 @@
 namespace tofu::sim {
 
 struct Advice {
-    bool locked = false;       // mlock
-    bool dont_fork = false;    // MADV_DONTFORK: a child has nothing there
-    bool dont_dump = false;    // MADV_DONTDUMP: no core file has it
-    bool wipe_on_fork = false; // MADV_WIPEONFORK, which shared mappings cannot have
+    bool locked = false;       ///< mlock
+    bool dont_fork = false;    ///< MADV_DONTFORK: a child has nothing there
+    bool dont_dump = false;    ///< MADV_DONTDUMP: no core file has it
+    bool wipe_on_fork = false; ///< MADV_WIPEONFORK, which shared mappings cannot have
 };
 
-// Of the page at `at`, in the mapping `vma` of this process. No other thread may fork or advise about this page
-// meanwhile.
+/// Of the page at `at`, in the mapping `vma` of this process. No other thread may fork or advise about this page
+/// meanwhile.
 [[nodiscard]] Advice advice_of(const VmaQuery& vmas, const Vma& vma, uint64_t at) noexcept;
 
-// Of a whole mapping: MADV_DONTDUMP. False also where it would cost much to find out: a mapping of one page, an old
-// kernel.
+/// Of a whole mapping: MADV_DONTDUMP. False also where it would cost much to find out: a mapping of one page, an old
+/// kernel.
 [[nodiscard]] bool is_kept_from_dumps(const VmaQuery& vmas, const Vma& vma) noexcept;
 
-// Says it again, of a new mapping; but for wipe_on_fork.
+/// Says it again, of a new mapping; but for wipe_on_fork.
 void repeat(const Advice& advice, uint64_t address, uint64_t length) noexcept;
 
 } // namespace tofu::sim

@@ -9,11 +9,11 @@
 namespace tofu::sim {
 namespace {
 
-constexpr timespec look_pause{0, 20'000}; // a copy takes 0.1 ms at most, unless its process is off the CPU
-constexpr int looks_at_process = 16;      // interval, in polls, of the check whether it is alive
+constexpr timespec look_pause{0, 20'000}; ///< a copy takes 0.1 ms at most, unless its process is off the CPU
+constexpr int looks_at_process = 16;      ///< interval, in polls, of the check whether it is alive
 
-// A slot that is claimed and not yet posted has not checked for a move, and will see this one. A slot that changes
-// hands between the loads was left by the awaited copy, and its new holder will see the move.
+/// A slot that is claimed and not yet posted has not checked for a move, and will see this one. A slot that changes
+/// hands between the loads was left by the awaited copy, and its new holder will see the move.
 bool is_copied_to(const CopySlot& slot, uint64_t start, uint64_t end) noexcept
 {
     // Acquire: the range, and the copies of a process that has left (partners: AnnouncedCopy, take_back).

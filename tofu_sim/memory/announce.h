@@ -13,34 +13,34 @@
 
 namespace tofu::sim {
 
-// A copy to [there, there + bytes) of the owner of `area`, for as long as the object lives.
+/// A copy to [there, there + bytes) of the owner of `area`, for as long as the object lives.
 class AnnouncedCopy {
   public:
     AnnouncedCopy(ServiceArea& area, uint64_t there, size_t bytes) noexcept;
     ~AnnouncedCopy() { take_back(); }
     AnnouncedCopy(const AnnouncedCopy&) = delete;
     AnnouncedCopy& operator=(const AnnouncedCopy&) = delete;
-    // False: these pages are being moved, or too many others copy.
+    /// False: these pages are being moved, or too many others copy.
     [[nodiscard]] bool may_begin() const noexcept { return slot_ != nullptr; }
 
   private:
     void take_back() noexcept;
     CopySlot* slot_ = nullptr;
-    uint64_t state_ = 0; // of the slot, as we left it
+    uint64_t state_ = 0; ///< of the slot, as we left it
 };
 
-// Of all moves that answer one request. The owner holds its registry lock meanwhile.
-inline constexpr int looks_for_copies = 150; // about 10 ms, and more where CPUs are wanted: pauses come out longer
+/// Of all moves that answer one request. The owner holds its registry lock meanwhile.
+inline constexpr int looks_for_copies = 150; ///< about 10 ms, and more where CPUs are wanted: pauses come out longer
 
-// A move of pages in [start, end) of our own, of which there is one at a time.
+/// A move of pages in [start, end) of our own, of which there is one at a time.
 class AnnouncedMove {
   public:
-    // *patience: looks left.
+    /// *patience: looks left.
     AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, int* patience) noexcept;
     ~AnnouncedMove() { area_.move_end.store_release(0); }
     AnnouncedMove(const AnnouncedMove&) = delete;
     AnnouncedMove& operator=(const AnnouncedMove&) = delete;
-    // False: a copy to these pages does not end.
+    /// False: a copy to these pages does not end.
     [[nodiscard]] bool may_begin() const noexcept { return may_begin_; }
 
   private:

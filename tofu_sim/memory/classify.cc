@@ -18,8 +18,8 @@
 
 namespace tofu::sim {
 
-// Private anonymous memory that only the program writes. The first thread's stack also grows by itself, which a
-// shared mapping cannot, and code cannot move its own stack.
+/// Private anonymous memory that only the program writes. The first thread's stack also grows by itself, which a
+/// shared mapping cannot, and code cannot move its own stack.
 bool ProcessMemory::Impl::is_movable(const Vma& vma, uint64_t at, uint64_t* stop)
 {
     const uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
@@ -95,7 +95,7 @@ uint32_t ProcessMemory::Impl::backing_of(const Vma& vma)
     return index;
 }
 
-// Only memory that cannot shrink under a peer's mapping is offered: a fault there would kill the peer.
+/// Only memory that cannot shrink under a peer's mapping is offered: a fault there would kill the peer.
 uint32_t ProcessMemory::Impl::enter_backing(const Vma& vma)
 {
     UniqueFd fd = find_file(vma);
@@ -121,8 +121,8 @@ uint32_t ProcessMemory::Impl::enter_backing(const Vma& vma)
     return num_backings++;
 }
 
-// Other threads open and close descriptors meanwhile: what was found may be another file when it is duplicated, so the
-// duplicate is looked at too.
+/// Other threads open and close descriptors meanwhile: what was found may be another file when it is duplicated, so the
+/// duplicate is looked at too.
 UniqueFd ProcessMemory::Impl::find_file(const Vma& vma) const
 {
     const auto is_it = [&](int fd) {

@@ -15,16 +15,16 @@ namespace tofu::sim {
 namespace {
 
 #if defined(__x86_64__)
-// Measured (bench/memory_bench): vectors win below, the string instruction from there on.
+/// Measured (bench/memory_bench): vectors win below, the string instruction from there on.
 constexpr size_t string_from = 1024;
 
-// A cache line in one store, or what of it is to be written: a reader that polls the last line then takes it away
-// from us once, and not between two stores into it, which costs another transfer.
+/// A cache line in one store, or what of it is to be written: a reader that polls the last line then takes it away
+/// from us once, and not between two stores into it, which costs another transfer.
 const bool has_line_stores = [] {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512bw") != 0;
 }();
-constexpr size_t lines_from = 32; // bytes; fewer are two stores anyway
+constexpr size_t lines_from = 32; ///< bytes; fewer are two stores anyway
 
 [[gnu::target("avx512f,avx512bw")]] TOFU_SIM_AS_DEVICE void store_part_of_line(std::byte* to, const std::byte* from,
                                                                                size_t length) noexcept

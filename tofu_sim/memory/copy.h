@@ -14,7 +14,7 @@
 
 namespace tofu::sim {
 
-inline constexpr size_t order_line_bytes = 256; // guide, table 6.4: cache_line_size
+inline constexpr size_t order_line_bytes = 256; ///< guide, table 6.4: cache_line_size
 
 // `source` and `destination` do not overlap, or are equal. Returns after a point from which a store-release
 // makes all bytes visible.

@@ -22,17 +22,17 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int populate_write = 23; // MADV_POPULATE_WRITE, which older headers lack
+constexpr int populate_write = 23; ///< MADV_POPULATE_WRITE, which older headers lack
 
-// At multiples of this the C library's allocator begins its arenas, of 64 MiB or less.
+/// At multiples of this the C library's allocator begins its arenas, of 64 MiB or less.
 constexpr uint64_t arena_alignment = uint64_t{1} << 20;
 
-// Written by the thread that forks, under the registry lock.
+/// Written by the thread that forks, under the registry lock.
 struct ForkState {
-    SharedWord<uint64_t> impl{0}; // ProcessMemory::Impl*, 0: none
+    SharedWord<uint64_t> impl{0}; ///< ProcessMemory::Impl*, 0: none
     bool locked = false;
     std::vector<Vma> moved;
-    void* copy = MAP_FAILED; // of all `moved`, one behind the other
+    void* copy = MAP_FAILED; ///< of all `moved`, one behind the other
     size_t copy_bytes = 0;
 } state;
 
@@ -41,15 +41,15 @@ ProcessMemory::Impl* current() noexcept
     return reinterpret_cast<ProcessMemory::Impl*>(state.impl.load_acquire());
 }
 
-// Of a child: what the parent has advised against (MADV_DONTFORK) is not there.
+/// Of a child: what the parent has advised against (MADV_DONTFORK) is not there.
 bool is_mapped(const Vma& vma) noexcept
 {
     unsigned char resident = 0;
     return ::syscall(SYS_mincore, vma.start, page_bytes, &resident) == 0;
 }
 
-// A private mapping of the same file shows the same bytes. They are copied at once (Linux 5.14), or when written, since
-// the parent may give the file's pages back while others still show them.
+/// A private mapping of the same file shows the same bytes. They are copied at once (Linux 5.14), or when written,
+/// since the parent may give the file's pages back while others still show them.
 void make_private(const Vma& vma, int fd) noexcept
 {
     (void)::syscall(SYS_mmap, vma.start, vma.end - vma.start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
@@ -57,7 +57,8 @@ void make_private(const Vma& vma, int fd) noexcept
     (void)::madvise(reinterpret_cast<void*>(vma.start), vma.end - vma.start, populate_write);
 }
 
-// The same in the parent, where the kernel can be asked: what was said of `whole`, of which `part` is one, still holds.
+/// The same in the parent, where the kernel can be asked: what was said of `whole`, of which `part` is one, still
+/// holds.
 void make_private(const ProcessMemory::Impl& impl, const Vma& part, const Vma& whole) noexcept
 {
     const Advice advice = advice_of(impl.vmas, whole, part.start);
@@ -65,7 +66,7 @@ void make_private(const ProcessMemory::Impl& impl, const Vma& part, const Vma& w
     repeat(advice, part.start, part.end - part.start);
 }
 
-// Parent and child run on the same stack until the child's handler has copied it, so this one cannot wait.
+/// Parent and child run on the same stack until the child's handler has copied it, so this one cannot wait.
 void release_own_stack(ProcessMemory::Impl& impl)
 {
     uint64_t start = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
@@ -92,7 +93,7 @@ void release_own_stack(ProcessMemory::Impl& impl)
         impl.republish(start, vma.end);
 }
 
-// Calls `visit` with each range of the mapping, by file offset, that has pages. Holes stay holes.
+/// Calls `visit` with each range of the mapping, by file offset, that has pages. Holes stay holes.
 template <typename Visit>
 bool visit_data(int fd, const Vma& vma, Visit&& visit)
 {
@@ -108,9 +109,9 @@ bool visit_data(int fd, const Vma& vma, Visit&& visit)
     return true;
 }
 
-// Of the line at `address`, whose words are at `words`: how many bytes from there the C library writes to in a child
-// before any handler runs. The descriptors of threads name themselves twice (x86-64), an arena's first words are a
-// pointer to what follows them and null. What only looks like it is reached by copy from then on, no worse.
+/// Of the line at `address`, whose words are at `words`: how many bytes from there the C library writes to in a child
+/// before any handler runs. The descriptors of threads name themselves twice (x86-64), an arena's first words are a
+/// pointer to what follows them and null. What only looks like it is reached by copy from then on, no worse.
 uint64_t written_at_birth(uint64_t address, const uint64_t* words) noexcept
 {
 #if defined(__x86_64__)
@@ -122,7 +123,7 @@ uint64_t written_at_birth(uint64_t address, const uint64_t* words) noexcept
     return 0;
 }
 
-// The file is read by a mapping of its own, because the program may unmap its memory at any time.
+/// The file is read by a mapping of its own, because the program may unmap its memory at any time.
 bool release_descriptors(ProcessMemory::Impl& impl, const Vma& vma)
 {
     bool any = false;
@@ -151,8 +152,8 @@ bool release_descriptors(ProcessMemory::Impl& impl, const Vma& vma)
     return any;
 }
 
-// In a child, before any handler runs, the C library writes to the descriptors of all threads and to the allocator's
-// arenas. Where they lie on moved pages these become private, as release_own_stack does.
+/// In a child, before any handler runs, the C library writes to the descriptors of all threads and to the allocator's
+/// arenas. Where they lie on moved pages these become private, as release_own_stack does.
 void release_what_libc_writes(ProcessMemory::Impl& impl)
 {
     for (const Vma& vma : state.moved)
@@ -186,8 +187,8 @@ void discard_copy() noexcept
     state.copy = MAP_FAILED;
 }
 
-// Memory that is mapped before fork: if it were mapped afterwards, the child would show what the parent has written
-// since.
+/// Memory that is mapped before fork: if it were mapped afterwards, the child would show what the parent has written
+/// since.
 void copy_moved(const ProcessMemory::Impl& impl) noexcept
 {
     state.copy_bytes = 0;
@@ -241,7 +242,7 @@ void after_in_parent() noexcept
     current()->mutex.unlock();
 }
 
-// Puts the parent's copy, from byte `at` on, in the place of the mapping.
+/// Puts the parent's copy, from byte `at` on, in the place of the mapping.
 void put_copy(const Vma& vma, size_t at, int fd) noexcept
 {
     const size_t bytes = vma.end - vma.start;
@@ -250,8 +251,8 @@ void put_copy(const Vma& vma, size_t at, int fd) noexcept
         make_private(vma, fd); // no memory: at least no write goes back
 }
 
-// Other threads of the parent may have moved mappings (mremap) or unmapped them since it made its list, so the child
-// looks at its own, which nothing changes. A mapping that is not in the list where it is now has no copy.
+/// Other threads of the parent may have moved mappings (mremap) or unmapped them since it made its list, so the child
+/// looks at its own, which nothing changes. A mapping that is not in the list where it is now has no copy.
 void replace_mapped(const VmaQuery& own, const ProcessMemory::Impl& impl) noexcept
 {
     Vma vma;
@@ -271,7 +272,7 @@ void replace_mapped(const VmaQuery& own, const ProcessMemory::Impl& impl) noexce
     }
 }
 
-// The same where the kernel does not answer at once: each mapping of the list that is there.
+/// The same where the kernel does not answer at once: each mapping of the list that is there.
 void replace_listed(const ProcessMemory::Impl& impl) noexcept
 {
     size_t at = 0;
@@ -282,7 +283,7 @@ void replace_listed(const ProcessMemory::Impl& impl) noexcept
     }
 }
 
-// System calls only: other threads of the parent may have held any lock.
+/// System calls only: other threads of the parent may have held any lock.
 void after_in_child() noexcept
 {
     forget_this_process();
@@ -303,8 +304,8 @@ void after_in_child() noexcept
     impl->mutex.unlock();
 }
 
-// When the library is loaded, and not when it is first used: in a child, handlers run in the order in which they were
-// installed, and those of others had better find the child's own pages.
+/// When the library is loaded, and not when it is first used: in a child, handlers run in the order in which they were
+/// installed, and those of others had better find the child's own pages.
 [[gnu::constructor]] void install_fork_handlers() noexcept
 {
     (void)::pthread_atfork(before_fork, after_in_parent, after_in_child);

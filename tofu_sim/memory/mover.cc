@@ -45,11 +45,11 @@ struct uffdio_writeprotect {
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t window_bytes = uint64_t{1} << 38; // more than a mapping here can grow
-constexpr size_t windows_at_rest = 64;               // free ones, before the first of them is used again
-constexpr size_t mappings_per_run = 2;               // its own, and the other half of what it lies in
+constexpr uint64_t window_bytes = uint64_t{1} << 38; ///< more than a mapping here can grow
+constexpr size_t windows_at_rest = 64;               ///< free ones, before the first of them is used again
+constexpr size_t mappings_per_run = 2;               ///< its own, and the other half of what it lies in
 
-// The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
+/// The raw system call: the sanitizers' interceptor of mmap would forget what it knows about the range.
 void* raw_mmap(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) noexcept
 {
     const long result = ::syscall(SYS_mmap, address, length, rights, flags, fd, offset);
@@ -168,7 +168,7 @@ void Arena::punch(uint64_t start, uint64_t end) const noexcept
         (void)::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(start), off_t(end - start));
 }
 
-// False: a page is in it twice, as if it had been seen at two places of its way.
+/// False: a page is in it twice, as if it had been seen at two places of its way.
 bool Arena::take_shown(const std::vector<Vma>& all, Shown* shown) const
 {
     *shown = {};
@@ -186,9 +186,9 @@ bool Arena::take_shown(const std::vector<Vma>& all, Shown* shown) const
     return true;
 }
 
-// The program may move mappings meanwhile (mremap): one that comes from ahead of a look to behind it would be missed,
-// and its bytes lost. So the kernel says before and after where mappings of files are, each time of one instant. If that
-// is the same, and each of them has been looked at, none has been missed.
+/// The program may move mappings meanwhile (mremap): one that comes from ahead of a look to behind it would be missed,
+/// and its bytes lost. So the kernel says before and after where mappings of files are, each time of one instant. If
+/// that is the same, and each of them has been looked at, none has been missed.
 bool Arena::find_shown(const VmaQuery& vmas, Shown* shown) const
 {
     constexpr int tries = 4;

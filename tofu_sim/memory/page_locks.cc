@@ -17,7 +17,7 @@
 namespace tofu::sim {
 namespace {
 
-// What the process has locked in all; the kernel does not report it for a page.
+/// What the process has locked in all; the kernel does not report it for a page.
 uint64_t locked_bytes() noexcept
 {
     const BriefFile file("/proc/self/status", O_RDONLY);
@@ -28,7 +28,7 @@ uint64_t locked_bytes() noexcept
     return line == nullptr ? 0 : uint64_t{std::strtoull(line + 7, nullptr, 10)} << 10;
 }
 
-// True if all of it was locked by this call. Beyond the limit it stays as it is, as the guide says.
+/// True if all of it was locked by this call. Beyond the limit it stays as it is, as the guide says.
 bool lock(uint64_t start, uint64_t end) noexcept
 {
     const uint64_t before = locked_bytes();
@@ -47,7 +47,7 @@ void PageLocks::split(uint64_t at)
     runs_.emplace(at, behind);
 }
 
-// All of [start, end) is in runs of its own, new ones with a count of 0.
+/// All of [start, end) is in runs of its own, new ones with a count of 0.
 void PageLocks::enter(uint64_t start, uint64_t end)
 {
     split(start);
@@ -78,7 +78,7 @@ bool PageLocks::add(uint64_t start, uint64_t end) noexcept
     return entered;
 }
 
-// The bounds are those of an add(), which has split the runs there.
+/// The bounds are those of an add(), which has split the runs there.
 void PageLocks::remove(uint64_t start, uint64_t end) noexcept
 {
     for (auto run = runs_.lower_bound(start); run != runs_.end() && run->first < end;) {

@@ -14,21 +14,21 @@ namespace tofu::sim {
 
 class PageLocks {
   public:
-    // Ranges of whole pages. Each `add` is answered by one `remove` of the same range. False: there is no memory to
-    // note it, and nothing was locked.
+    /// Ranges of whole pages. Each `add` is answered by one `remove` of the same range. False: there is no memory to
+    /// note it, and nothing was locked.
     [[nodiscard]] bool add(uint64_t start, uint64_t end) noexcept;
     void remove(uint64_t start, uint64_t end) noexcept;
 
   private:
     struct Run {
         uint64_t end;
-        uint32_t count; // ranges that contain it; 0 inside of add() only
-        bool ours;      // and not locked by the program before, whose lock stays
+        uint32_t count; ///< ranges that contain it; 0 inside of add() only
+        bool ours;      ///< and not locked by the program before, whose lock stays
     };
     void split(uint64_t at);
     void enter(uint64_t start, uint64_t end);
 
-    std::map<uint64_t, Run> runs_; // by start; they do not overlap
+    std::map<uint64_t, Run> runs_; ///< by start; they do not overlap
 };
 
 } // namespace tofu::sim

@@ -24,11 +24,11 @@
 namespace tofu::sim {
 namespace {
 
-constexpr int move_patience_ms = 20; // for an owner that may be stopped, where there is another way
-constexpr int wait_step_ms = 20;     // and look whether it lives in between
+constexpr int move_patience_ms = 20; ///< for an owner that may be stopped, where there is another way
+constexpr int wait_step_ms = 20;     ///< and look whether it lives in between
 constexpr uint64_t unheard_mark = uint64_t{1} << 32;
 
-SharedWord<uint32_t> num_windows{0}; // of all peers
+SharedWord<uint32_t> num_windows{0}; ///< of all peers
 
 uint32_t most_windows() noexcept
 {
@@ -41,8 +41,8 @@ int64_t now_ms() noexcept
     return static_cast<int64_t>(real_time_ns() / 1'000'000);
 }
 
-// The kernel's own file of shared anonymous and System V memory, which cannot be truncated: it has no name that
-// a memfd could have, and lies on the same device as every memfd.
+/// The kernel's own file of shared anonymous and System V memory, which cannot be truncated: it has no name that
+/// a memfd could have, and lies on the same device as every memfd.
 bool cannot_shrink(int fd, uint64_t device) noexcept
 {
     const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -200,9 +200,9 @@ PeerProcess::Impl::CopyResult PeerProcess::Impl::copy(uint64_t there, void* here
     return CopyResult::ok;
 }
 
-// A dead requester's slot is taken back when it has been seen dead with the same claim twice, a pause apart: a
-// thread of a process that is being killed may still run for a moment on another CPU. What it then stores into
-// the slot's state fails, because all changes of state are compare-and-swap with its own claim.
+/// A dead requester's slot is taken back when it has been seen dead with the same claim twice, a pause apart: a
+/// thread of a process that is being killed may still run for a moment on another CPU. What it then stores into
+/// the slot's state fails, because all changes of state are compare-and-swap with its own claim.
 MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state, int64_t deadline) noexcept
 {
     uint64_t suspects[mailbox_slots] = {};
@@ -230,7 +230,7 @@ MailboxSlot* PeerProcess::Impl::claim_slot(uint64_t* state, int64_t deadline) no
     }
 }
 
-// True: answered. False: the owner is dead or does not answer, and the slot has been given up.
+/// True: answered. False: the owner is dead or does not answer, and the slot has been given up.
 bool PeerProcess::Impl::await_answer(MailboxSlot& slot, uint64_t posted, int64_t deadline) noexcept
 {
     const uint64_t answered = with_phase(posted, SlotPhase::done);

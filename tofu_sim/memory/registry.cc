@@ -10,11 +10,11 @@
 namespace tofu::sim {
 namespace {
 
-// A free slot is used again when this many others have been freed after it: the memory of the table stays
-// small, and with the generations an STag comes back after a quarter of a million deregistrations.
+/// A free slot is used again when this many others have been freed after it: the memory of the table stays
+/// small, and with the generations an STag comes back after a quarter of a million deregistrations.
 constexpr size_t slots_at_rest = 256;
 constexpr uint32_t generations = ((stag_limit - first_dynamic_stag) >> 1) / dynamic_slots;
-constexpr int containing_steps = 8; // how far to look for a registration that contains a range
+constexpr int containing_steps = 8; ///< how far to look for a registration that contains a range
 
 template <typename T>
 void store_words(T& to, const T& from) noexcept
@@ -31,8 +31,8 @@ bool same_extents(const std::vector<Extent>& a, const std::vector<Extent>& b) no
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Extent)) == 0;
 }
 
-// Does what is published of a registration say the same of a part of it, `offset` behind its first page? Only
-// looks where both are of one kind throughout; otherwise false.
+/// Does what is published of a registration say the same of a part of it, `offset` behind its first page? Only
+/// looks where both are of one kind throughout; otherwise false.
 bool is_part_of(const std::vector<Extent>& whole, const std::vector<Extent>& part, uint64_t offset) noexcept
 {
     if (offset == 0 && same_extents(whole, part))
@@ -282,9 +282,9 @@ void VcqMemory::Impl::refresh(uint32_t index) noexcept
     publish(index);
 }
 
-// Case analysis. The reader copies an entry between two loads of its sequence. (1) Both even and equal: the
-// copy is one published state. (2) Odd or different: it reads again, a bounded number of times, since the
-// writer never sleeps in between; a writer killed there leaves it odd, and the reader then finds it dead.
+/// Case analysis. The reader copies an entry between two loads of its sequence. (1) Both even and equal: the
+/// copy is one published state. (2) Odd or different: it reads again, a bounded number of times, since the
+/// writer never sleeps in between; a writer killed there leaves it odd, and the reader then finds it dead.
 void VcqMemory::Impl::publish(uint32_t index) noexcept
 {
     Slot& slot = slots[index];

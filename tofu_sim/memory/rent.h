@@ -16,13 +16,13 @@ namespace tofu::sim {
 
 class Rent {
   public:
-    // The cost of a copy of `bytes` bytes above that of a mapping, and the cost of a move, in nanoseconds, as measured
-    // (docs/memory-model.md, "Moves").
+    /// The cost of a copy of `bytes` bytes above that of a mapping, and the cost of a move, in nanoseconds, as measured
+    /// (docs/memory-model.md, "Moves").
     [[nodiscard]] static constexpr uint64_t copy(uint64_t bytes) noexcept { return 450 + bytes / 25; }
     [[nodiscard]] static constexpr uint64_t move(uint64_t bytes) noexcept { return 50'000 + bytes * 4 / 5; }
     static constexpr uint32_t most_doublings = 8;
 
-    // Before a copy of `bytes` bytes. True: request a move.
+    /// Before a copy of `bytes` bytes. True: request a move.
     [[nodiscard]] constexpr bool pay(size_t bytes) noexcept
     {
         paid_ += copy(bytes);
@@ -32,11 +32,11 @@ class Rent {
         ++moves_;
         return true;
     }
-    [[nodiscard]] constexpr uint64_t paid() const noexcept { return paid_; } // since the last move that was asked for
+    [[nodiscard]] constexpr uint64_t paid() const noexcept { return paid_; } ///< since the last move that was asked for
 
   private:
     uint64_t paid_ = 0;
-    uint32_t moves_ = 0; // asked for
+    uint32_t moves_ = 0; ///< asked for
 };
 
 } // namespace tofu::sim

@@ -47,7 +47,7 @@ void ring_service(ServiceArea& area) noexcept
 }
 
 namespace {
-SharedWord<uint64_t> claim_of_ours{0}; // that of a slot which was never claimed; 0: not known yet
+SharedWord<uint64_t> claim_of_ours{0}; ///< that of a slot which was never claimed; 0: not known yet
 }
 
 uint64_t claim_by_this_process(uint64_t old) noexcept
@@ -75,7 +75,7 @@ bool claimant_is_gone(uint64_t state) noexcept
 
 namespace {
 
-// Through the kernel, so that memory that the program has unmapped is an error and no fault.
+/// Through the kernel, so that memory that the program has unmapped is an error and no fault.
 bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
 {
     const ssize_t done =
@@ -90,7 +90,7 @@ bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
     return true;
 }
 
-// What a request asks for, copied out of the slot, which its writer might change meanwhile.
+/// What a request asks for, copied out of the slot, which its writer might change meanwhile.
 struct Request {
     RequestKind kind;
     uint32_t vcq;

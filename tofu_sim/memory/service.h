@@ -9,14 +9,14 @@
 
 namespace tofu::sim {
 
-// futex(2) on a word that processes share; any thread, no lock. Neither reports an error: the caller looks at the word
-// again. wake: at most `count` sleepers. wait: while the word has this value, `timeout` (null: no bound) at most.
+/// futex(2) on a word that processes share; any thread, no lock. Neither reports an error: the caller looks at the word
+/// again. wake: at most `count` sleepers. wait: while the word has this value, `timeout` (null: no bound) at most.
 void futex_wake(SharedWord<uint32_t>& word, int count) noexcept;
 void futex_wait(SharedWord<uint32_t>& word, uint32_t value, const timespec* timeout) noexcept;
-void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thread
+void ring_service(ServiceArea& area) noexcept; ///< wakes the owner's service thread
 
-// A slot's state: phase in bits 0-2, low bits of the claimant's start time 3-17, claims so far 18-39,
-// claimant's pid 40-63.
+/// A slot's state: phase in bits 0-2, low bits of the claimant's start time 3-17, claims so far 18-39,
+/// claimant's pid 40-63.
 [[nodiscard]] constexpr SlotPhase phase_of(uint64_t state) noexcept
 {
     return SlotPhase(state & 7);
@@ -39,12 +39,12 @@ void ring_service(ServiceArea& area) noexcept; // wakes the owner's service thre
     return uint64_t(uint32_t(pid)) << 40 | count << 18 | (start_time & 0x7fff) << 3 | uint64_t(SlotPhase::claimed);
 }
 
-// Claims are made and judged by the process table. A start time of 0 is that of a claimant that could not read it.
+/// Claims are made and judged by the process table. A start time of 0 is that of a claimant that could not read it.
 [[nodiscard]] uint64_t claim_by_this_process(uint64_t old) noexcept;
-void forget_this_process() noexcept; // in a child of fork
+void forget_this_process() noexcept; ///< in a child of fork
 [[nodiscard]] bool claimant_is_gone(uint64_t state) noexcept;
 
-// The operation of guide 2.2.5 on an aligned word, atomic against all CPU atomics; returns the old value.
+/// The operation of guide 2.2.5 on an aligned word, atomic against all CPU atomics; returns the old value.
 template <typename Word>
 [[nodiscard]] TOFU_SIM_AS_DEVICE inline Word armw_word(void* address, ArmwOp op, Word operand, Word compare) noexcept
 {

@@ -17,12 +17,13 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t descriptor_bytes = 8192; // more than a descriptor and the spare room for late thread-local data have
-constexpr uint64_t near_bytes = 64 * 1024;  // from a stack pointer up to what is on the same stack
+constexpr uint64_t descriptor_bytes = 8192; ///< more than a descriptor and the spare room for late thread-local data
+                                            ///< have
+constexpr uint64_t near_bytes = 64 * 1024;  ///< from a stack pointer up to what is on the same stack
 constexpr size_t most_noted = 64;
 
-// Of any thread of this process. The C library keeps the head in the thread's descriptor, on every architecture; 0: the
-// thread has none (any more), or has one of its own making.
+/// Of any thread of this process. The C library keeps the head in the thread's descriptor, on every architecture; 0:
+/// the thread has none (any more), or has one of its own making.
 long robust_list_of(int tid, uint64_t* head) noexcept
 {
     size_t length = 0;
@@ -97,7 +98,7 @@ void ThreadAreas::note(Area area)
         noted_[next_noted_++ % most_noted] = area;
 }
 
-// Memory of a thread that has ended may have another use by now.
+/// Memory of a thread that has ended may have another use by now.
 bool ThreadAreas::Area::holds(uint64_t address) const noexcept
 {
     if (address < start || address >= end)

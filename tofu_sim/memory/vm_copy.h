@@ -22,7 +22,7 @@ inline constexpr bool stores_in_order = true;
 inline constexpr bool stores_in_order = false;
 #endif
 
-// As the system call: what was copied, perhaps less than `bytes`, or -1 and errno.
+/// As the system call: what was copied, perhaps less than `bytes`, or -1 and errno.
 template <bool at_once = stores_in_order>
 inline ssize_t vm_copy(int pid, uint64_t there, void* here, size_t bytes, Towards towards, CopyOrder order) noexcept
 {

@@ -19,7 +19,7 @@
 namespace tofu::sim {
 namespace {
 
-// Kernel interface of Linux 6.11 (include/uapi/linux/fs.h), declared here because Debian 12 has older headers.
+/// Kernel interface of Linux 6.11 (include/uapi/linux/fs.h), declared here because Debian 12 has older headers.
 struct ProcmapQuery {
     uint64_t size;
     uint64_t query_flags;
@@ -72,7 +72,7 @@ bool query(int fd, uint64_t address, uint64_t flags, Vma* vma, char* name, uint3
     return true;
 }
 
-// One line of /proc/self/maps. Page size is not in it: assume base pages, hugetlbfs names its mappings.
+/// One line of /proc/self/maps. Page size is not in it: assume base pages, hugetlbfs names its mappings.
 bool parse_line(const char* line, Vma* vma, std::string* name)
 {
     char rights[5] = {};
@@ -96,7 +96,7 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
     return true;
 }
 
-// Calls `take` with each line of /proc/self/maps until it says that it has enough.
+/// Calls `take` with each line of /proc/self/maps until it says that it has enough.
 template <typename Take>
 bool read_lines(Take&& take)
 {
@@ -167,8 +167,8 @@ void VmaQuery::all(std::vector<Vma>* vmas) const
         });
 }
 
-// A directory with an entry for each mapping of a file. The kernel collects the entries under its lock, by each call
-// anew, so all of them have to come by one call.
+/// A directory with an entry for each mapping of a file. The kernel collects the entries under its lock, by each call
+/// anew, so all of them have to come by one call.
 bool VmaQuery::of_files(std::vector<AddressRange>* ranges) const
 {
     const BriefFile directory("/proc/self/map_files", O_RDONLY | O_DIRECTORY);

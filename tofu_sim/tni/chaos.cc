@@ -18,9 +18,9 @@ namespace tofu::sim {
 
 namespace {
 
-constexpr size_t window = 24;     // instructions that may overtake each other
-constexpr size_t backlog = 64;    // more than this does not pile up
-constexpr long tick_ns = 100'000; // of the thread that carries on while the program does nothing
+constexpr size_t window = 24;     ///< instructions that may overtake each other
+constexpr size_t backlog = 64;    ///< more than this does not pile up
+constexpr long tick_ns = 100'000; ///< of the thread that carries on while the program does nothing
 
 bool step_tcq(Vcq& vcq, size_t index) noexcept
 {
@@ -93,7 +93,7 @@ bool step_local(Vcq& vcq, size_t index) noexcept
     return true;
 }
 
-// One step of the instruction at `index`, of a random kind if that is possible.
+/// One step of the instruction at `index`, of a random kind if that is possible.
 bool step(Vcq& vcq, size_t index) noexcept
 {
     using Step = bool (*)(Vcq&, size_t) noexcept;
@@ -112,10 +112,10 @@ bool step(Vcq& vcq, size_t index) noexcept
     return false;
 }
 
-// In exact mode time goes on by steps, and a seed decides by how much; the next ones are not sooner than anything else
-// that a process can do to another.
+/// In exact mode time goes on by steps, and a seed decides by how much; the next ones are not sooner than anything else
+/// that a process can do to another.
 constexpr Picoseconds next_steps = figures::post_call + figures::fetch + figures::wire;
-constexpr uint32_t latest_steps = 4'000'000; // behind that
+constexpr uint32_t latest_steps = 4'000'000; ///< behind that
 
 void run_steps(Vcq& vcq, uint32_t count) noexcept
 {
@@ -134,14 +134,14 @@ void run_steps(Vcq& vcq, uint32_t count) noexcept
     }
 }
 
-// Asked twice: without the lock, to pass by most VCQs, and with it, after which it stays true until the lock is left
-// (partners: create_vcq, free_vcq).
+/// Asked twice: without the lock, to pass by most VCQs, and with it, after which it stays true until the lock is left
+/// (partners: create_vcq, free_vcq).
 bool may_carry_on(const Vcq& vcq) noexcept
 {
     return vcq.carried_on.load_acquire() != 0;
 }
 
-// Carries on while the program computes: hardware would.
+/// Carries on while the program computes: hardware would.
 void* chaos_main(void*) noexcept
 {
     (void)::pthread_setname_np(::pthread_self(), "tofu-chaos");
@@ -160,8 +160,8 @@ void* chaos_main(void*) noexcept
     return nullptr;
 }
 
-bool thread_runs = false; // guarded by Process::slow_path
-uint64_t opened = 0;      // VCQs so far, likewise: the next one of the same place decides otherwise
+bool thread_runs = false; ///< guarded by Process::slow_path
+uint64_t opened = 0;      ///< VCQs so far, likewise: the next one of the same place decides otherwise
 
 bool start_thread() noexcept
 {

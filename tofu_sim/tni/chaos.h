@@ -26,23 +26,23 @@ namespace tofu::sim {
 struct Remote;
 struct Watch;
 
-// When a VCQ is created in adversarial mode: false without memory or thread.
+/// When a VCQ is created in adversarial mode: false without memory or thread.
 [[nodiscard]] bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept;
 
-// All with the VCQ's lock held.
-[[nodiscard]] bool refuse_chaos(Vcq& vcq) noexcept; // let this post find the TOQ full?
-// `remote` is nullptr for a target that is gone.
+/// All with the VCQ's lock held.
+[[nodiscard]] bool refuse_chaos(Vcq& vcq) noexcept; ///< let this post find the TOQ full?
+/// `remote` is nullptr for a target that is gone.
 void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata, const Watch& watch) noexcept;
-void start_pending_chaos(Vcq& vcq) noexcept;           // what DELAY_START held
-void stir_chaos(Vcq& vcq) noexcept;                    // a few random steps
-void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept; // exact mode: the same, instead of the thread
-[[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept;      // let this poll find nothing?
-void end_chaos(Vcq& vcq) noexcept;                     // the last steps, before the VCQ is freed
+void start_pending_chaos(Vcq& vcq) noexcept;           ///< what DELAY_START held
+void stir_chaos(Vcq& vcq) noexcept;                    ///< a few random steps
+void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept; ///< exact mode: the same, instead of the thread
+[[nodiscard]] bool hide_chaos(Vcq& vcq) noexcept;      ///< let this poll find nothing?
+void end_chaos(Vcq& vcq) noexcept;                     ///< the last steps, before the VCQ is freed
 
-// Position behind the last descriptor whose TCQ entry was written or will never be.
+/// Position behind the last descriptor whose TCQ entry was written or will never be.
 [[nodiscard]] uint32_t settled_chaos(const Vcq& vcq) noexcept;
 
-// At exit: the last steps of every VCQ. In a forked child: forgets it.
+/// At exit: the last steps of every VCQ. In a forked child: forgets it.
 void end_all_chaos() noexcept;
 void forget_chaos_in_child() noexcept;
 

@@ -13,9 +13,9 @@ namespace tofu::sim {
 
 namespace {
 
-constexpr uint32_t most_ahead = 65536; // bytes of a transfer that is read before it is written
+constexpr uint32_t most_ahead = 65536; ///< bytes of a transfer that is read before it is written
 
-// Reads all of a put or get now. Where that fails, it is the end of it.
+/// Reads all of a put or get now. Where that fails, it is the end of it.
 void read_ahead(Vcq& vcq, Pending& p) noexcept
 {
     AddressCache& addresses = *vcq.addresses;
@@ -34,8 +34,8 @@ void read_ahead(Vcq& vcq, Pending& p) noexcept
     p.ahead = std::move(bytes);
 }
 
-// Guide 2.2.10: with strong order reading starts after the reading, writing after the writing of what was posted
-// before.
+/// Guide 2.2.10: with strong order reading starts after the reading, writing after the writing of what was posted
+/// before.
 bool may_read(const ChaosQueue& queue, size_t index) noexcept
 {
     return all_before(queue, index, [](const Pending& q) { return q.read(); });
@@ -51,9 +51,9 @@ bool can_be_read_ahead(const ChaosQueue& queue, const Pending& p) noexcept
            p.d.length <= most_ahead;
 }
 
-enum class Reading : uint8_t { now, perhaps_now }; // all of it, before anything is written
+enum class Reading : uint8_t { now, perhaps_now }; ///< all of it, before anything is written
 
-// Both ends are checked when the transfer starts, as the first packet would find out.
+/// Both ends are checked when the transfer starts, as the first packet would find out.
 void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
@@ -91,9 +91,9 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
     }
 }
 
-// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). A
-// get behind it waits for its reading (guide 2.2.10), so it sees whatever the ARMW has seen, but not for its writing:
-// it may still find the word as it was. It must not read earlier, or a lock taken by a CSWAP would protect nothing.
+/// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). A
+/// get behind it waits for its reading (guide 2.2.10), so it sees whatever the ARMW has seen, but not for its writing:
+/// it may still find the word as it was. It must not read earlier, or a lock taken by a CSWAP would protect nothing.
 void let_a_get_pass(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
@@ -141,7 +141,7 @@ void begin(Vcq& vcq, size_t index) noexcept
     }
 }
 
-// Of a get that was read ahead.
+/// Of a get that was read ahead.
 void write_here(Execution& e, const std::byte* bytes) noexcept
 {
     std::byte* target = nullptr;
@@ -154,8 +154,8 @@ void write_here(Execution& e, const std::byte* bytes) noexcept
     copy_ordered(target, bytes, e.d.length);
 }
 
-// Guide 2.2.11: a piggybacked put with padding writes indefinite values before and behind its data, to the boundaries
-// of the cache lines. Unregistered memory there is not visible to peers.
+/// Guide 2.2.11: a piggybacked put with padding writes indefinite values before and behind its data, to the boundaries
+/// of the cache lines. Unregistered memory there is not visible to peers.
 void pad(Vcq& vcq, const Pending& p, const Piece& piece, Remote& remote) noexcept
 {
     std::byte rubbish[order_line_bytes];

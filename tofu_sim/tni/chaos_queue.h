@@ -20,9 +20,9 @@ enum class Start : uint8_t { not_yet, moving, complete };
 struct Pending {
     Descriptor d;
     void* cbdata;
-    Remote* remote; // nullptr: gone when it was posted
+    Remote* remote; ///< nullptr: gone when it was posted
     uint32_t position;
-    bool held; // DELAY_START
+    bool held; ///< DELAY_START
     Start data = Start::not_yet;
     bool tcq_written = false;
     bool remote_told = false;
@@ -30,13 +30,13 @@ struct Pending {
     int tcq_error = UTOFU_SUCCESS;
     int mrq_error = UTOFU_SUCCESS;
     uint64_t old_value = 0;
-    uint64_t origin = 0;          // of its stamps
-    std::vector<Piece> pieces;    // still to move, from the back
-    std::vector<std::byte> ahead; // what was read before the writing began, if it was
+    uint64_t origin = 0;          ///< of its stamps
+    std::vector<Piece> pieces;    ///< still to move, from the back
+    std::vector<std::byte> ahead; ///< what was read before the writing began, if it was
 
     [[nodiscard]] bool failed() const noexcept { return tcq_error != UTOFU_SUCCESS || mrq_error != UTOFU_SUCCESS; }
     [[nodiscard]] bool strong() const noexcept { return (d.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0; }
-    // Reads nothing any more, that is.
+    /// Reads nothing any more, that is.
     [[nodiscard]] bool read() const noexcept
     {
         return data == Start::complete || d.op == Op::put_piggyback || !ahead.empty();
@@ -51,11 +51,11 @@ struct Pending {
 struct ChaosQueue {
     ChaosQueue(uint64_t seed, uint32_t f) noexcept : dice(seed), freedoms(f) {}
     Dice dice;
-    const uint32_t freedoms;     // of ChaosFreedom
-    std::deque<Pending> pending; // in the order of posting
-    uint32_t busy_left = 0;      // posts still refused
-    uint32_t blind_left = 0;     // polls that still find nothing
-    uint64_t now = 0;            // exact mode: when the steps take place
+    const uint32_t freedoms;     ///< of ChaosFreedom
+    std::deque<Pending> pending; ///< in the order of posting
+    uint32_t busy_left = 0;      ///< posts still refused
+    uint32_t blind_left = 0;     ///< polls that still find nothing
+    uint64_t now = 0;            ///< exact mode: when the steps take place
 
     [[nodiscard]] bool may(ChaosFreedom freedom) const noexcept { return (freedoms & freedom) != 0; }
 };
@@ -66,7 +66,7 @@ inline bool same_way(const Pending& a, const Pending& b) noexcept
            (a.d.path != 0 || a.d.rmt_vcq_id == b.d.rmt_vcq_id);
 }
 
-// Everything posted before `index` on the same way satisfies `condition`.
+/// Everything posted before `index` on the same way satisfies `condition`.
 template <typename Condition>
 bool all_before(const ChaosQueue& queue, size_t index, Condition&& condition) noexcept
 {
@@ -75,10 +75,11 @@ bool all_before(const ChaosQueue& queue, size_t index, Condition&& condition) no
                        [&](const Pending& earlier) { return !same_way(earlier, p) || condition(earlier); });
 }
 
-// Exact mode: something has been written there, or to a queue there; null: here.
+/// Exact mode: something has been written there, or to a queue there; null: here.
 void arrived_chaos(Vcq& vcq, const Remote* remote) noexcept;
 
-// Carries on with the data of the instruction at `index`: begins it, or moves a piece. False: it must wait, or is done.
+/// Carries on with the data of the instruction at `index`: begins it, or moves a piece. False: it must wait, or is
+/// done.
 [[nodiscard]] bool step_data(Vcq& vcq, size_t index) noexcept;
 
 } // namespace tofu::sim

@@ -6,8 +6,8 @@
 
 namespace tofu::sim {
 
-// Each byte is stored once, words from low to high addresses; of a long transfer at least the last 256-byte line
-// comes after all others. An aligned word of 2, 4 or 8 bytes is written at once.
+/// Each byte is stored once, words from low to high addresses; of a long transfer at least the last 256-byte line
+/// comes after all others. An aligned word of 2, 4 or 8 bytes is written at once.
 inline void copy_ordered(std::byte* to, const std::byte* from, size_t size) noexcept
 {
     copy_bytes(to, from, size, CopyOrder::last_line);

@@ -16,12 +16,12 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t vcq_id_spare = 0x007ffff0; // where MTU and gap go
+constexpr uint64_t vcq_id_spare = 0x007ffff0; ///< where MTU and gap go
 constexpr uint32_t flag_mask = UTOFU_ONESIDED_FLAG_STRONG_ORDER | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
                                UTOFU_ONESIDED_FLAG_PADDING | UTOFU_ONESIDED_FLAG_CACHE_INJECTION |
                                UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
-// Bits 0, 2, 3, 5, 14, 15 are flags; the path goes to the free bits 9-12. DELAY_START has no meaning here.
+/// Bits 0, 2, 3, 5, 14, 15 are flags; the path goes to the free bits 9-12. DELAY_START has no meaning here.
 uint64_t pack_flags(const Descriptor& d) noexcept
 {
     return (d.flags & flag_mask) | uint64_t{d.path & 0xfu} << 9;

@@ -9,7 +9,7 @@
 namespace tofu::sim {
 namespace {
 
-// The target may have changed, in exact mode while other processes ran.
+/// The target may have changed, in exact mode while other processes ran.
 Remote* remote_now(const Descriptor& descriptor) noexcept
 {
     Remote* remote = nullptr;
@@ -80,7 +80,7 @@ namespace {
     return result;
 }
 
-// One look at the TCQ. `hidden`: the adversarial mode lets it find nothing.
+/// One look at the TCQ. `hidden`: the adversarial mode lets it find nothing.
 int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
 {
     const bool chaos = (vcq.special & Vcq::chaos) != 0;
@@ -153,8 +153,8 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
     return entry.result;
 }
 
-// The entry in front is being written. Its writer needs nanoseconds, unless it was stopped or killed: ask
-// the process table now and then, and skip what a dead one left.
+/// The entry in front is being written. Its writer needs nanoseconds, unless it was stopped or killed: ask
+/// the process table now and then, and skip what a dead one left.
 [[gnu::noinline]] void examine_claim(Vcq& vcq) noexcept
 {
     if (++vcq.claimed_polls % 1024 != 0) {
@@ -167,10 +167,10 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
     }
 }
 
-// A CQ has one MRQ (guide, glossary), whose entries the notices of all its VCQs share, local ones and remote ones. Here
-// each VCQ has a ring for remote ones and another for local ones, and none of them alone may be full. Notices become
-// fewer by polls alone: a poll now and then looks, having taken one, whether there were too many, to within 64. Returns
-// what the poll is to return, so that it needs no frame to call this.
+/// A CQ has one MRQ (guide, glossary), whose entries the notices of all its VCQs share, local ones and remote ones.
+/// Here each VCQ has a ring for remote ones and another for local ones, and none of them alone may be full. Notices
+/// become fewer by polls alone: a poll now and then looks, having taken one, whether there were too many, to within 64.
+/// Returns what the poll is to return, so that it needs no frame to call this.
 constexpr uint32_t fill_look = 64;
 
 [[gnu::noinline]] int look_at_fill(const Vcq& vcq, int result) noexcept

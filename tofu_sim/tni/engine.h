@@ -9,22 +9,22 @@
 
 namespace tofu::sim {
 
-// Posts one instruction: UTOFU_SUCCESS, or UTOFU_ERR_INVALID_VCQ_ID and UTOFU_ERR_NOT_SUPPORTED without effect.
-// What goes wrong later comes back by poll_tcq and poll_mrq. The caller holds the VCQ (VcqGuard) and has seen
-// that the TOQ has room (toq_takes).
+/// Posts one instruction: UTOFU_SUCCESS, or UTOFU_ERR_INVALID_VCQ_ID and UTOFU_ERR_NOT_SUPPORTED without effect.
+/// What goes wrong later comes back by poll_tcq and poll_mrq. The caller holds the VCQ (VcqGuard) and has seen
+/// that the TOQ has room (toq_takes).
 [[nodiscard]] int post(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
 
-// The same for one of several whose remotes have all been found: one that cannot be found any more has no owner, for
-// those before it have been posted.
+/// The same for one of several whose remotes have all been found: one that cannot be found any more has no owner, for
+/// those before it have been posted.
 [[nodiscard]] int post_accepted(Vcq& vcq, const Descriptor& descriptor, void* cbdata) noexcept;
 
-// Descriptors that can be posted before BUSY.
+/// Descriptors that can be posted before BUSY.
 [[nodiscard]] inline uint32_t toq_room(const Vcq& vcq) noexcept
 {
     return toq_entries - (vcq.toq_tail - vcq.toq_head);
 }
 
-// Starts what DELAY_START held back.
+/// Starts what DELAY_START held back.
 inline void start_pending(Vcq& vcq) noexcept
 {
     if ((vcq.special & Vcq::chaos) != 0) {
@@ -34,8 +34,8 @@ inline void start_pending(Vcq& vcq) noexcept
     }
 }
 
-// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held,
-// which comes first.
+/// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held,
+/// which comes first.
 [[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
 {
     if ((vcq.special & (Vcq::chaos | Vcq::gathering)) != 0) [[unlikely]] {
@@ -54,14 +54,14 @@ inline void start_pending(Vcq& vcq) noexcept
     return false;
 }
 
-// Notices that poll_mrq would find, about. Any thread, beside one that polls: mrq_head is the poller's own.
+/// Notices that poll_mrq would find, about. Any thread, beside one that polls: mrq_head is the poller's own.
 [[nodiscard]] inline size_t unread_mrq(const Vcq& vcq) noexcept
 {
     const MrqControl& control = vcq.mrq.control();
     return vcq.local_notices.size() + (control.tail.load_relaxed() - control.head_hint.load_relaxed());
 }
 
-// As guide 3.7.4: UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND, or the error of the entry found.
+/// As guide 3.7.4: UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND, or the error of the entry found.
 [[nodiscard]] int poll_tcq(Vcq& vcq, void*& cbdata) noexcept;
 [[nodiscard]] int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept;
 

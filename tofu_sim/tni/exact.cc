@@ -14,30 +14,30 @@
 namespace tofu::sim {
 namespace {
 
-// An entry of the target's inbox, as its poster knows it.
+/// An entry of the target's inbox, as its poster knows it.
 struct Sent {
-    Inbox* inbox = nullptr; // null: the poster carries it out itself
-    uint32_t process = 0;   // of the target
+    Inbox* inbox = nullptr; ///< null: the poster carries it out itself
+    uint32_t process = 0;   ///< of the target
     uint32_t incarnation = 0;
     uint32_t index = 0;
     uint32_t serial = 0;
     uint64_t number = 0;
 };
 
-// One instruction under way.
+/// One instruction under way.
 struct Flying {
     Descriptor d;
-    Vcq* vcq;      // that has posted it, or whose post started it
-    Remote* owner; // of session mode: the VCQ that it belongs to; else null
+    Vcq* vcq;      ///< that has posted it, or whose post started it
+    Remote* owner; ///< of session mode: the VCQ that it belongs to; else null
     void* cbdata;
-    std::byte* bytes; // of a put or get, in between
-    uint64_t number;  // of session mode
+    std::byte* bytes; ///< of a put or get, in between
+    uint64_t number;  ///< of session mode
     Times times;
     Sent sent;
     uint64_t origin;
     uint64_t old_value;
     uint32_t position;
-    uint32_t events; // that are still to come
+    uint32_t events; ///< that are still to come
     int tcq_error;
     int mrq_error;
 };
@@ -51,7 +51,7 @@ struct Event {
     Vcq* vcq;
     Step step;
 
-    // For a heap with the earliest in front.
+    /// For a heap with the earliest in front.
     [[nodiscard]] bool operator<(const Event& other) const noexcept
     {
         return when != other.when ? when > other.when : number > other.number;
@@ -97,15 +97,15 @@ class EventHeap {
     size_t room_ = 0;
 };
 
-// What others can see is carried out when its time is the smallest in the job. What this process alone can see waits
-// until it has the turn: so no turn is needed for that. `silent`: nothing that a waiting thread is waiting for.
+/// What others can see is carried out when its time is the smallest in the job. What this process alone can see waits
+/// until it has the turn: so no turn is needed for that. `silent`: nothing that a waiting thread is waiting for.
 struct Events {
     EventHeap shared;
     EventHeap own;
     EventHeap silent;
     uint64_t numbers = 0;
-    InboxKey current{};    // of the event that is being carried out
-    bool toq_full = false; // a waiting thread may wait for room
+    InboxKey current{};    ///< of the event that is being carried out
+    bool toq_full = false; ///< a waiting thread may wait for room
 
     [[nodiscard]] bool make_room() noexcept { return shared.make_room() && own.make_room() && silent.make_room(); }
     [[nodiscard]] size_t count() const noexcept { return shared.count() + own.count() + silent.count(); }
@@ -135,7 +135,7 @@ EventHeap& heap_of(Step step, const Flying* what) noexcept
     return events.shared;
 }
 
-// There is room.
+/// There is room.
 void add(Picoseconds when, Step step, Flying* what, Vcq* vcq) noexcept
 {
     EventHeap& heap = heap_of(step, what);
@@ -159,14 +159,14 @@ uint32_t self() noexcept
     return Process::self().job().process();
 }
 
-// The VCQ that it goes to, now.
+/// The VCQ that it goes to, now.
 Remote* target_of(const Descriptor& d) noexcept
 {
     Remote* remote = nullptr;
     return find_remote(d.rmt_vcq_id, remote) == RemoteStatus::found ? remote : nullptr;
 }
 
-// The owner of the originating memory and queues.
+/// The owner of the originating memory and queues.
 const RemoteVcq& source_of(const Flying& f) noexcept
 {
     return f.owner != nullptr ? f.owner->memory : f.vcq->own_memory;
@@ -176,7 +176,7 @@ uint64_t origin_vcq(const Flying& f) noexcept
     return f.owner != nullptr ? with_default_path(f.owner->key) : f.vcq->id;
 }
 
-// Something is there for this process; `waited`: its thread has been idle until then, and continues anyhow.
+/// Something is there for this process; `waited`: its thread has been idle until then, and continues anyhow.
 void arrived_here(Picoseconds when, bool waited) noexcept
 {
     if (!waited) {
@@ -184,8 +184,8 @@ void arrived_here(Picoseconds when, bool waited) noexcept
     }
 }
 
-// What a put writes, read now, to `room` or to memory of its own. False: no memory. An error of the source is one of
-// the instruction.
+/// What a put writes, read now, to `room` or to memory of its own. False: no memory. An error of the source is one of
+/// the instruction.
 [[nodiscard]] bool read_source(Flying& f, std::byte* room) noexcept
 {
     if (f.d.op != Op::put || f.d.length == 0) {
@@ -211,13 +211,13 @@ void arrived_here(Picoseconds when, bool waited) noexcept
 
 // ---- Entries of inboxes ----
 
-// A VCQ of this process that reaches the memory of that one.
+/// A VCQ of this process that reaches the memory of that one.
 Vcq& working_vcq(const Remote& remote, Vcq* poster) noexcept
 {
     return remote.peer->process == self() ? vcq_table[remote.index] : *poster;
 }
 
-// Error of the instruction.
+/// Error of the instruction.
 int write_entry(const InboxEntry& e, Vcq* poster) noexcept
 {
     Remote* const remote = target_of(e.d);
@@ -247,7 +247,7 @@ void push_entry(const InboxEntry& e, Vcq* poster) noexcept
 struct Receiver {
     Inbox& inbox;
     uint32_t process;
-    Vcq* poster = nullptr; // null: the inbox is our own
+    Vcq* poster = nullptr; ///< null: the inbox is our own
     bool waited = false;
 
     void arrived(Picoseconds when) const noexcept
@@ -258,7 +258,7 @@ struct Receiver {
     }
 };
 
-// The first entry's next stage.
+/// The first entry's next stage.
 void carry_out_first(const Receiver& to) noexcept
 {
     const uint32_t index = to.inbox.index_at(0);
@@ -298,7 +298,7 @@ void bring_up_to(const Receiver& to, const InboxKey& key) noexcept
     }
 }
 
-// Before an event of ours accesses memory or queues there.
+/// Before an event of ours accesses memory or queues there.
 void bring_up_to_now(const Remote& remote, Vcq& poster) noexcept
 {
     bring_up_to({segment_inbox(remote.peer->base), remote.peer->process, &poster}, events.current);
@@ -309,7 +309,7 @@ Inbox& own_inbox() noexcept
     return segment_inbox(Process::self().segment().base);
 }
 
-// Fills a free entry of the target's inbox; its bytes are there. The caller adds it.
+/// Fills a free entry of the target's inbox; its bytes are there. The caller adds it.
 void fill_entry(InboxEntry& e, const Flying& f, InboxStage stage, uint64_t number) noexcept
 {
     e.key = {stage == InboxStage::write ? f.times.arrived : f.times.noted, own_rank(), number};
@@ -405,7 +405,7 @@ void put_there(Flying& f, const Remote& remote) noexcept
     f.mrq_error = remote_mrq_error(status);
 }
 
-// The remote notice: by the target's inbox, or as an event of ours where that is full.
+/// The remote notice: by the target's inbox, or as an event of ours where that is full.
 void notice_later(Flying& f, const Remote& remote) noexcept
 {
     Inbox& inbox = segment_inbox(remote.peer->base);
@@ -493,7 +493,7 @@ void tell(Flying& f, Picoseconds when, bool waited) noexcept
     arrived_here(when, waited);
 }
 
-// What has become of an entry of the target's inbox.
+/// What has become of an entry of the target's inbox.
 void confirm(Flying& f, Picoseconds when, bool waited) noexcept
 {
     const Sent& sent = f.sent;
@@ -530,7 +530,7 @@ void carry_out_one(const Event& event, bool waited) noexcept
     }
 }
 
-// What others can see.
+/// What others can see.
 Picoseconds carry_out(Picoseconds until) noexcept
 {
     while (events.shared.due() <= until && events.shared.count() != 0) {
@@ -548,7 +548,7 @@ Picoseconds carry_out(Picoseconds until) noexcept
     return events.shared.due();
 }
 
-// What this process alone can see, and what has arrived here.
+/// What this process alone can see, and what has arrived here.
 Picoseconds receive(Picoseconds until, bool waited) noexcept
 {
     Inbox& inbox = own_inbox();
@@ -577,7 +577,7 @@ void empty_inbox(Picoseconds until) noexcept
     bring_up_to({own_inbox(), self()}, {until, UINT32_MAX, UINT64_MAX});
 }
 
-// When a waiting thread finds something.
+/// When a waiting thread finds something.
 Picoseconds next_arrival() noexcept
 {
     Picoseconds next = std::min(events.own.due(), events.toq_full ? events.silent.due() : never);
@@ -593,7 +593,7 @@ Picoseconds next_arrival() noexcept
     return next;
 }
 
-// All events of an instruction whose times are known.
+/// All events of an instruction whose times are known.
 void schedule(Flying& f) noexcept
 {
     const Times& t = f.times;
@@ -614,13 +614,13 @@ void schedule(Flying& f) noexcept
     }
 }
 
-// A put that needs no event of its poster at the target.
+/// A put that needs no event of its poster at the target.
 bool fits_inbox(const Descriptor& d, const Remote* remote) noexcept
 {
     return remote != nullptr && is_put(d.op) && d.sps == 0 && d.length <= InboxEntry::room;
 }
 
-// By the target's inbox if it fits and there is room; else as events of ours. False: no memory.
+/// By the target's inbox if it fits and there is room; else as events of ours. False: no memory.
 [[nodiscard]] bool begin(Flying& f, const Remote* remote) noexcept
 {
     Inbox* const inbox = fits_inbox(f.d, remote) ? &segment_inbox(remote->peer->base) : nullptr;

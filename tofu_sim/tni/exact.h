@@ -15,14 +15,14 @@ namespace tofu::sim {
 
 struct Remote;
 
-// While the process joins its job.
+/// While the process joins its job.
 void open_exact() noexcept;
 
-// As post_by_detour, with the turn. UTOFU_ERR_BUSY without memory for it.
+/// As post_by_detour, with the turn. UTOFU_ERR_BUSY without memory for it.
 [[nodiscard]] int post_exact(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata,
                              Watch& watch) noexcept;
 
-// A put of a session mode VCQ (`owner`) begins, started by a put of `poster`; `done` when its TCQ entry is there.
+/// A put of a session mode VCQ (`owner`) begins, started by a put of `poster`; `done` when its TCQ entry is there.
 struct SessionPut {
     Vcq& poster;
     Remote& owner;
@@ -30,17 +30,17 @@ struct SessionPut {
     Times times;
     uint64_t origin;
     uint64_t number;
-    int error; // of the descriptor itself, or UTOFU_SUCCESS
+    int error; ///< of the descriptor itself, or UTOFU_SUCCESS
 };
 [[nodiscard]] bool relay_exact(const SessionPut& put) noexcept;
 
-// The adversarial mode's next steps for this VCQ.
+/// The adversarial mode's next steps for this VCQ.
 void tick_exact(Vcq& vcq, Picoseconds when) noexcept;
 
-// Position behind the last descriptor whose TCQ entry is there or will never come.
+/// Position behind the last descriptor whose TCQ entry is there or will never come.
 [[nodiscard]] uint32_t settled_exact(const Vcq& vcq) noexcept;
 
-// Waits, by the virtual clock, until nothing of this VCQ is under way; null: of any.
+/// Waits, by the virtual clock, until nothing of this VCQ is under way; null: of any.
 void drain_exact(const Vcq* vcq) noexcept;
 void forget_exact_in_child() noexcept;
 

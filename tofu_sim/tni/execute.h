@@ -22,12 +22,12 @@
 
 namespace tofu::sim {
 
-// One instruction on its way.
+/// One instruction on its way.
 struct Execution {
     Vcq& vcq;
     const Descriptor& d;
     Remote* remote;
-    uint64_t old_value = 0; // ARMW
+    uint64_t old_value = 0; ///< ARMW
     int tcq_error = UTOFU_SUCCESS;
     int mrq_error = UTOFU_SUCCESS;
 };
@@ -252,7 +252,7 @@ TOFU_SIM_HOT void execute(Execution& e) noexcept
     }
 }
 
-// See Vcq::detour. The remote, or null without a target.
+/// See Vcq::detour. The remote, or null without a target.
 [[nodiscard]] int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cbdata) noexcept;
 
 // The rest of a post: `remote` is null without an owner, and for a NOP.

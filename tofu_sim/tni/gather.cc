@@ -24,7 +24,7 @@ struct alignas(16) Block {
     return {{__atomic_load_n(&from[0], __ATOMIC_RELAXED), __atomic_load_n(&from[1], __ATOMIC_RELAXED)}};
 }
 
-// By hand, for compilers call a library's function for it, which may take a lock.
+/// By hand, for compilers call a library's function for it, which may take a lock.
 [[nodiscard]] bool replace(std::byte* at, Block found, Block wanted) noexcept
 {
     bool done = false;
@@ -42,7 +42,7 @@ struct alignas(16) Block {
     return half;
 }
 
-// By halves, since that is how operands were stored and what `replace` needs.
+/// By halves, since that is how operands were stored and what `replace` needs.
 template <typename Word, typename Change>
 [[nodiscard]] uint64_t changed(uint64_t half, const std::byte* operands, const std::byte* compares,
                                Change change) noexcept
@@ -58,9 +58,9 @@ template <typename Word, typename Change>
 }
 #endif
 
-// Each word atomically, in the order of the posts; the old value replaces the operand, if notices
-// report it: a locked instruction waits for the stores before it. `one` is the processor's own way, `change` the same
-// as a function.
+/// Each word atomically, in the order of the posts; the old value replaces the operand, if notices
+/// report it: a locked instruction waits for the stores before it. `one` is the processor's own way, `change` the same
+/// as a function.
 template <typename Word, typename One, typename Change>
 void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Change change) noexcept
 {
@@ -123,7 +123,7 @@ void apply_row(std::byte* target, Gathered& row) noexcept
     }
 }
 
-// The local notices, where they were asked for.
+/// The local notices, where they were asked for.
 template <typename Word>
 void tell_row(Vcq& vcq, const Gathered& row) noexcept
 {
@@ -139,7 +139,7 @@ void tell_row(Vcq& vcq, const Gathered& row) noexcept
     }
 }
 
-// Where the target is not at hand, or not all of it: one after the other, as they would have been posted.
+/// Where the target is not at hand, or not all of it: one after the other, as they would have been posted.
 [[gnu::noinline]] void start_singly(Vcq& vcq, const Gathered& row, Remote* remote) noexcept
 {
     Descriptor d = row.first;
@@ -221,7 +221,8 @@ void start_gathered(Vcq& vcq) noexcept
 
 namespace {
 
-// Adds the further words of prepared descriptors, `count` of them in all. False: one of them does not belong to the row.
+/// Adds the further words of prepared descriptors, `count` of them in all. False: one of them does not belong to the
+/// row.
 template <Op op>
 bool fill_row(Gathered& row, const std::byte* descriptors, size_t count) noexcept
 {

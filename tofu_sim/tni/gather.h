@@ -18,21 +18,21 @@ struct Gathered {
     static constexpr uint32_t most = 256;
 
     Descriptor first;
-    // What the next one must say to belong to the row, as programs say it.
+    /// What the next one must say to belong to the row, as programs say it.
     uint64_t rmt_vcq_id;
     uint64_t rmt_stadd;
     uint64_t edata;
     unsigned long flags;
     int armw_op;
     Op op;
-    uint32_t size; // of a word
+    uint32_t size; ///< of a word
     uint32_t count;
-    uint32_t room;                            // for as many in all; not more than the TOQ has
-    alignas(16) std::byte operands[most * 8]; // and, once started, the old value
-    alignas(16) std::byte compares[most * 8]; // of CSWAPs
+    uint32_t room;                            ///< for as many in all; not more than the TOQ has
+    alignas(16) std::byte operands[most * 8]; ///< and, once started, the old value
+    alignas(16) std::byte compares[most * 8]; ///< of CSWAPs
 };
 
-// A word, and what an instruction says besides the operand: what a CSWAP expects, which operation an ARMW is.
+/// A word, and what an instruction says besides the operand: what a CSWAP expects, which operation an ARMW is.
 template <Op op>
 inline constexpr bool is_cswap = op == Op::cswap4 || op == Op::cswap8;
 template <Op op>
@@ -40,7 +40,7 @@ using WordOf = std::conditional_t<op == Op::armw4 || op == Op::cswap4, uint32_t,
 template <Op op>
 using WhatOf = std::conditional_t<is_cswap<op>, WordOf<op>, int>;
 
-// The next of the row that `vcq` holds? Then it is held as well. The VCQ has no lock.
+/// The next of the row that `vcq` holds? Then it is held as well. The VCQ has no lock.
 template <Op op>
 [[nodiscard]] inline bool gather_next(Vcq& vcq, uint64_t rmt_vcq_id, WhatOf<op> what, WordOf<op> operand,
                                       uint64_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
@@ -64,15 +64,15 @@ template <Op op>
     return true;
 }
 
-// Begins a row with an instruction that has DELAY_START; the TOQ has room for it, and nothing is held. False: it is
-// none that pays, and is to be posted. The caller has seen that it leaves local notices at most.
+/// Begins a row with an instruction that has DELAY_START; the TOQ has room for it, and nothing is held. False: it is
+/// none that pays, and is to be posted. The caller has seen that it leaves local notices at most.
 [[nodiscard]] bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept;
 
-// Carries out what is held.
+/// Carries out what is held.
 void start_gathered(Vcq& vcq) noexcept;
 
-// Carries out `bytes` bytes of prepared descriptors that are a row; the TOQ has room for them. False: they are none, and
-// nothing has happened.
+/// Carries out `bytes` bytes of prepared descriptors that are a row; the TOQ has room for them. False: they are none,
+/// and nothing has happened.
 [[nodiscard]] bool start_prepared(Vcq& vcq, const std::byte* descriptors, size_t bytes) noexcept;
 
 } // namespace tofu::sim

@@ -19,7 +19,7 @@
 
 namespace tofu::sim {
 
-// The order of entries: by time, then by rank, then by the order of posting.
+/// The order of entries: by time, then by rank, then by the order of posting.
 struct InboxKey {
     Picoseconds when;
     uint32_t rank;
@@ -34,34 +34,34 @@ struct InboxKey {
 enum class InboxStage : uint32_t { free = 0, write = 1, notice = 2, failed = 3 };
 
 struct InboxEntry {
-    InboxKey key; // of the next stage
+    InboxKey key; ///< of the next stage
     InboxStage stage;
     uint32_t serial;
-    uint32_t poster;   // slot of the posting process
-    int32_t error;     // in stage failed: UTOFU_ERR_MRQ_*
-    Picoseconds noted; // time of the remote notice, if there is one
-    Picoseconds told;  // time at which the poster may see an error
-    uint64_t vcq_id;   // of the poster
-    uint64_t origin;   // for the trace
+    uint32_t poster;   ///< slot of the posting process
+    int32_t error;     ///< in stage failed: UTOFU_ERR_MRQ_*
+    Picoseconds noted; ///< time of the remote notice, if there is one
+    Picoseconds told;  ///< time at which the poster may see an error
+    uint64_t vcq_id;   ///< of the poster
+    uint64_t origin;   ///< for the trace
     Descriptor d;
     static constexpr size_t entry_bytes = 4096;
     static constexpr size_t header_bytes =
         4 * sizeof(uint64_t) + sizeof(InboxKey) + 4 * sizeof(uint32_t) + sizeof(Descriptor);
     static constexpr size_t room = entry_bytes - header_bytes;
-    std::byte bytes[room]; // of a put
+    std::byte bytes[room]; ///< of a put
 };
 static_assert(sizeof(InboxEntry) == InboxEntry::entry_bytes);
 
-// Lies in zeroed memory. Each use of an index bounds it, since a process may have been killed during a change.
+/// Lies in zeroed memory. Each use of an index bounds it, since a process may have been killed during a change.
 class Inbox {
   public:
     [[nodiscard]] uint32_t count() const noexcept { return std::min(count_, entries); }
     [[nodiscard]] InboxEntry& entry(uint32_t index) noexcept { return entries_[index % entries]; }
-    // The index of the entry at a position in the order of keys.
+    /// The index of the entry at a position in the order of keys.
     [[nodiscard]] uint32_t index_at(uint32_t position) const noexcept { return order_[position % entries] % entries; }
     [[nodiscard]] Picoseconds due() noexcept { return count() != 0 ? entry(index_at(0)).key.when : UINT64_MAX; }
 
-    // A free entry, or null. It belongs to the caller until add().
+    /// A free entry, or null. It belongs to the caller until add().
     [[nodiscard]] InboxEntry* allocate(uint32_t& index) noexcept
     {
         if (free_count_ != 0) {
@@ -111,8 +111,8 @@ class Inbox {
 };
 static_assert(sizeof(Inbox) <= clock_area_bytes);
 
-// The inbox in a mapped segment that starts at `base`. It takes the room of the table of arrivals (clock/arrivals),
-// which exact mode does not need.
+/// The inbox in a mapped segment that starts at `base`. It takes the room of the table of arrivals (clock/arrivals),
+/// which exact mode does not need.
 [[nodiscard]] inline Inbox& segment_inbox(std::byte* base) noexcept
 {
     return *reinterpret_cast<Inbox*>(base + segment_clock_offset);

@@ -33,10 +33,10 @@
 namespace tofu::sim {
 
 struct MrqEntry {
-    uint64_t vcq_id; // of the peer
-    uint8_t type;    // enum utofu_mrq_notice_type
-    uint8_t edata;   // max_edata_size is 1
-    int16_t result;  // UTOFU_SUCCESS or UTOFU_ERR_MRQ_*
+    uint64_t vcq_id; ///< of the peer
+    uint8_t type;    ///< enum utofu_mrq_notice_type
+    uint8_t edata;   ///< max_edata_size is 1
+    int16_t result;  ///< UTOFU_SUCCESS or UTOFU_ERR_MRQ_*
     uint32_t reserved;
     uint64_t rmt_value;
     uint64_t lcl_stadd;
@@ -44,10 +44,10 @@ struct MrqEntry {
 };
 static_assert(sizeof(MrqEntry) == 40);
 
-// What goes along with a notice where an instrument watches (job/instruments.h); zeros elsewhere.
+/// What goes along with a notice where an instrument watches (job/instruments.h); zeros elsewhere.
 struct Stamp {
-    uint64_t time;   // when it is there, by the virtual clock: picoseconds
-    uint64_t origin; // its post, by the trace
+    uint64_t time;   ///< when it is there, by the virtual clock: picoseconds
+    uint64_t origin; ///< its post, by the trace
 };
 
 struct alignas(apart) MrqSlot {
@@ -59,11 +59,11 @@ static_assert(sizeof(MrqSlot) == mrq_entry_bytes);
 
 struct MrqControl {
     alignas(apart) SharedWord<uint64_t> tail;
-    alignas(apart) SharedWord<uint32_t> overflow; // set by the writer that found the ring full
-    SharedWord<uint64_t> head_hint;               // the reader's position, for counts
+    alignas(apart) SharedWord<uint32_t> overflow; ///< set by the writer that found the ring full
+    SharedWord<uint64_t> head_hint;               ///< the reader's position, for counts
 };
 
-// The claimant: process slot (12 bits) and its incarnation (14 bits), as one word.
+/// The claimant: process slot (12 bits) and its incarnation (14 bits), as one word.
 class Claimant {
   public:
     constexpr Claimant(uint32_t process, uint32_t incarnation) noexcept
@@ -79,7 +79,7 @@ class Claimant {
     uint32_t bits_;
 };
 
-// State word: lap (36 bits) | claimant (26) | phase (2).
+/// State word: lap (36 bits) | claimant (26) | phase (2).
 struct MrqState {
     enum Phase : uint64_t { empty = 0, claimed = 1, full = 2 };
     static constexpr uint64_t make(uint64_t lap, Phase phase, uint32_t claimant = 0) noexcept
@@ -91,7 +91,7 @@ struct MrqState {
     static constexpr Claimant claimant(uint64_t state) noexcept { return Claimant(static_cast<uint32_t>(state >> 2)); }
 };
 
-// A handle on a ring in someone's segment; capacity is a power of two given by 2^log2.
+/// A handle on a ring in someone's segment; capacity is a power of two given by 2^log2.
 class MrqRing {
   public:
     MrqRing() noexcept = default;
@@ -100,7 +100,7 @@ class MrqRing {
     {
     }
 
-    // Any process. False: the ring is full (cases W1-W5 above).
+    /// Any process. False: the ring is full (cases W1-W5 above).
     [[nodiscard]] bool push(Claimant me, const MrqEntry& entry) noexcept
     {
         MrqSlot* const slot = claim(me);
@@ -123,7 +123,7 @@ class MrqRing {
         return true;
     }
 
-    // The two halves of push, apart for tests that stop between them.
+    /// The two halves of push, apart for tests that stop between them.
     [[nodiscard]] MrqSlot* claim(Claimant me) noexcept
     {
         uint64_t tail = control_->tail.load_acquire();
@@ -148,8 +148,8 @@ class MrqRing {
         }
         return nullptr; // W5
     }
-    // Publishes by CAS: a claim that was aborted stays aborted. Release: the entry, and all that the poster
-    // stored before (data of its put), is visible to the reader that finds FULL (partner: poll).
+    /// Publishes by CAS: a claim that was aborted stays aborted. Release: the entry, and all that the poster
+    /// stored before (data of its put), is visible to the reader that finds FULL (partner: poll).
     void publish(MrqSlot& slot, Claimant me) noexcept
     {
         uint64_t state = slot.state.load_relaxed();
@@ -160,9 +160,9 @@ class MrqRing {
 
     enum class Poll { found, nothing, claimed };
 
-    // The owner only. `head` is its position. On `claimed` the entry at head is being written by
-    // claimant_at(head); the caller decides when to ask whether that process is alive, and aborts.
-    // `stamp`, unless null, takes the entry's out, so that a push without one does not leave that of a lap ago.
+    /// The owner only. `head` is its position. On `claimed` the entry at head is being written by
+    /// claimant_at(head); the caller decides when to ask whether that process is alive, and aborts.
+    /// `stamp`, unless null, takes the entry's out, so that a push without one does not leave that of a lap ago.
     [[nodiscard, gnu::always_inline]] Poll poll(uint64_t& head, MrqEntry& entry, Stamp* stamp = nullptr) noexcept
     {
         MrqSlot& slot = slots_[head & mask()];
@@ -185,7 +185,7 @@ class MrqRing {
         return Poll::found;
     }
 
-    // The holder of the claim at head; undefined if the state is not a claim of this lap (R4: `valid` false).
+    /// The holder of the claim at head; undefined if the state is not a claim of this lap (R4: `valid` false).
     [[nodiscard]] Claimant claimant_at(uint64_t head, bool& valid) const noexcept
     {
         const uint64_t state = slots_[head & mask()].state.load_acquire();
@@ -193,7 +193,7 @@ class MrqRing {
         return MrqState::claimant(state);
     }
 
-    // The owner only: skip the claim at head, whose claimant is dead (R3) or never was (R4).
+    /// The owner only: skip the claim at head, whose claimant is dead (R3) or never was (R4).
     void abort_claim(uint64_t& head, Claimant dead) noexcept
     {
         MrqSlot& slot = slots_[head & mask()];

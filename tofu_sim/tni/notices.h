@@ -15,11 +15,11 @@ inline constexpr uint32_t notice_remote = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 inline constexpr uint32_t notice_local = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 inline constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
 
-// The origin's own memory, found out before anything was sent.
+/// The origin's own memory, found out before anything was sent.
 [[nodiscard]] int local_tcq_error(AccessStatus status) noexcept;
-// The origin's own memory, found out when the answer came.
+/// The origin's own memory, found out when the answer came.
 [[nodiscard]] int local_mrq_error(AccessStatus status) noexcept;
-// The target's memory.
+/// The target's memory.
 [[nodiscard]] int remote_mrq_error(AccessStatus status) noexcept;
 
 [[nodiscard]] inline bool is_put(Op op) noexcept
@@ -27,8 +27,8 @@ inline constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
     return op == Op::put || op == Op::put_piggyback;
 }
 
-// Fields as seen on real systems. `origin` and the target's ID carry their own A, B, C as path. Inlined: most of
-// what they ask is known where an instruction is posted.
+/// Fields as seen on real systems. `origin` and the target's ID carry their own A, B, C as path. Inlined: most of
+/// what they ask is known where an instruction is posted.
 [[nodiscard]] inline MrqEntry remote_entry(const Descriptor& d, uint64_t origin) noexcept
 {
     const uint64_t rmt_end = d.rmt_stadd + d.length;
@@ -49,8 +49,8 @@ inline constexpr uint32_t notice_tcq = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
     return entry;
 }
 
-// Filled in where it will be read: each field by a store of its width, which the reader's load can be served from.
-// Copied as a whole, by wider loads, it would wait until the stores have left the processor's buffer.
+/// Filled in where it will be read: each field by a store of its width, which the reader's load can be served from.
+/// Copied as a whole, by wider loads, it would wait until the stores have left the processor's buffer.
 inline void fill_local_entry(MrqEntry& entry, const Descriptor& d, uint64_t old_value, int mrq_error) noexcept
 {
     entry.vcq_id = with_default_path(d.rmt_vcq_id);

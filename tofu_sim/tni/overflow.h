@@ -7,13 +7,13 @@
 
 namespace tofu::sim {
 
-// A poster found the ring of `remote` full: notifies its owner, whose program ends.
+/// A poster found the ring of `remote` full: notifies its owner, whose program ends.
 void report_remote_overflow(Remote& remote) noexcept;
 
-// Our own VCQ: prints the message of the guide and ends this program.
+/// Our own VCQ: prints the message of the guide and ends this program.
 [[noreturn]] void end_by_own_overflow(const Vcq& vcq) noexcept;
 
-// Lets the service thread end the program when a peer reports an overflow.
+/// Lets the service thread end the program when a peer reports an overflow.
 void watch_for_overflow() noexcept;
 
 } // namespace tofu::sim

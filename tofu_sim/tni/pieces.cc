@@ -7,12 +7,12 @@
 namespace tofu::sim {
 namespace {
 
-constexpr uint64_t line = 256;   // utofu_onesided_caps::cache_line_size
-constexpr uint64_t page = 65536; // of the system of the guide
+constexpr uint64_t line = 256;   ///< utofu_onesided_caps::cache_line_size
+constexpr uint64_t page = 65536; ///< of the system of the guide
 constexpr uint64_t word = 8;
-constexpr unsigned max_lines = 24; // of one transfer; longer ones move in runs of lines
+constexpr unsigned max_lines = 24; ///< of one transfer; longer ones move in runs of lines
 
-// [offset, end) as pieces, cut in front of some of its words.
+/// [offset, end) as pieces, cut in front of some of its words.
 void tear(std::vector<Piece>& pieces, const Transfer& t, uint32_t offset, uint32_t end, Dice& dice) noexcept
 {
     uint32_t start = offset;

@@ -10,14 +10,14 @@
 
 namespace tofu::sim {
 
-// Starts over at its first entry whenever it runs empty, so that short bursts stay in the same cache lines and
-// a large capacity costs memory only when it is used.
+/// Starts over at its first entry whenever it runs empty, so that short bursts stay in the same cache lines and
+/// a large capacity costs memory only when it is used.
 template <typename T>
 class PrivateRing {
     static_assert(std::is_trivially_copyable_v<T>);
 
   public:
-    // False without memory. Keeps the memory it has if that is large enough.
+    /// False without memory. Keeps the memory it has if that is large enough.
     [[nodiscard]] bool open(uint32_t capacity) noexcept
     {
         if (capacity > allocated_) {
@@ -49,12 +49,12 @@ class PrivateRing {
         count(0);
     }
 
-    // Any thread may call it and gets a recent value (tofu_sim_wait). The rest is for the owner.
+    /// Any thread may call it and gets a recent value (tofu_sim_wait). The rest is for the owner.
     [[nodiscard]] uint32_t size() const noexcept { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
     [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
 
-    // Not when full: the entry behind the last, to be filled in and then taken in by push().
+    /// Not when full: the entry behind the last, to be filled in and then taken in by push().
     [[nodiscard]] T& next() noexcept
     {
         const uint32_t position = head_ + count_;
@@ -66,7 +66,7 @@ class PrivateRing {
         next() = entry;
         push();
     }
-    // Not when empty.
+    /// Not when empty.
     [[nodiscard]] const T& front() const noexcept { return entries_[head_]; }
     void pop() noexcept
     {

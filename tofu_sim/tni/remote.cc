@@ -27,33 +27,33 @@ SharedWord<uintptr_t> remote_cache[1u << remote_cache_bits];
 namespace {
 
 struct KnownPeer : Peer {
-    std::bitset<vcqs_per_node> open_vcqs; // which of them are accessible
+    std::bitset<vcqs_per_node> open_vcqs; ///< which of them are accessible
     std::unique_ptr<PeerProcess> memory_of_peer;
-    PeerProcess* memory = nullptr; // null: this process
+    PeerProcess* memory = nullptr; ///< null: this process
 };
 
-// What was given up, and when: threads that were using it may still be.
+/// What was given up, and when: threads that were using it may still be.
 template <typename T>
 struct Retired {
     T* object;
-    time_t since; // CLOCK_MONOTONIC
+    time_t since; ///< CLOCK_MONOTONIC
 };
 
-// All that was found, by key and by process; guarded by Process::slow_path.
+/// All that was found, by key and by process; guarded by Process::slow_path.
 struct Directory {
     std::unordered_map<uint64_t, Remote*> remotes;
-    std::unordered_map<uint64_t, KnownPeer*> peers; // slot and incarnation
-    std::unordered_set<uint64_t> explained;         // pid and error of peers that could not be mapped
+    std::unordered_map<uint64_t, KnownPeer*> peers; ///< slot and incarnation
+    std::unordered_set<uint64_t> explained;         ///< pid and error of peers that could not be mapped
     std::deque<Retired<Remote>> old_remotes;
-    std::deque<Retired<KnownPeer>> old_peers; // dead, buried
+    std::deque<Retired<KnownPeer>> old_peers; ///< dead, buried
 };
 
-// A thread that had found a remote before it was given up is done with it after this time: a call makes no wait,
-// so it would have to be off the CPU, in the middle of one, for as long. In adversarial and exact mode instructions
-// keep their remote for any time, and nothing is taken apart.
+/// A thread that had found a remote before it was given up is done with it after this time: a call makes no wait,
+/// so it would have to be off the CPU, in the middle of one, for as long. In adversarial and exact mode instructions
+/// keep their remote for any time, and nothing is taken apart.
 constexpr time_t retirement_seconds = 5;
 
-Directory* instance = nullptr; // never destroyed: see Process::self
+Directory* instance = nullptr; ///< never destroyed: see Process::self
 
 Directory& directory()
 {
@@ -77,9 +77,9 @@ void retire(Remote& remote)
     directory().old_remotes.push_back({&remote, seconds_now()});
 }
 
-// The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
-// holds the object finds an AliveWord of 0, and its writes are not visible to any process.
-// Without memory it stays known, and is buried again.
+/// The pages of a dead peer stay allocated as long as we map them. Zeros take their place: a thread that still
+/// holds the object finds an AliveWord of 0, and its writes are not visible to any process.
+/// Without memory it stays known, and is buried again.
 void bury(KnownPeer& peer)
 {
     auto& remotes = directory().remotes;
@@ -148,7 +148,7 @@ void take_apart_the_old()
     }
 }
 
-// Why a peer's segment is not available: one line for each peer and reason, since a program may try again at once.
+/// Why a peer's segment is not available: one line for each peer and reason, since a program may try again at once.
 RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int error)
 {
     const bool scarce = is_scarcity(error);

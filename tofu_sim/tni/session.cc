@@ -21,13 +21,13 @@ namespace {
 constexpr uint32_t runner_mark = 0x80000000;
 constexpr size_t bounce_bytes = 16 * 1024;
 
-// How far the descriptor that runs has got. Each value is stored when the step before it is done.
+/// How far the descriptor that runs has got. Each value is stored when the step before it is done.
 enum Phase : uint64_t { fresh = 0, moved = 1, told_remote = 2, told_local = 3, failed = 4 };
 
-// A session mode VCQ and its queue, ours or a peer's, and the poster that works for it.
+/// A session mode VCQ and its queue, ours or a peer's, and the poster that works for it.
 struct Session {
     Vcq& poster;
-    Remote& target; // the VCQ whose descriptors run
+    Remote& target; ///< the VCQ whose descriptors run
     SessionControl& control;
     SessionSlot* slots;
 
@@ -38,7 +38,7 @@ struct Session {
     }
 };
 
-// No direct way to the owner's bytes: in pieces through our own memory.
+/// No direct way to the owner's bytes: in pieces through our own memory.
 AccessStatus relay_by_copy(AddressCache& addresses, const RemoteVcq& from, const RemoteVcq& to, const Descriptor& d,
                            bool& source_failed) noexcept
 {
@@ -64,7 +64,7 @@ struct Outcome {
     int mrq_error = UTOFU_SUCCESS;
 };
 
-// Moves the bytes of a put of the session's owner.
+/// Moves the bytes of a put of the session's owner.
 Outcome relay(Session& s, const Descriptor& d, Remote* to) noexcept
 {
     AddressCache& addresses = *s.poster.addresses;
@@ -103,7 +103,7 @@ void set_progress(Session& s, uint64_t number, Phase phase) noexcept
     s.control.progress.store_release(number * 8 + phase);
 }
 
-// Carries out descriptor `number`, from where a killed runner left it.
+/// Carries out descriptor `number`, from where a killed runner left it.
 void run_one(Session& s, uint64_t number) noexcept
 {
     SessionSlot& slot = s.slots[number % toq_entries];
@@ -160,7 +160,7 @@ void run_one(Session& s, uint64_t number) noexcept
     }
 }
 
-// In exact mode a descriptor that is started takes effect later; what it leaves in the TCQ comes in order.
+/// In exact mode a descriptor that is started takes effect later; what it leaves in the TCQ comes in order.
 void begin_one(Session& s, uint64_t number) noexcept
 {
     SessionSlot& slot = s.slots[number % toq_entries];
@@ -188,7 +188,7 @@ void begin_one(Session& s, uint64_t number) noexcept
     }
 }
 
-// More posts than the queue holds are invalid data in the owner's segment, and are not executed.
+/// More posts than the queue holds are invalid data in the owner's segment, and are not executed.
 bool has_work(const SessionControl& control) noexcept
 {
     const uint64_t done = is_exact() ? control.begun.load_acquire() : control.done.load_acquire();
@@ -197,7 +197,7 @@ bool has_work(const SessionControl& control) noexcept
     return posted != 0 && posted <= toq_entries && arrived > 0;
 }
 
-// Takes `runner`, if it is free or held by a dead process.
+/// Takes `runner`, if it is free or held by a dead process.
 bool take_runner(SessionControl& control, Claimant me) noexcept
 {
     uint32_t seen = 0;

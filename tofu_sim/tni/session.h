@@ -21,25 +21,25 @@ namespace tofu::sim {
 
 struct Watch;
 
-// A put with this SPS has arrived at `target`, a session mode VCQ: runs what it starts.
-// `when`: by the virtual clock.
+/// A put with this SPS has arrived at `target`, a session mode VCQ: runs what it starts.
+/// `when`: by the virtual clock.
 void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when = 0) noexcept;
 
-// The owner's side. Can a put start it? All else is undefined by the guide.
+/// The owner's side. Can a put start it? All else is undefined by the guide.
 [[nodiscard]] inline bool takes_session(const Descriptor& descriptor) noexcept
 {
     return descriptor.op == Op::put || descriptor.op == Op::nop;
 }
-// Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for a descriptor that a put cannot start. The
-// caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
+/// Posting: UTOFU_SUCCESS, UTOFU_ERR_NOT_SUPPORTED for a descriptor that a put cannot start. The
+/// caller has checked that the TOQ has room. `to`: the descriptor's remote, or null.
 [[nodiscard]] int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata,
                                const Watch& watch) noexcept;
 [[nodiscard]] int poll_tcq_session(Vcq& vcq, void*& cbdata, Stamp& stamp) noexcept;
 
-// Would poll_tcq_session find something to look at?
+/// Would poll_tcq_session find something to look at?
 [[nodiscard]] bool has_tcq_session(const Vcq& vcq) noexcept;
 
-// When the VCQ is created: false without memory.
+/// When the VCQ is created: false without memory.
 [[nodiscard]] bool open_session(Vcq& vcq) noexcept;
 
 } // namespace tofu::sim

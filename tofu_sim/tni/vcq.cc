@@ -27,17 +27,17 @@ constinit VcqTable vcq_storage;
 
 namespace {
 
-// What this process has of each CQ of its node; guarded by Process::slow_path.
+/// What this process has of each CQ of its node; guarded by Process::slow_path.
 struct OwnCq {
     CqMode mode;
-    uint8_t components; // bit per VCQ
-    bool session_ring;  // its rings were last used with the capacity of session mode
+    uint8_t components; ///< bit per VCQ
+    bool session_ring;  ///< its rings were last used with the capacity of session mode
     bool used_before;
 };
 OwnCq own_cqs[cqs_per_node];
 
-// How many CQs of a TNI this process may have in each mode (table 6.2, and what real systems give): one
-// process alone on its node gets 8 in free mode, 7 of them exclusive, 3 in session mode.
+/// How many CQs of a TNI this process may have in each mode (table 6.2, and what real systems give): one
+/// process alone on its node gets 8 in free mode, 7 of them exclusive, 3 in session mode.
 struct Limits {
     unsigned free_mode;
     unsigned exclusive;
@@ -66,8 +66,8 @@ unsigned count_mode(unsigned tni, CqMode mode) noexcept
         std::count_if(first, first + cqs_per_tni, [&](const OwnCq& cq) { return cq.mode == mode; }));
 }
 
-// Could this process take one more CQ of a TNI in this mode? Those that the environment keeps for another mode are
-// left alone (guide 4.3.2.1, 4.3.2.2); exclusive VCQs come first, and one CQ is always for the others.
+/// Could this process take one more CQ of a TNI in this mode? Those that the environment keeps for another mode are
+/// left alone (guide 4.3.2.1, 4.3.2.2); exclusive VCQs come first, and one CQ is always for the others.
 bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
 {
     const Environment& environment = self.environment();
@@ -87,7 +87,7 @@ bool leaves_enough(Process& self, unsigned tni, CqMode mode) noexcept
     return of_free_mode < limits.free_mode && exclusive + session + free_mode + for_exclusive + for_session < share;
 }
 
-// A free CQ of this process's share; session mode takes them from the end.
+/// A free CQ of this process's share; session mode takes them from the end.
 int claim_new_cq(Process& self, unsigned tni, CqMode mode, uint8_t components) noexcept
 {
     const uint64_t share = self.job().placement().cq_share;
@@ -126,7 +126,7 @@ void remove_component(Process& self, unsigned cq, unsigned component) noexcept
     }
 }
 
-// A CQ of the mode for one VCQ alone.
+/// A CQ of the mode for one VCQ alone.
 int choose_alone(Process& self, unsigned tni, CqMode mode, unsigned& component) noexcept
 {
     const Limits limits = limits_of(self, tni);
@@ -144,7 +144,7 @@ int choose_alone(Process& self, unsigned tni, CqMode mode, unsigned& component) 
     return leaves_enough(self, tni, mode) ? claim_new_cq(self, tni, mode, 1) : UTOFU_ERR_FULL;
 }
 
-// A place in a shared CQ: the component asked for in the first one we have, or the first free one of any.
+/// A place in a shared CQ: the component asked for in the first one we have, or the first free one of any.
 int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) noexcept
 {
     for (unsigned i = 0; i < cqs_per_tni; i++) {
@@ -173,8 +173,8 @@ int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) 
     return claim_new_cq(self, tni, CqMode::free_mode, static_cast<uint8_t>(1u << component));
 }
 
-// A ring keeps its position from one VCQ to the next of the same place, so that a late writer to the old one
-// cannot disturb the new one; only another capacity starts it over, on fresh pages.
+/// A ring keeps its position from one VCQ to the next of the same place, so that a late writer to the old one
+/// cannot disturb the new one; only another capacity starts it over, on fresh pages.
 void open_ring(Process& self, Vcq& vcq, std::byte* region, bool session) noexcept
 {
     const Environment& environment = self.environment();

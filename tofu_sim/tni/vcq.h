@@ -36,14 +36,14 @@ struct WatchedDeleter {
 
 struct TcqEntry {
     void* cbdata;
-    uint32_t toq_position; // of its descriptor
-    int32_t result;        // UTOFU_SUCCESS or UTOFU_ERR_TCQ_*
+    uint32_t toq_position; ///< of its descriptor
+    int32_t result;        ///< UTOFU_SUCCESS or UTOFU_ERR_TCQ_*
 };
 
-// What the owner of a session mode VCQ remembers of a descriptor in its shared TOQ.
+/// What the owner of a session mode VCQ remembers of a descriptor in its shared TOQ.
 struct SessionCallback {
     void* cbdata;
-    bool notice; // a TCQ entry was asked for
+    bool notice; ///< a TCQ entry was asked for
     uint32_t length;
     FlowCounters* flow;
 };
@@ -52,37 +52,37 @@ struct LocalNotice {
     MrqEntry entry;
 };
 
-// A VCQ of this process. Objects live in one static table and are never destroyed; a handle is the address of
-// one, and stays recognisable, and invalid, after the VCQ was freed.
+/// A VCQ of this process. Objects live in one static table and are never destroyed; a handle is the address of
+/// one, and stays recognisable, and invalid, after the VCQ was freed.
 struct alignas(512) Vcq {
-    // Set last on creation and cleared first on freeing (partner: find_vcq).
+    /// Set last on creation and cleared first on freeing (partner: find_vcq).
     SharedWord<uint32_t> live;
-    // Whether posts and polls take the slow road: a lock, session mode, adversarial mode, instruments; or instructions
-    // are held.
+    /// Whether posts and polls take the slow road: a lock, session mode, adversarial mode, instruments; or instructions
+    /// are held.
     uint32_t special;
 
-    // TOQ: positions of descriptors; those in [toq_head, toq_tail) have an unread TCQ entry.
+    /// TOQ: positions of descriptors; those in [toq_head, toq_tail) have an unread TCQ entry.
     uint32_t toq_head;
     uint32_t toq_tail;
     PrivateRing<TcqEntry> tcq;
     PrivateRing<LocalNotice> local_notices;
 
-    // MRQ: our end of the ring that peers write.
+    /// MRQ: our end of the ring that peers write.
     MrqRing mrq;
     uint64_t mrq_head;
-    uint32_t claimed_polls; // consecutive polls that found a claim in front
+    uint32_t claimed_polls; ///< consecutive polls that found a claim in front
     uint32_t mrq_capacity;
-    SharedWord<uint32_t> vain_polls; // consecutive polls of the MRQ that found nothing: a hint
+    SharedWord<uint32_t> vain_polls; ///< consecutive polls of the MRQ that found nothing: a hint
 
-    AddressCache* addresses; // translations of STADDs, local and remote
-    RemoteVcq own_memory;    // our own side of a transfer
+    AddressCache* addresses; ///< translations of STADDs, local and remote
+    RemoteVcq own_memory;    ///< our own side of a transfer
 
-    std::unique_ptr<SessionCallback[]> session_cbdata; // session mode only
+    std::unique_ptr<SessionCallback[]> session_cbdata; ///< session mode only
     uint32_t idle_polls;
 
-    uint64_t id; // with our own A, B, C as path
+    uint64_t id; ///< with our own A, B, C as path
     Claimant me{0, 0};
-    FlowCounters* flows; // its row of counters, by Remote::first_flow and path ID
+    FlowCounters* flows; ///< its row of counters, by Remote::first_flow and path ID
     uint32_t index;
     uint8_t tni;
     uint8_t cq;
@@ -90,21 +90,21 @@ struct alignas(512) Vcq {
     CqMode mode;
     bool thread_safe;
 
-    // Whether the thread of the adversarial mode may go to this VCQ: set when it is complete, cleared under `lock`
-    // before it is taken apart (partner: may_carry_on in tni/chaos).
+    /// Whether the thread of the adversarial mode may go to this VCQ: set when it is complete, cleared under `lock`
+    /// before it is taken apart (partner: may_carry_on in tni/chaos).
     SharedWord<uint32_t> carried_on;
-    std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; // adversarial mode only
-    std::unique_ptr<Gathered, GatheredDeleter> gathered;   // held by DELAY_START; once there was any
-    std::unique_ptr<Watched, WatchedDeleter> watch;        // with instruments only
-    std::unique_ptr<VcqMemory> registrations;              // our STADDs
-    std::mutex lock;                                       // thread-safe VCQs, and all of them in adversarial mode
+    std::unique_ptr<ChaosQueue, ChaosDeleter> chaos_queue; ///< adversarial mode only
+    std::unique_ptr<Gathered, GatheredDeleter> gathered;   ///< held by DELAY_START; once there was any
+    std::unique_ptr<Watched, WatchedDeleter> watch;        ///< with instruments only
+    std::unique_ptr<VcqMemory> registrations;              ///< our STADDs
+    std::mutex lock;                                       ///< thread-safe VCQs, and all of them in adversarial mode
 
     enum Special : uint32_t { locked = 1, session = 2, chaos = 4, gathering = 8, watched = 16 };
-    // Those that change what a post and a poll do.
+    /// Those that change what a post and a poll do.
     static constexpr uint32_t detour = session | chaos | watched;
 };
 
-// Never destroyed: other threads may still post while the program exits.
+/// Never destroyed: other threads may still post while the program exits.
 union VcqTable {
     Vcq slots[vcqs_per_node];
     constexpr VcqTable() noexcept : slots{} {}
@@ -113,7 +113,7 @@ union VcqTable {
 extern VcqTable vcq_storage;
 inline constexpr Vcq (&vcq_table)[vcqs_per_node] = vcq_storage.slots;
 
-// The VCQ of a handle, or nullptr for a foreign or freed one. Two compares and a load.
+/// The VCQ of a handle, or nullptr for a foreign or freed one. Two compares and a load.
 [[nodiscard]] inline Vcq* find_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     const uintptr_t offset = handle - reinterpret_cast<uintptr_t>(&vcq_table[0]);
@@ -127,11 +127,11 @@ inline constexpr Vcq (&vcq_table)[vcqs_per_node] = vcq_storage.slots;
 
 inline constexpr int any_component = -1;
 
-// `component` is any_component for utofu_create_vcq. Any thread.
+/// `component` is any_component for utofu_create_vcq. Any thread.
 [[nodiscard]] int create_vcq(unsigned tni, int component, unsigned long flags, utofu_vcq_hdl_t& handle) noexcept;
 [[nodiscard]] int free_vcq(utofu_vcq_hdl_t handle) noexcept;
 
-// Takes the VCQ's lock if it has one.
+/// Takes the VCQ's lock if it has one.
 class VcqGuard {
   public:
     explicit VcqGuard(Vcq& vcq) noexcept : vcq_((vcq.special & Vcq::locked) != 0 ? &vcq : nullptr)

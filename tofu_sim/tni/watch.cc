@@ -38,7 +38,7 @@ namespace {
     return (instruments & instrument_trace) != 0;
 }
 
-// Payload, or how many atomic operations; and what the trace wants to know besides: what its poster finds of it.
+/// Payload, or how many atomic operations; and what the trace wants to know besides: what its poster finds of it.
 [[nodiscard]] uint32_t traced_bytes(const Descriptor& d, Failure failure) noexcept
 {
     const bool atomic = d.op >= Op::armw4 && d.op <= Op::cswap8;
@@ -61,7 +61,7 @@ namespace {
     return record;
 }
 
-// A VCQ that an instruction leaves from or goes to.
+/// A VCQ that an instruction leaves from or goes to.
 struct Place {
     uint32_t node;
     uint8_t tni;
@@ -119,7 +119,7 @@ Times carry(Watched& watched, uint64_t from_id, const Descriptor& d, Picoseconds
     return times;
 }
 
-// Before the bytes are written: a program may poll memory instead of waiting for a notice.
+/// Before the bytes are written: a program may poll memory instead of waiting for a notice.
 void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segment, uint64_t stadd,
                   const Descriptor& d, const Times& times, uint32_t notice) noexcept
 {

@@ -10,14 +10,14 @@
 
 namespace tofu::sim::tools {
 
-// Exit statuses of our own; `run` otherwise hands on the program's.
+/// Exit statuses of our own; `run` otherwise hands on the program's.
 inline constexpr int exit_failure = 1;
 inline constexpr int exit_usage = 2;
-inline constexpr int exit_timeout = 124; // as timeout(1) has it
+inline constexpr int exit_timeout = 124; ///< as timeout(1) has it
 inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
 
-// Each gets the words behind its own name.
+/// Each gets the words behind its own name.
 [[nodiscard]] int run_command(std::span<char* const> words);
 [[nodiscard]] int show_command(std::span<char* const> words);
 [[nodiscard]] int trace_command(std::span<char* const> words);
@@ -25,7 +25,7 @@ inline constexpr int exit_not_found = 127;
 [[nodiscard]] int node_command(std::span<char* const> words);
 [[nodiscard]] int clean_command(std::span<char* const> words);
 
-// A whole number from `low` to `high`, nothing for any other text.
+/// A whole number from `low` to `high`, nothing for any other text.
 [[nodiscard]] inline std::optional<uint64_t> parse_count(std::string_view text, uint64_t low, uint64_t high) noexcept
 {
     uint64_t value = 0;

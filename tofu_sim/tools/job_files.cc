@@ -63,7 +63,7 @@ bool header_is_sound(const JobHeader& header, off_t file_size)
     return header.version == layout_version && is_sound_header(header, static_cast<uint64_t>(file_size));
 }
 
-// An array of the job's file, `stride` bytes from one to the next; only those that have been written.
+/// An array of the job's file, `stride` bytes from one to the next; only those that have been written.
 template <typename T>
 void visit_backed(const JobView& job, size_t area, size_t stride, uint32_t count,
                   const std::function<void(uint32_t, const T&)>& visit)

@@ -25,7 +25,7 @@
 namespace tofu::sim::tools {
 namespace {
 
-constexpr std::chrono::seconds grace{3}; // between asking a process to end and killing it
+constexpr std::chrono::seconds grace{3}; ///< between asking a process to end and killing it
 constexpr int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool ends_us(int signal_number)
@@ -33,7 +33,7 @@ bool ends_us(int signal_number)
     return signal_number != SIGUSR1 && signal_number != SIGUSR2;
 }
 
-// Only this thread of the command could have children.
+/// Only this thread of the command could have children.
 std::vector<pid_t> own_children()
 {
     std::vector<pid_t> children;
@@ -309,7 +309,7 @@ void Launcher::send_all(int signal_number) noexcept
     }
 }
 
-// Orphans of our processes have become our children. Each round kills a generation.
+/// Orphans of our processes have become our children. Each round kills a generation.
 void Launcher::kill_descendants() noexcept
 {
     const auto until = Clock::now() + grace;

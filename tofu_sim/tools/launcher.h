@@ -16,11 +16,11 @@
 namespace tofu::sim::tools {
 
 struct Launch {
-    std::vector<uint32_t> node_of;        // the simulated node of each process
-    bool bound = true;                    // processes of a node get processors of their own where there are enough
-    std::string topology;                 // a file for HWLOC_XMLFILE; empty: programs see this machine
-    std::span<char* const> program;       // with its arguments; outlives the launcher
-    std::chrono::milliseconds timeout{0}; // 0: none
+    std::vector<uint32_t> node_of;        ///< the simulated node of each process
+    bool bound = true;                    ///< processes of a node get processors of their own where there are enough
+    std::string topology;                 ///< a file for HWLOC_XMLFILE; empty: programs see this machine
+    std::span<char* const> program;       ///< with its arguments; outlives the launcher
+    std::chrono::milliseconds timeout{0}; ///< 0: none
 };
 
 class Launcher {
@@ -30,18 +30,18 @@ class Launcher {
     Launcher(const Launcher&) = delete;
     Launcher& operator=(const Launcher&) = delete;
 
-    // Runs everything to its end; returns the exit status of the command.
+    /// Runs everything to its end; returns the exit status of the command.
     [[nodiscard]] int run();
 
-    // Cause of the exit status: the program (or its time is up), a program that cannot be executed, or a signal to us.
+    /// Cause of the exit status: the program (or its time is up), a program that cannot be executed, or a signal to us.
     enum class End { program, not_executed, signal };
     [[nodiscard]] End ended() const noexcept { return ended_; }
 
   private:
     using Clock = std::chrono::steady_clock;
 
-    // running --(a process failed, a signal to stop us, the time is up)--> ending, with SIGTERM or
-    // that signal sent to all; ending --(the grace is over)--> killing, with SIGKILL sent.
+    /// running --(a process failed, a signal to stop us, the time is up)--> ending, with SIGTERM or
+    /// that signal sent to all; ending --(the grace is over)--> killing, with SIGKILL sent.
     enum class State { running, ending, killing };
 
     void share_processors(const Processors& processors);
@@ -59,10 +59,11 @@ class Launcher {
     [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
     Launch launch_;
-    const Processors* processors_ = nullptr; // while run() is under way, and there is more than one process
-    std::vector<Cpuset> shares_;             // by node; empty: processes are not bound
-    std::vector<pid_t> pids_;                // by rank; 0: not started, or gone
-    std::vector<pid_t> foreign_;             // children of the program that became this one by exec: they are not ended
+    const Processors* processors_ = nullptr; ///< while run() is under way, and there is more than one process
+    std::vector<Cpuset> shares_;             ///< by node; empty: processes are not bound
+    std::vector<pid_t> pids_;                ///< by rank; 0: not started, or gone
+    std::vector<pid_t> foreign_;             ///< children of the program that became this one by exec: they are not
+                                             ///< ended
     size_t alive_ = 0;
     State state_ = State::running;
     int status_ = 0;
@@ -71,7 +72,7 @@ class Launcher {
     Clock::time_point kill_at_{};
     sigset_t watched_{};
     sigset_t inherited_{};
-    int exec_error_[2] = {-1, -1}; // the errno of a failed exec comes through it
+    int exec_error_[2] = {-1, -1}; ///< the errno of a failed exec comes through it
 };
 
 } // namespace tofu::sim::tools

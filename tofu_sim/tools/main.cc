@@ -95,7 +95,7 @@ bool asks_for_help(const char* word)
     return std::strcmp(word, "--help") == 0 || std::strcmp(word, "-h") == 0;
 }
 
-// What was printed has arrived, or the command has failed.
+/// What was printed has arrived, or the command has failed.
 int finish(int status)
 {
     errno = 0;

@@ -13,8 +13,8 @@
 namespace tofu::sim::tools {
 namespace {
 
-// A node of Fugaku, as a job sees it: the kernel counts the compute cores from 12 on and their NUMA nodes from 4 on,
-// for the assistant cores come first, which no job may use.
+/// A node of Fugaku, as a job sees it: the kernel counts the compute cores from 12 on and their NUMA nodes from 4 on,
+/// for the assistant cores come first, which no job may use.
 constexpr NodeModel models[] = {
     {"a64fx",
      "Package:1 NUMANode:4(memory=8GiB indexes=4,5,6,7) L2:1(size=8MiB) L1d:12(size=64KiB) Core:1 "
@@ -27,7 +27,7 @@ struct Destroy {
     void operator()(hwloc_topology_t topology) const noexcept { hwloc_topology_destroy(topology); }
 };
 
-// While it lives HWLOC_THISSYSTEM is not set: with it, the topology would claim that one can bind to its processors.
+/// While it lives HWLOC_THISSYSTEM is not set: with it, the topology would claim that one can bind to its processors.
 class NotThisSystem {
   public:
     NotThisSystem()
@@ -51,7 +51,7 @@ class NotThisSystem {
     std::optional<std::string> before_;
 };
 
-// What the synthetic description has no words for.
+/// What the synthetic description has no words for.
 void refine(hwloc_topology_t topology, const NodeModel& model)
 {
     for (int depth = 0; depth < hwloc_topology_get_depth(topology); depth++) {

@@ -12,7 +12,8 @@ namespace {
 using GetSupport = const hwloc_topology_support* (*)(hwloc_topology_t);
 using IsThisSystem = int (*)(hwloc_topology_t);
 
-// The program's own hwloc: after this library, or among what was loaded out of sight of others (dlopen of Python's modules).
+/// The program's own hwloc: after this library, or among what was loaded out of sight of others (dlopen of Python's
+/// modules).
 template <class Function>
 Function find(const char* name) noexcept
 {
@@ -24,7 +25,7 @@ Function find(const char* name) noexcept
     return reinterpret_cast<Function>(found);
 }
 
-// One for all foreign topologies: processes of --node see one file.
+/// One for all foreign topologies: processes of --node see one file.
 const hwloc_topology_support* pretend(const hwloc_topology_support& real) noexcept
 {
     static hwloc_topology_cpubind_support processors = *real.cpubind;

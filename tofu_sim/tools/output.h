@@ -11,14 +11,14 @@
 
 namespace tofu::sim::tools {
 
-// Devices, pipes and symbolic links are places that the user has made: a new file at their name would remove them.
+/// Devices, pipes and symbolic links are places that the user has made: a new file at their name would remove them.
 [[nodiscard]] inline bool is_written_in_place(const std::string& name)
 {
     struct stat there {};
     return ::lstat(name.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
 }
 
-// `write` gets the stream, which is closed. 0, or an error number.
+/// `write` gets the stream, which is closed. 0, or an error number.
 template <typename Write>
 [[nodiscard]] int write_stream(std::FILE* to, Write&& write)
 {
@@ -32,7 +32,7 @@ template <typename Write>
     return error;
 }
 
-// `write` gets the stream. Empty, or what went wrong.
+/// `write` gets the stream. Empty, or what went wrong.
 template <typename Write>
 [[nodiscard]] std::string write_file(const std::string& name, Write&& write)
 {

@@ -34,7 +34,7 @@ struct ReplayOptions {
     std::optional<Order> order;
     std::optional<uint32_t> processes;
     Paths paths = Paths::recorded;
-    double link = 0; // GB/s; 0: Tofu-D's
+    double link = 0; ///< GB/s; 0: Tofu-D's
     double cpu = 1;
     std::optional<size_t> share;
     std::string pattern;
@@ -43,10 +43,10 @@ struct ReplayOptions {
     uint32_t bytes = 8;
     uint32_t rounds = 0;
     std::vector<std::string> files;
-    std::vector<std::string_view> given; // names of the options
+    std::vector<std::string_view> given; ///< names of the options
 };
 
-constexpr uint32_t most_processes_of_a_node = 54; // as tofu-sim run has it
+constexpr uint32_t most_processes_of_a_node = 54; ///< as tofu-sim run has it
 constexpr size_t share_of_a_trace = 5000;
 constexpr uint32_t usual_segment = 16384;
 
@@ -137,7 +137,7 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
     return problem;
 }
 
-// Of a pattern those of `algorithm_names`, for a line.
+/// Of a pattern those of `algorithm_names`, for a line.
 std::string algorithms_of(const std::string& pattern)
 {
     std::string list;
@@ -181,7 +181,7 @@ std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
     return empty ? "has no effect on barrier, whose messages are empty; omit it" : "";
 }
 
-// Why an option that was given says nothing of what is to be played. Empty: it does.
+/// Why an option that was given says nothing of what is to be played. Empty: it does.
 std::string why_unused(const ReplayOptions& o, std::string_view name)
 {
     if (name == "--shape" || name == "--torus" || name == "--pattern") {
@@ -195,7 +195,7 @@ std::string why_unused(const ReplayOptions& o, std::string_view name)
     return is_for_patterns ? "applies to patterns only: a trace has its own" : "";
 }
 
-// Axes of the whole machine, 24x23x24, wrap around; parts of an axis do not.
+/// Axes of the whole machine, 24x23x24, wrap around; parts of an axis do not.
 uint8_t usual_wraps(const std::array<uint8_t, 3>& units)
 {
     constexpr std::array<uint8_t, 3> machine{24, 23, 24};
@@ -206,7 +206,7 @@ uint8_t usual_wraps(const std::array<uint8_t, 3>& units)
     return wraps;
 }
 
-// The shape that was given, that of the box, or `otherwise`. Nothing: it was refused.
+/// The shape that was given, that of the box, or `otherwise`. Nothing: it was refused.
 std::optional<std::array<uint8_t, 3>> find_shape(const ReplayOptions& o, const std::array<uint8_t, 3>& otherwise)
 {
     if (!o.order || o.order->kind != Order::Kind::box) {
@@ -266,7 +266,7 @@ int parse(std::span<char* const> words, ReplayOptions& options)
     return 0;
 }
 
-// Empty, or what to do.
+/// Empty, or what to do.
 std::string check_room(const Placement& placement, uint64_t processes)
 {
     const Topology& topology = placement.topology();
@@ -298,7 +298,7 @@ double slowness(const ReplayOptions& options)
     return options.link > 0 ? speed / options.link : 1;
 }
 
-// Nothing: there is none, which was reported.
+/// Nothing: there is none, which was reported.
 std::unique_ptr<Fluid> make_fluid(size_t links)
 {
     const std::string path = find_library("libtofu-sim-simgrid.so", "tofu-fi/");
@@ -319,7 +319,7 @@ std::unique_ptr<Fluid> make_fluid(size_t links)
     return std::unique_ptr<Fluid>(reinterpret_cast<MakeFluid*>(make)(links));
 }
 
-// Plays and prints what the network has seen. `expected`: about how many messages; 0: unknown.
+/// Plays and prints what the network has seen. `expected`: about how many messages; 0: unknown.
 template <typename Print>
 int play(const Topology& topology, const ReplayOptions& options, size_t share, Script& script, uint64_t expected,
          Print&& print)

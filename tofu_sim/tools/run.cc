@@ -31,11 +31,11 @@
 namespace tofu::sim::tools {
 namespace {
 
-// --seeds FIRST-LAST[:LIST]
+/// --seeds FIRST-LAST[:LIST]
 struct Seeds {
     uint64_t first = 0;
     uint64_t last = 0;
-    std::string freedoms; // with the colon
+    std::string freedoms; ///< with the colon
 
     [[nodiscard]] std::string chaos(uint64_t seed) const { return std::to_string(seed) + freedoms; }
 };
@@ -103,7 +103,7 @@ int set_seeds(RunOptions& options, const char* value)
     return 0;
 }
 
-// Checks a value as soon as it is read, so that N processes need not say the same.
+/// Checks a value as soon as it is read, so that N processes need not say the same.
 int set_option(RunOptions& options, std::string_view name, const char* value)
 {
     if (name == "-n" || name == "--np") {
@@ -213,7 +213,7 @@ int parse(std::span<char* const> words, RunOptions& options)
     return 0;
 }
 
-// Never the name of another job of this user: process and time make it unique.
+/// Never the name of another job of this user: process and time make it unique.
 std::string unique_job_name()
 {
     timespec now{};
@@ -260,7 +260,7 @@ void export_environment(const RunOptions& options, const std::string& job, const
     }
 }
 
-// As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
+/// As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
 std::vector<uint32_t> nodes_of(const RunOptions& options)
 {
     const auto setting = [](const char* given, const char* variable) {
@@ -279,8 +279,8 @@ std::vector<uint32_t> nodes_of(const RunOptions& options)
     return node_of;
 }
 
-// The path of a file without a name, which ends with this process; others open it meanwhile. Empty, after a line on
-// stderr: it cannot be created.
+/// The path of a file without a name, which ends with this process; others open it meanwhile. Empty, after a line on
+/// stderr: it cannot be created.
 std::string write_topology(const NodeModel& model)
 {
     const std::string text = topology_xml(model);
@@ -295,13 +295,13 @@ std::string write_topology(const NodeModel& model)
     return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
 }
 
-// The option by which the user has asked for a virtual clock.
+/// The option by which the user has asked for a virtual clock.
 const char* name_of_clock(const RunOptions& options)
 {
     return options.seeds ? "--seeds" : options.exact ? "--exact" : "--clock";
 }
 
-// Addresses are the same in each run: some decisions depend on them, of programs and of the adversarial mode.
+/// Addresses are the same in each run: some decisions depend on them, of programs and of the adversarial mode.
 void fix_addresses(const RunOptions& options)
 {
     const int now = ::personality(0xffffffff);
@@ -313,9 +313,9 @@ void fix_addresses(const RunOptions& options)
     }
 }
 
-// What all runs of a command have in common.
+/// What all runs of a command have in common.
 struct Surroundings {
-    std::string preloaded; // libraries, for LD_PRELOAD
+    std::string preloaded; ///< libraries, for LD_PRELOAD
     std::string topology;
 };
 
@@ -335,7 +335,7 @@ int run_once(const RunOptions& options, const Surroundings& surroundings, Launch
     return status;
 }
 
-// As a shell reads it back.
+/// As a shell reads it back.
 std::string quoted(const char* word)
 {
     constexpr char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
@@ -349,7 +349,7 @@ std::string quoted(const char* word)
     return text + "'";
 }
 
-// What the user has to type to have this run again.
+/// What the user has to type to have this run again.
 void print_command(const RunOptions& options, const std::string& chaos)
 {
     std::fprintf(stderr, "tofu-sim run --exact --chaos %s -n %u", chaos.c_str(), options.processes);
@@ -375,7 +375,7 @@ void print_command(const RunOptions& options, const std::string& chaos)
     std::fputc('\n', stderr);
 }
 
-// Each run writes to a file, which is shown only if the run fails.
+/// Each run writes to a file, which is shown only if the run fails.
 int run_seeds(RunOptions& options, const Surroundings& surroundings)
 {
     const File output(::memfd_create("tofu-sim-seeds", MFD_CLOEXEC));

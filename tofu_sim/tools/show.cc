@@ -45,7 +45,7 @@ const char* mode_name(CqMode mode)
     return "unknown";
 }
 
-// Notices of peers written and not read yet, and how many fit; nothing of a ring that makes no sense.
+/// Notices of peers written and not read yet, and how many fit; nothing of a ring that makes no sense.
 void print_mrq(const SegmentView& segment, unsigned index, CqMode mode)
 {
     std::byte* const region = segment.base() + vcq_region_offset(index, segment.mrq_entries());
@@ -200,7 +200,7 @@ void show_job(const JobView& job, bool vcqs)
     show_links(loads, topology);
 }
 
-// The traffic of its links and the placement of its processes, as a picture or port by port.
+/// The traffic of its links and the placement of its processes, as a picture or port by port.
 int show_network(const JobView& job, bool counters, const char* svg)
 {
     if (!job.header) {

@@ -98,7 +98,7 @@ int parse(std::span<char* const> words, TraceOptions& options)
     return 0;
 }
 
-// "250us" in nanoseconds; without a unit, microseconds. Nothing for any other text.
+/// "250us" in nanoseconds; without a unit, microseconds. Nothing for any other text.
 std::optional<uint64_t> parse_time(std::string_view text)
 {
     constexpr std::pair<std::string_view, double> units[] = {
@@ -115,8 +115,8 @@ std::optional<uint64_t> parse_time(std::string_view text)
     return static_cast<uint64_t>(value * unit->second);
 }
 
-// Cuts the run to the part that is asked for; times are those since the first message between processes. Empty, or what
-// is wrong. `note`: which part it is.
+/// Cuts the run to the part that is asked for; times are those since the first message between processes. Empty, or
+/// what is wrong. `note`: which part it is.
 std::string take_part(const TraceOptions& options, trace::Run& run, std::string& note)
 {
     const uint64_t zero = trace::first_message(run);
@@ -153,7 +153,7 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
     return {};
 }
 
-// Into a directory, which is made if need be.
+/// Into a directory, which is made if need be.
 std::string write_pictures(const trace::Run& run, const std::string& directory)
 {
     if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {

@@ -17,20 +17,20 @@ class Processors;
 
 class ShortTurns {
   public:
-    // Before the first process is started, which inherits the slices: says on stderr what it does where `processes`
-    // outnumber the processors that can run at a time, else nothing.
+    /// Before the first process is started, which inherits the slices: says on stderr what it does where `processes`
+    /// outnumber the processors that can run at a time, else nothing.
     ShortTurns(size_t processes, const Processors& processors);
     ~ShortTurns();
     ShortTurns(const ShortTurns&) = delete;
     ShortTurns& operator=(const ShortTurns&) = delete;
 
-    // After the last process has been forked.
+    /// After the last process has been forked.
     void start();
 
   private:
     void wake_on(int processor) const noexcept;
 
-    std::vector<int> processors_; // none: each process has one
+    std::vector<int> processors_; ///< none: each process has one
     std::vector<std::thread> threads_;
     std::atomic<bool> over_{false};
 };

@@ -8,8 +8,8 @@
 
 namespace tofu::sim {
 
-// From the top: TNI 63-61, C 59, B 58-57, A 56, Z 55-48, Y 47-40, X 39-32, path C 31, path B 30-29, path A 28,
-// bit 27 set, component 26-24, CQ 3-0; the rest is zero.
+/// From the top: TNI 63-61, C 59, B 58-57, A 56, Z 55-48, Y 47-40, X 39-32, path C 31, path B 30-29, path A 28,
+/// bit 27 set, component 26-24, CQ 3-0; the rest is zero.
 struct VcqAddress {
     Coords coords{};
     PathCoords path{};
@@ -24,7 +24,7 @@ inline constexpr uint64_t vcq_id_path_mask = uint64_t{0xf} << 28;
 inline constexpr uint64_t vcq_id_mark = uint64_t{1} << 27;
 inline constexpr uint64_t vcq_id_zero_bits = (uint64_t{1} << 60) | 0x00fffff0u;
 
-// path ID: a + (b << 1) + (c << 3)
+/// path ID: a + (b << 1) + (c << 3)
 [[nodiscard]] constexpr uint8_t encode_path(const PathCoords& path) noexcept
 {
     return static_cast<uint8_t>(path[0] | path[1] << 1 | path[2] << 3);
@@ -61,19 +61,19 @@ inline constexpr uint64_t vcq_id_zero_bits = (uint64_t{1} << 60) | 0x00fffff0u;
             static_cast<uint8_t>(id & 0xf), static_cast<uint8_t>(id >> 24 & 7)};
 }
 
-// The ID without its path: what names the VCQ itself.
+/// The ID without its path: what names the VCQ itself.
 [[nodiscard]] constexpr uint64_t vcq_key(uint64_t id) noexcept
 {
     return id & ~vcq_id_path_mask;
 }
-// The ID with the destination's own A, B, C as path: what notices carry (guide 3.7.6.1).
+/// The ID with the destination's own A, B, C as path: what notices carry (guide 3.7.6.1).
 [[nodiscard]] constexpr uint64_t with_default_path(uint64_t id) noexcept
 {
     const Coords c = decode_coords(id);
     return vcq_key(id) | uint64_t{encode_path({c[3], c[4], c[5]})} << 28;
 }
 
-// VBG ID: place as above, bits 31-24 zero, gate number in the low bits.
+/// VBG ID: place as above, bits 31-24 zero, gate number in the low bits.
 [[nodiscard]] constexpr uint64_t encode_vbg_id(const Coords& c, unsigned tni, unsigned gate) noexcept
 {
     return encode_place(c, tni) | gate;

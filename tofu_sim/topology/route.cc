@@ -11,7 +11,7 @@ struct Axis {
     unsigned length;
     bool wraps;
     Port up;
-    Port down; // the same where an axis is two nodes long and has one cable between them
+    Port down; ///< the same where an axis is two nodes long and has one cable between them
 };
 
 Axis axis_of(const Topology& topology, unsigned number) noexcept
@@ -34,7 +34,7 @@ unsigned next_down(unsigned at, unsigned length) noexcept
     return at == 0 ? length - 1 : at - 1;
 }
 
-// Moves `at` along one axis and notes the links it leaves by.
+/// Moves `at` along one axis and notes the links it leaves by.
 void walk(const Topology& topology, Coords& at, unsigned number, unsigned target, std::vector<Link>& links)
 {
     const Axis axis = axis_of(topology, number);

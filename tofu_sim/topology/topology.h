@@ -8,12 +8,12 @@
 
 namespace tofu::sim {
 
-// X, Y, Z, A, B, C in the order of the guide.
+/// X, Y, Z, A, B, C in the order of the guide.
 using Coords = std::array<uint8_t, 6>;
-// A, B, C of the corner a packet turns at.
+/// A, B, C of the corner a packet turns at.
 using PathCoords = std::array<uint8_t, 3>;
 
-inline constexpr std::array<uint8_t, 3> unit_shape = {2, 3, 2}; // A, B, C
+inline constexpr std::array<uint8_t, 3> unit_shape = {2, 3, 2}; ///< A, B, C
 inline constexpr unsigned nodes_per_unit = 12;
 
 class Topology {
@@ -36,7 +36,7 @@ class Topology {
         return p[0] < unit_shape[0] && p[1] < unit_shape[1] && p[2] < unit_shape[2];
     }
 
-    // Nodes are numbered unit by unit, so that the first twelve processes share a unit.
+    /// Nodes are numbered unit by unit, so that the first twelve processes share a unit.
     [[nodiscard]] constexpr uint32_t node_of(const Coords& c) const noexcept
     {
         const uint32_t unit = (uint32_t{c[0]} * units_[1] + c[1]) * units_[2] + c[2];
@@ -44,7 +44,7 @@ class Topology {
     }
     [[nodiscard]] Coords coords_of(uint32_t node) const noexcept;
 
-    // One of the shortest paths, chosen so that different pairs of nodes spread over them.
+    /// One of the shortest paths, chosen so that different pairs of nodes spread over them.
     [[nodiscard]] PathCoords choose_path(const Coords& from, const Coords& to) const noexcept;
 
   private:
@@ -52,11 +52,11 @@ class Topology {
     uint8_t wraps_ = 0;
 };
 
-// "XxYxZ" in units of 2x3x2 nodes, e.g. "1x1x2". Nothing for any other text, a zero, more than 255 along
-// an axis, or more nodes than the simulator has.
+/// "XxYxZ" in units of 2x3x2 nodes, e.g. "1x1x2". Nothing for any other text, a zero, more than 255 along
+/// an axis, or more nodes than the simulator has.
 [[nodiscard]] std::optional<std::array<uint8_t, 3>> parse_shape(const char* text) noexcept;
 
-// Letters of the axes that wrap around, e.g. "xz"; an empty text: none. B always wraps.
+/// Letters of the axes that wrap around, e.g. "xz"; an empty text: none. B always wraps.
 [[nodiscard]] std::optional<uint8_t> parse_torus(const char* text) noexcept;
 
 } // namespace tofu::sim

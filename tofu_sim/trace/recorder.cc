@@ -34,24 +34,24 @@ struct File {
     dev_t device = 0;
     ino_t inode = 0;
     char path[path_room] = {};
-    bool full = false; // of the disk, or of what was allowed
+    bool full = false; ///< of the disk, or of what was allowed
     std::mutex growing;
 };
 
 File file;
-// Counts forks and files: what a thread remembers of another one is void.
+/// Counts forks and files: what a thread remembers of another one is void.
 SharedWord<uint32_t> epoch{1};
 
-// The chunk of a thread.
+/// The chunk of a thread.
 struct Lane {
     Record* next = nullptr;
     Record* end = nullptr;
     uint32_t epoch = 0;
-    bool waiting = false; // *next is the record of a wait that goes on
+    bool waiting = false; ///< *next is the record of a wait that goes on
 };
 thread_local Lane own_lane;
-Lane one_lane;          // exact mode: whichever thread has the turn
-uint64_t last_time = 0; // exact mode: of a record. How the program ends is a matter of its launcher
+Lane one_lane;          ///< exact mode: whichever thread has the turn
+uint64_t last_time = 0; ///< exact mode: of a record. How the program ends is a matter of its launcher
 
 Lane& lane() noexcept
 {
@@ -63,7 +63,7 @@ FileHeader& header() noexcept
     return *reinterpret_cast<FileHeader*>(file.base);
 }
 
-// Appends text to `path`; false: no room.
+/// Appends text to `path`; false: no room.
 bool append(char (&path)[path_room], std::string_view text) noexcept
 {
     const size_t length = std::strlen(path);
@@ -83,7 +83,7 @@ bool append_number(char (&path)[path_room], Number number) noexcept
     return append(path, text);
 }
 
-// From the user's pattern to the name of this process's file: absolute, for the program may go elsewhere.
+/// From the user's pattern to the name of this process's file: absolute, for the program may go elsewhere.
 bool make_path(const Owner& owner, char (&path)[path_room]) noexcept
 {
     path[0] = '\0';
@@ -139,7 +139,7 @@ Found look_at(const char* path, const Owner& owner) noexcept
     return there.born == owner.born && there.pid != ::getpid() ? Found::of_this_job : Found::old_trace;
 }
 
-// An unnamed file in the directory of `path`. -1: errno says why.
+/// An unnamed file in the directory of `path`. -1: errno says why.
 int create_draft(const char* path, char (&draft)[path_room]) noexcept
 {
     const std::string_view whole = path;
@@ -159,7 +159,7 @@ int create_draft(const char* path, char (&draft)[path_room]) noexcept
     return -1;
 }
 
-// False, EEXIST: something has that name.
+/// False, EEXIST: something has that name.
 bool rename_to_free_name(const char* from, const char* to) noexcept
 {
     if (::link(from, to) == 0) {
@@ -170,9 +170,9 @@ bool rename_to_free_name(const char* from, const char* to) noexcept
     return !has_links && ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0;
 }
 
-// Gives the draft, whose header is complete, a name that no other process of the job has: one that joined with a rank
-// that was there before gets its number added. What an earlier run has left makes room. False: errno says why; EEXIST:
-// it is no trace, be it empty.
+/// Gives the draft, whose header is complete, a name that no other process of the job has: one that joined with a rank
+/// that was there before gets its number added. What an earlier run has left makes room. False: errno says why; EEXIST:
+/// it is no trace, be it empty.
 bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) noexcept
 {
     for (unsigned attempt = 0; attempt < 4; attempt++) {
@@ -198,7 +198,7 @@ bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) n
     return false;
 }
 
-// Real blocks, for a store into a file without room on its disk ends the process. So does a file beyond the limit.
+/// Real blocks, for a store into a file without room on its disk ends the process. So does a file beyond the limit.
 int back(int fd, uint64_t from, uint64_t bytes) noexcept
 {
     rlimit limit{};
@@ -231,8 +231,8 @@ void fill_header(FileHeader& to, const Owner& owner) noexcept
     __atomic_store_n(&to.magic, file_magic, __ATOMIC_RELEASE); // partner: trace/reader
 }
 
-// Room for chunk number `number`; under `growing`. The file is opened by its name: a program closes descriptors that it
-// does not know, and few are left in others.
+/// Room for chunk number `number`; under `growing`. The file is opened by its name: a program closes descriptors that
+/// it does not know, and few are left in others.
 int back_chunk(uint64_t number) noexcept
 {
     const BriefFile again(file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -246,7 +246,7 @@ int back_chunk(uint64_t number) noexcept
     return back(again.get(), header_bytes + number * chunk_bytes, chunk_bytes);
 }
 
-// A chunk for this thread; false: there is no more room.
+/// A chunk for this thread; false: there is no more room.
 [[gnu::noinline]] bool take_chunk() noexcept
 {
     const std::lock_guard guard(file.growing);
@@ -277,7 +277,7 @@ int back_chunk(uint64_t number) noexcept
     return true;
 }
 
-// Whether there is room for a record at lane().next.
+/// Whether there is room for a record at lane().next.
 bool has_room() noexcept
 {
     if (lane().epoch == epoch.load_relaxed() && lane().next != lane().end) [[likely]] {
@@ -292,7 +292,7 @@ bool has_room() noexcept
     return false;
 }
 
-// All words of a record but the last, then that. Readers may be at it: atomic, and in this order.
+/// All words of a record but the last, then that. Readers may be at it: atomic, and in this order.
 void store(Record* to, const Record& record) noexcept
 {
     uint64_t words[sizeof(Record) / 8];
@@ -315,7 +315,7 @@ void set_length(Record& wait, uint64_t length) noexcept
     wait.arrival = static_cast<uint32_t>(length >> 32);
 }
 
-// The cause of the end of a wait, and its origin.
+/// The cause of the end of a wait, and its origin.
 struct Ending {
     End end;
     uint64_t peer;
@@ -333,13 +333,13 @@ Ending ending_of(const Record& record) noexcept
     }
 }
 
-// What the simulator does for others meanwhile is not the program's doing.
+/// What the simulator does for others meanwhile is not the program's doing.
 bool ends_wait(Type type) noexcept
 {
     return type != Type::arrival && type != Type::relay;
 }
 
-// What was found at `time` ends the wait there; anything else where the last poll was.
+/// What was found at `time` ends the wait there; anything else where the last poll was.
 void end_wait(const Ending& ending, uint64_t time) noexcept
 {
     Record wait = *lane().next;
@@ -358,7 +358,7 @@ void end_wait(const Ending& ending, uint64_t time) noexcept
     store(lane().next++, wait);
 }
 
-// Why there is no trace.
+/// Why there is no trace.
 int explain(const char* path, int error) noexcept
 {
     if (error == EEXIST) {
@@ -437,7 +437,7 @@ int open(const Owner& owner) noexcept
     return UTOFU_SUCCESS;
 }
 
-// Two runs in exact mode leave the same bytes: the distinguishing fields are not needed any more.
+/// Two runs in exact mode leave the same bytes: the distinguishing fields are not needed any more.
 void forget_this_run() noexcept
 {
     FileHeader& h = header();
