@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <rdma/fi_atomic.h>
@@ -662,6 +663,23 @@ TEST_F(Close, AlsoWhereOthersShareTheVcq)
     EXPECT_EQ(late.deregistered_early, 0u);
     fi_cq_tagged_entry entry{};
     EXPECT_EQ(fi_cq_read(tx, &entry, 1), -FI_EAGAIN);
+}
+
+/// Likewise where another thread closes the shared context as soon as no endpoint has it.
+TEST_F(Close, AlsoWhereTheirContextIsClosedAtOnce)
+{
+    fid_stx* shared = nullptr;
+    ASSERT_EQ(fi_stx_context(o.domain, nullptr, &shared, nullptr), 0);
+    fid_ep* const ep = o.open_sharing(shared, tx);
+    late.on = late.never = true;
+    ASSERT_EQ(fi_read(ep, in.data(), 20000, nullptr, 0, large_base, fi_mr_key(large), nullptr), 0);
+    std::thread another([shared] {
+        while (fi_close(&shared->fid) == -FI_EBUSY) {
+        }
+    });
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+    another.join();
+    EXPECT_EQ(late.deregistered_early, 0u);
 }
 
 } // namespace

@@ -452,6 +452,8 @@ int Endpoint::close() noexcept
     else if (engines_.rma)
         engines_.rma->mute();
     tx_.close_vcq();
+    if (stays) // another thread may close the shared context as soon as nothing uses it
+        shared->hold();
     bound_.drop_all();
     if (!stays)
         release_number();
@@ -459,6 +461,7 @@ int Endpoint::close() noexcept
         config_.parent->drop_context(tx_.config().is_open, config_.slot);
     if (stays) {
         shared->keep(*this);
+        shared->release();
         return 0;
     }
     delete this;
