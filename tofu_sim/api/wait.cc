@@ -12,6 +12,8 @@
 #include "tni/session.h"
 #include "trace/recorder.h"
 
+#include <atomic>
+
 #include "config.h"
 
 #pragma GCC visibility push(default)
@@ -30,11 +32,17 @@ bool waits_at_gates() noexcept
     return vbgs != nullptr && vbgs->are_under_way();
 }
 
+// Another thread may poll the VCQ meanwhile, or free it and create another in its place (partner: open_vcq).
 bool has_notices(Vcq& vcq) noexcept
 {
+    if (!vcq.tcq.empty() || unread_mrq(vcq) != 0) {
+        return true;
+    }
+    if ((std::atomic_ref(vcq.special).load(std::memory_order_relaxed) & Vcq::session) == 0) {
+        return false;
+    }
     const VcqGuard guard(vcq);
-    const bool session = (vcq.special & Vcq::session) != 0;
-    return !vcq.tcq.empty() || unread_mrq(vcq) != 0 || (session && has_tcq_session(vcq));
+    return has_tcq_session(vcq);
 }
 
 uint64_t looked_around = 0; ///< exact mode: when tofu_sim_give_way was called last, see TurnedCall::wait

@@ -2,7 +2,9 @@
 // Executes descriptors: the posting thread moves the bytes and writes the notices.
 #pragma once
 
+#include "job/process.h"
 #include "tni/chaos.h"
+#include "tni/control.h"
 #include "tni/descriptor.h"
 #include "tni/gather.h"
 #include "tni/vcq.h"
@@ -54,10 +56,12 @@ inline void start_pending(Vcq& vcq) noexcept
     return false;
 }
 
-/// Notices that poll_mrq would find, about. Any thread, beside one that polls: mrq_head is the poller's own.
+/// Notices that poll_mrq would find, about. Any thread, beside one that polls, or that frees the VCQ and creates another
+/// in its place: it looks at shared words alone, at the place that the entry of vcq_table has in the segment.
 [[nodiscard]] inline size_t unread_mrq(const Vcq& vcq) noexcept
 {
-    const MrqControl& control = vcq.mrq.control();
+    const auto index = static_cast<unsigned>(&vcq - &vcq_table[0]);
+    const MrqControl& control = vcq_control(Process::self().segment().vcq_region(index)).mrq;
     return vcq.local_notices.size() + (control.tail.load_relaxed() - control.head_hint.load_relaxed());
 }
 

@@ -17,6 +17,7 @@
 #include "topology/ids.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <new>
 #include <sys/mman.h>
@@ -208,12 +209,14 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     std::byte* const region = self.segment().vcq_region(vcq.index);
     vcq.mode = mode;
     vcq.thread_safe = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
-    vcq.special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) | (session ? uint32_t{Vcq::session} : 0);
-    vcq.toq_head = vcq.toq_tail = 0;
-    const auto& chaos = self.environment().chaos;
-    if (chaos && !session) {
-        vcq.special |= Vcq::locked | Vcq::chaos; // its thread is another user of the VCQ
+    uint32_t special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) | (session ? uint32_t{Vcq::session} : 0);
+    if (self.environment().chaos && !session) {
+        special |= Vcq::locked | Vcq::chaos; // its thread is another user of the VCQ
     }
+    special |= instruments != 0 ? uint32_t{Vcq::watched} : 0;
+    // Relaxed: a waiter may still look at the VCQ that was here before (partner: tofu_sim_wait).
+    std::atomic_ref(vcq.special).store(special, std::memory_order_relaxed);
+    vcq.toq_head = vcq.toq_tail = 0;
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
     vcq.flows = flow_row(segment_flows(self.segment().base), vcq.index);
@@ -227,13 +230,10 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
     vcq.watch.reset();
-    if (instruments != 0) {
-        vcq.special |= Vcq::watched;
-        if (!open_watch(vcq)) {
-            return UTOFU_ERR_OUT_OF_MEMORY;
-        }
+    if (instruments != 0 && !open_watch(vcq)) {
+        return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *chaos)) {
+    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *self.environment().chaos)) {
         return UTOFU_ERR_OUT_OF_RESOURCE;
     }
     if (session && !open_session(vcq)) {
