@@ -314,7 +314,7 @@ Gen<Setup> setup()
         gen::set(&Setup::sharedav, once_in(4)), gen::set(&Setup::apart, once_in(3)),
         gen::set(&Setup::gates, gen::element<std::uint32_t>(0, 3, 6, 48, 48)), gen::set(&Setup::layout, below(4)),
         gen::set(&Setup::anygate, below(2)),
-        gen::set(&Setup::processes, gen::weightedElement<std::uint32_t>({{12, 3}, {1, 6}, {1, 8}})));
+        gen::set(&Setup::processes, gen::weightedElement<std::uint32_t>({{10, 3}, {2, 6}, {3, 8}})));
 }
 
 /// What does not matter is as usual.
@@ -497,12 +497,14 @@ Gen<std::vector<Command>> join_scene()
 
 /// All processes use one group or two, and while rounds of its gates are under way something happens to a member, or
 /// the members close it. Then they join again.
-Gen<std::vector<Command>> gate_scene(std::uint32_t processes)
+Gen<std::vector<Command>> gate_scene(std::uint32_t processes, Trouble only = Trouble::count_)
 {
     return gen::map(
         gen::build<GateScene>(
-            gen::set(&GateScene::trouble, gen::map(below(static_cast<unsigned>(Trouble::count_)),
-                                                   [](std::uint32_t kind) { return static_cast<Trouble>(kind); })),
+            gen::set(&GateScene::trouble,
+                     only != Trouble::count_ ? gen::just(only)
+                                             : gen::map(below(static_cast<unsigned>(Trouble::count_)),
+                                                        [](std::uint32_t kind) { return static_cast<Trouble>(kind); })),
             gen::set(&GateScene::first, below(processes)), gen::set(&GateScene::victim, below(processes)),
             gen::set(&GateScene::when, below(processes + 1)), gen::set(&GateScene::rounds, below(3)),
             gen::set(&GateScene::pause, gen::element<std::uint32_t>(0, 1, 2, 5, 20)),
@@ -526,10 +528,14 @@ Gen<std::vector<Command>> commands(const Setup& setup)
                              return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
                          })},
          {3, scene()}});
-    return gen::map(gen::container<std::vector<std::vector<Command>>>(16, phase),
-                    [](std::vector<std::vector<Command>>&& parts) {
-                        std::vector<Command> all;
-                        for (const auto& each : parts)
+    // Gates take any packet only until a process ends, so the scene that needs this may be the first.
+    const auto first = gen::weightedOneOf<std::vector<Command>>(
+        {{setup.gates != 0 && setup.anygate != 0 ? 2 : 0, gate_scene(setup.processes, Trouble::rest)},
+         {1, gen::just(std::vector<Command>{})}});
+    return gen::map(gen::pair(first, gen::container<std::vector<std::vector<Command>>>(15, phase)),
+                    [](std::pair<std::vector<Command>, std::vector<std::vector<Command>>>&& drawn) {
+                        std::vector<Command>& all = drawn.first;
+                        for (const auto& each : drawn.second)
                             all.insert(all.end(), each.begin(), each.end());
                         return all;
                     });

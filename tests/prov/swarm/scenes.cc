@@ -58,6 +58,7 @@ void meet(const GateScene& s, Calls& calls)
     case Trouble::two:
     case Trouble::missing:
     case Trouble::half:
+    case Trouble::rest:
     case Trouble::count_: return;
     }
 }
@@ -94,6 +95,7 @@ void follow(const GateScene& s, Calls& calls)
     case Trouble::none:
     case Trouble::two:
     case Trouble::half:
+    case Trouble::rest:
     case Trouble::count_: break;
     }
     if (s.trouble != Trouble::all_part)
@@ -123,6 +125,18 @@ std::vector<Command> calls_of(const GateScene& s)
     for (std::uint32_t i = 0; i < s.rounds; i++) {
         calls.all(Do::collect, s.trouble == Trouble::two ? i % 2 : 0);
         calls.spin(s.pause);
+    }
+    if (s.trouble == Trouble::rest) {
+        for (std::uint32_t i = 1; i < s.processes; i++)
+            calls.add(Do::part, s.victim + i);
+        calls.spin(20 + s.pause); // so that they may have freed their gates
+        calls.join();
+        calls.spin(80);
+        calls.add(Do::collect, s.victim, 1);
+        calls.run(s.pause);
+        calls.collect(3);
+        calls.all(Do::part);
+        return std::move(calls.made);
     }
     for (std::uint32_t i = 0; i < s.processes; i++) {
         if (i == s.when && s.trouble == Trouble::all_part)

@@ -22,6 +22,7 @@ enum class Trouble : std::uint8_t {
     two,      ///< they use two groups
     missing,  ///< a process is killed when some have seen the end of a round, and one member calls the next operation
     half,     ///< a member closes it before its join has ended
+    rest,     ///< all but one close it and join the next one, while that one still uses it
     count_
 };
 
