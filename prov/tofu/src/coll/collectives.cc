@@ -201,7 +201,7 @@ int Collectives::enter(Group& group) noexcept
     return 0;
 }
 
-int Collectives::close(Group& group) noexcept
+int Collectives::close_group(Group& group) noexcept
 {
     {
         std::lock_guard guard(tx_.lock());

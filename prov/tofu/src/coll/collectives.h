@@ -33,7 +33,7 @@ class Collectives final : public tofu::Engine {
     /// fi_join_collective(3). 0, -FI_EINVAL (no set, a set without this endpoint, or with an endpoint twice),
     /// -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
     int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
-    int close(Group& group) noexcept;
+    int close_group(Group& group) noexcept;
     /// Releases the memory and gates of all groups. Called after the VCQ has been freed.
     void bury_all() noexcept;
     /// True if a group is open; the endpoint cannot be closed then.

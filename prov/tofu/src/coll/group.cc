@@ -502,7 +502,7 @@ bool Joining::answered(struct fid& group, const Roster& roster, int err, int pro
 static int close_group(struct fid* fid) noexcept
 {
     Group& group = Group::of(reinterpret_cast<fid_mc*>(fid));
-    return group.engine().close(group);
+    return group.engine().close_group(group);
 }
 
 static fi_ops group_fid_ops = object_ops({.close = close_group});
