@@ -78,15 +78,15 @@ vcq::Functions functions()
     f.get = [](utofu_vcq_hdl_t, utofu_vcq_id_t, utofu_stadd_t local, utofu_stadd_t, std::size_t length,
                std::uint64_t edata, unsigned long, void*) -> int {
         liar->get(reinterpret_cast<void*>(local), length);
-        liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata);
+        liar->done.push_back({liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata});
         return UTOFU_SUCCESS;
     };
     f.cswap8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t, std::uint64_t, std::uint64_t, utofu_stadd_t, std::uint64_t edata,
                   unsigned long, void*) -> int {
         liar->gets++;
         const std::uint64_t before = liar->input->below(2) == 0 ? 0 : liar->input->take<std::uint64_t>();
-        liar->done.emplace_back(liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata, before,
-                                std::uint8_t{UTOFU_MRQ_TYPE_LCL_ARMW});
+        liar->done.push_back({liar->input->below(16) == 0 ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_SUCCESS, edata, before,
+                              std::uint8_t{UTOFU_MRQ_TYPE_LCL_ARMW}});
         return UTOFU_SUCCESS;
     };
     return f;

@@ -185,7 +185,7 @@ TEST(Mr, AProvidersKeyReachesItsRegionAndNoByteMore)
                     std::uint8_t bytes[64];
                     std::memset(bytes, 7, sizeof(bytes));
                     const Window& w = peers[1];
-                    for (const auto& [offset, size] :
+                    for (const auto& [offset, length] :
                          std::initializer_list<std::pair<std::int64_t, std::size_t>>{{-1, 1},
                                                                                      {-1, 2},
                                                                                      {-4, 4},
@@ -198,6 +198,7 @@ TEST(Mr, AProvidersKeyReachesItsRegionAndNoByteMore)
                                                                                      {13, 3},
                                                                                      {16, 8}}) {
                         const std::uint64_t at = w.base + static_cast<std::uint64_t>(offset);
+                        const std::size_t size = length; // clang++ 14 does not capture a binding
                         for (const bool read : {false, true}) {
                             ASSERT_EQ(s.post([&] {
                                 return read ? fi_read(s.ep, bytes, size, nullptr, 1, at, w.key, &s)

@@ -151,14 +151,14 @@ vcq::Functions functions()
                 to->entry[0].check = 12345;
             }
         }
-        reached->done.emplace_back(reached->fail, edata);
+        reached->done.push_back({reached->fail, edata});
         return UTOFU_SUCCESS;
     };
     f.cswap8 = [](utofu_vcq_hdl_t, utofu_vcq_id_t, std::uint64_t compare, std::uint64_t swap, utofu_stadd_t remote,
                   std::uint64_t edata, unsigned long, void*) -> int {
         std::uint64_t& word = reached->words[remote - Peerside::first_at];
         reached->armws++;
-        reached->done.emplace_back(reached->fail, edata, word, UTOFU_MRQ_TYPE_LCL_ARMW);
+        reached->done.push_back({reached->fail, edata, word, UTOFU_MRQ_TYPE_LCL_ARMW});
         if (word == compare)
             word = swap;
         return UTOFU_SUCCESS;

@@ -329,8 +329,10 @@ TEST(MemoryFork, WhatIsAdvisedOfPagesHoldsAfterTheyWereMoved)
     };
     static constexpr Case cases[] = {{" lo ", 0}, {" dc ", MADV_DONTFORK}, {" dd ", MADV_DONTDUMP}};
     lead([](Node& node, Leader& peer) {
-        for (const auto& [flag, advice] : cases)
+        for (const Case& advised : cases)
             for (const size_t pages : {size_t{1}, size_t{16}}) {
+                const char* const flag = advised.flag; // clang++ 14 does not capture a binding
+                const int advice = advised.advice;
                 auto* const around = static_cast<std::byte*>(
                     ::mmap(nullptr, (pages + 2) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
                 ASSERT_NE(around, MAP_FAILED);

@@ -306,7 +306,7 @@ class Group final : public fid_mc {
     Group* next = nullptr;      ///< in the list of all
     Group* next_busy = nullptr; ///< in the list of groups that are polled
     bool listed_busy = false;
-    bool closing = false; ///< a thread is in Collectives::close; no other thread releases the group
+    bool closing = false; ///< a thread is in close_group; no other thread releases the group
 
     // --- Called before and after its life, without the context's lock, since they acquire the home lock.
     /// 0 or -FI_E*.
