@@ -169,9 +169,9 @@ bool EventQueue::has_several_domains() const noexcept
 
 /// May this thread poll the endpoint? With FI_THREAD_DOMAIN one thread at a time uses a domain, without locks. The
 /// readers of a queue of several domains may be the threads of the others.
-bool EventQueue::may_poll(const Polled& polled) const noexcept
+bool EventQueue::may_poll(const Polled& polled, bool several_domains) noexcept
 {
-    return polled.has_locks || !has_several_domains() || polled.joiner == std::this_thread::get_id();
+    return polled.has_locks || !several_domains || polled.joiner == std::this_thread::get_id();
 }
 
 int EventQueue::need_polls(const Pollable& endpoint) noexcept
@@ -190,10 +190,11 @@ int EventQueue::need_polls(const Pollable& endpoint) noexcept
             return ret;
         polled->has_thread = true;
     }
-    if (has_several_domains())
+    const bool several_domains = has_several_domains();
+    if (several_domains)
         domain.auto_progress().need_locks();
     for (Polled& one : polled_)
-        one.has_locks |= one.domain == &domain && (has_several_domains() || polled->has_thread);
+        one.has_locks |= one.domain == &domain && (several_domains || polled->has_thread);
     return 0;
 }
 
@@ -217,8 +218,9 @@ bool EventQueue::run(bool patient) noexcept
 {
     std::lock_guard guard(polled_mutex_);
     bool some = false;
+    const bool several_domains = has_several_domains();
     for (const Polled& polled : polled_)
-        if (may_poll(polled))
+        if (may_poll(polled, several_domains))
             some |= polled.endpoint->progress(patient);
     return some;
 }
@@ -229,8 +231,9 @@ std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcep
     std::lock_guard guard(polled_mutex_);
     std::size_t count = 0;
     const DomainBase* before = nullptr;
+    const bool several_domains = has_several_domains();
     for (const Polled& polled : polled_) {
-        if (!may_poll(polled))
+        if (!may_poll(polled, several_domains))
             continue;
         if (std::exchange(before, polled.domain) != polled.domain)
             count += polled.domain->homes(handles + count, most - count);

@@ -92,7 +92,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
         bool operator==(const Polled& other) const noexcept { return endpoint == other.endpoint; }
     };
     [[nodiscard]] bool has_several_domains() const noexcept;
-    [[nodiscard]] bool may_poll(const Polled& polled) const noexcept;
+    [[nodiscard]] static bool may_poll(const Polled& polled, bool several_domains) noexcept;
     bool writable_ = false;   ///< FI_WRITE
     std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
     Array<Polled> polled_;
