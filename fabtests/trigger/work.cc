@@ -314,12 +314,12 @@ void check_bad_work(World& w)
     CHECK(w, queue(w, bad) == -FI_ENOSYS);
     bad = op.work(counter, 1, counter.get(), FI_PEEK);
     CHECK(w, queue(w, bad) == -FI_EBADFLAGS);
-    // An endpoint that is not ready yet, and one that never will be.
+    // An endpoint that is not enabled.
     fid_ep* ep = nullptr;
     CHECK(w, fi_endpoint(w.domain(), foreign.info, &ep, nullptr) == 0);
     bad = op.work(counter, 1, counter.get());
     op.op_msg.ep = ep;
-    CHECK(w, queue(w, bad) == -FI_EOPNOTSUPP);
+    CHECK(w, queue(w, bad) == -FI_EOPBADSTATE);
     CHECK(w, fi_close(&ep->fid) == 0);
     fi_op_cntr none{nullptr, 1}, theirs{foreign.counter, 1};
     bad = counter_work(counter, 1, FI_OP_CNTR_ADD, none);

@@ -15,5 +15,5 @@ common=$(printf '%s\n%s\n' "$alone" "$together" | sort | uniq -d | wc -l)
 [ "$common" -gt 0 ] &&
     { [ "$common" = "$(wc -l <<<"$alone")" ] || [ "$common" = "$(wc -l <<<"$together")" ]; } ||
     { echo "swarm.sh: a seed gives another run behind other programs"; diff <(echo "$alone") <(echo "$together"); exit 1; }
-"$swarm" 15 1 && "$swarm" 60 && "$swarm" -p tcp 2 10 || exit 1
+"$swarm" 15 1 && "$swarm" 60 && "$swarm" -p tcp 2 400 || exit 1
 [ ! -e "${FI_TOFU_BACKEND:?set by make check}" ] || "$swarm" -p sim 3 1
