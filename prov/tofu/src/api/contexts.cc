@@ -99,11 +99,6 @@ EndpointAddress ScalableEndpoint::address() const noexcept
                         address_flags(config_.caps));
 }
 
-int ScalableEndpoint::name(void* buffer, std::size_t* length) const noexcept
-{
-    return give_address(address(), config_.address_format, buffer, length);
-}
-
 int ScalableEndpoint::announce() noexcept
 {
     std::lock_guard guard(mutex_);

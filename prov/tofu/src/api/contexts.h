@@ -58,7 +58,10 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     /// fi_control(3): FI_ENABLE. 0, -FI_ENOAV (not bound), an error of announce(); -FI_ENOSYS: another command.
     int control(int command, void* argument) noexcept;
     /// fi_getname (fi_cm(3)). 0, -FI_EINVAL, -FI_ETOOSMALL.
-    int name(void* address, std::size_t* length) const noexcept;
+    int name(void* buffer, std::size_t* length) const noexcept
+    {
+        return give_address(address(), config_.address_format, buffer, length);
+    }
     /// FI_OPT_MIN_MULTI_RECV.
     [[nodiscard]] std::size_t& min_multi_recv() noexcept { return config_.min_multi_recv; }
 

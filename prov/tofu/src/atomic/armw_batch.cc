@@ -230,11 +230,6 @@ void BatchRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcep
         op.runner->batches.end(batch);
 }
 
-void BatchRunner::on_lost(vcq::CompletionHandler* self, Notice notice) noexcept
-{
-    note(*static_cast<Batch::Lost*>(self)->batch->op, notice.code);
-}
-
 void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;

@@ -14,17 +14,6 @@ namespace tofu {
 
 using vcq::Post;
 
-/// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
-BlockReason AtomicRunner::go_on(AtomicOp& op) noexcept
-{
-    return op.notifying ? ops.notify_target(op) : start(op);
-}
-
-void AtomicRunner::through(AtomicOp& op) noexcept
-{
-    op.notifying ? ops.finish(op) : ops.end_one(op, UTOFU_SUCCESS);
-}
-
 void AtomicRunner::cancel(AtomicOp& op) noexcept
 {
     ops.abandon(op, FI_ECANCELED, 0);
@@ -77,12 +66,6 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
         list->add(at, left * op.size);
         at += left * op.size;
     }
-}
-
-/// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
-bool AtomicRunner::may_go_on(const AtomicOp& op) noexcept
-{
-    return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
 }
 
 /// Starts as much of an operation as can be started now. Returns why it is blocked for the rest.

@@ -48,11 +48,15 @@ class AtomicRunner {
   private:
     friend class Pending::Stream;
     void keep_injected(AtomicOp& op) noexcept;
-    [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept;
+    /// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
+    [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept
+    {
+        return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
+    }
     [[nodiscard]] BlockReason start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_next(AtomicOp& op) noexcept;
-    [[nodiscard]] BlockReason go_on(AtomicOp& op) noexcept;
-    void through(AtomicOp& op) noexcept;
+    [[nodiscard]] BlockReason go_on(AtomicOp& op) noexcept { return op.notifying ? ops.notify_target(op) : start(op); }
+    void through(AtomicOp& op) noexcept { op.notifying ? ops.finish(op) : ops.end_one(op, UTOFU_SUCCESS); }
     void cancel(AtomicOp& op) noexcept;
 };
 

@@ -76,11 +76,6 @@ void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
     }
     op.started = op.total;
 }
-void AtomicOps::abandon(AtomicOp& op, int code) noexcept
-{
-    abandon(op, fi_error_of(code), code);
-}
-
 void AtomicOps::end_one(AtomicOp& op, int code) noexcept
 {
     if (settle(op, code))

@@ -232,7 +232,7 @@ class AtomicOps {
     void advance(AtomicOp& op, std::size_t elements) noexcept;
     /// Stops an operation that has failed: no further word is started.
     void abandon(AtomicOp& op, int err, int code) noexcept;
-    void abandon(AtomicOp& op, int code) noexcept;
+    void abandon(AtomicOp& op, int code) noexcept { abandon(op, fi_error_of(code), code); }
     /// Something that `pending` counts has ended. The operation may be gone afterwards.
     void end_one(AtomicOp& op, int code) noexcept;
     /// The end of one word, span or wide element, likewise.
@@ -320,7 +320,10 @@ class BatchRunner {
 
   private:
     static void on_notice(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
-    static void on_lost(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
+    static void on_lost(vcq::CompletionHandler* self, vcq::Notice notice) noexcept
+    {
+        note(*static_cast<Batch::Lost*>(self)->batch->op, notice.code);
+    }
     [[nodiscard]] bool open(AtomicOp& op) noexcept;
     template <class Word>
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;

@@ -32,11 +32,6 @@ std::uint64_t key_of(const vcq::Coords& c) noexcept
 
 } // namespace
 
-bool Circuit::reserve(std::size_t members) noexcept
-{
-    return seats_.reserve(members) && place_.reserve(members);
-}
-
 void Circuit::add(const vcq::Coords& coords) noexcept
 {
     seats_.push_reserved({key_of(coords), static_cast<std::uint32_t>(seats_.size()), 0, 0});

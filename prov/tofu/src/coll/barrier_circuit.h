@@ -38,7 +38,10 @@ class Circuit {
         GatePlan gate[64];
     };
     /// Reserves memory for `members` members. False: no memory.
-    [[nodiscard]] bool reserve(std::size_t members) noexcept;
+    [[nodiscard]] bool reserve(std::size_t members) noexcept
+    {
+        return seats_.reserve(members) && place_.reserve(members);
+    }
     /// Adds the next member. Members are added in the order of their ranks.
     void add(const vcq::Coords& coords) noexcept;
     /// Sorts the members after the last add(). False: no memory.

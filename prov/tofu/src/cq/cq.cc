@@ -65,13 +65,6 @@ void Entries::put(const CqEntry& entry) noexcept
     set(tail_, tail_ + 1);
 }
 
-/// Called where no more than the last place is free. 0: the ring has grown; FI_EOVERRUN, for the entry in that place;
-/// negative: that place is taken.
-int Entries::make_room() noexcept
-{
-    return grow() ? 0 : tail_ - head_ <= mask_ ? FI_EOVERRUN : -FI_EOVERRUN;
-}
-
 bool Entries::grow() noexcept
 {
     const std::size_t size = (mask_ + 1) * 2;

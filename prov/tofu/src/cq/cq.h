@@ -119,7 +119,12 @@ class Entries {
     {
         std::atomic_ref(count).store(value, std::memory_order_relaxed);
     }
-    [[nodiscard, gnu::noinline]] int make_room() noexcept;
+    /// Called where no more than the last place is free. 0: the ring has grown; FI_EOVERRUN, for the entry in that
+    /// place; negative: that place is taken.
+    [[nodiscard, gnu::noinline]] int make_room() noexcept
+    {
+        return grow() ? 0 : tail_ - head_ <= mask_ ? FI_EOVERRUN : -FI_EOVERRUN;
+    }
     [[nodiscard]] bool grow() noexcept;
 
     std::unique_ptr<CqEntry[]> ring_;

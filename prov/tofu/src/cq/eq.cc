@@ -59,11 +59,6 @@ bool EventQueue::empty_now() noexcept
     return empty();
 }
 
-bool EventQueue::ready(void* self) noexcept
-{
-    return !static_cast<EventQueue*>(self)->empty_now();
-}
-
 // --- writing
 
 EventQueue::~EventQueue()
@@ -165,13 +160,6 @@ bool EventQueue::has_several_domains() const noexcept
 {
     return std::any_of(polled_.begin(), polled_.end(),
                        [this](const Polled& polled) { return polled.domain != polled_[0].domain; });
-}
-
-/// May this thread poll the endpoint? With FI_THREAD_DOMAIN one thread at a time uses a domain, without locks. The
-/// readers of a queue of several domains may be the threads of the others.
-bool EventQueue::may_poll(const Polled& polled, bool several_domains) noexcept
-{
-    return polled.has_locks || !several_domains || polled.joiner == std::this_thread::get_id();
 }
 
 int EventQueue::need_polls(const Pollable& endpoint) noexcept

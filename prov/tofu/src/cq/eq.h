@@ -71,7 +71,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
 
         [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
-    static bool ready(void* self) noexcept;
+    static bool ready(void* self) noexcept { return !static_cast<EventQueue*>(self)->empty_now(); }
     ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
     void post(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
               const fi_eq_err_entry& error) noexcept;
@@ -92,7 +92,12 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
         bool operator==(const Polled& other) const noexcept { return endpoint == other.endpoint; }
     };
     [[nodiscard]] bool has_several_domains() const noexcept;
-    [[nodiscard]] static bool may_poll(const Polled& polled, bool several_domains) noexcept;
+    /// May this thread poll the endpoint? With FI_THREAD_DOMAIN one thread at a time uses a domain, without locks. The
+    /// readers of a queue of several domains may be the threads of the others.
+    [[nodiscard]] static bool may_poll(const Polled& polled, bool several_domains) noexcept
+    {
+        return polled.has_locks || !several_domains || polled.joiner == std::this_thread::get_id();
+    }
     bool writable_ = false;   ///< FI_WRITE
     std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
     Array<Polled> polled_;

@@ -50,11 +50,6 @@ Deadline::Deadline(int timeout_ms) noexcept
 {
 }
 
-bool Deadline::passed() const noexcept
-{
-    return !never_ && Clock::now() >= end_;
-}
-
 int Deadline::left_ms(int most) const noexcept
 {
     if (never_)

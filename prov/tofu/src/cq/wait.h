@@ -67,7 +67,7 @@ struct Functions;
 class Deadline {
   public:
     explicit Deadline(int timeout_ms) noexcept;
-    [[nodiscard]] bool passed() const noexcept;
+    [[nodiscard]] bool passed() const noexcept { return !never_ && Clock::now() >= end_; }
     /// Milliseconds left, at least 0 and at most `most`.
     [[nodiscard]] int left_ms(int most) const noexcept;
     /// Waits for the condition until `done` holds or the deadline has passed.

@@ -25,11 +25,6 @@ RegionTable::RegionTable(DomainBase& domain) noexcept
 {
 }
 
-RegionTable::~RegionTable()
-{
-    close();
-}
-
 int RegionTable::open() noexcept
 {
     // Keys of two domains differ, so that one that is used at the wrong domain is refused.

@@ -158,7 +158,7 @@ class OverflowVcqs {
 class RegionTable {
   public:
     explicit RegionTable(DomainBase& domain) noexcept;
-    ~RegionTable();
+    ~RegionTable() { close(); }
     /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Called before the home VCQ is closed. All regions have been closed.

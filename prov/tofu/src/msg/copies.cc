@@ -20,11 +20,6 @@ Estate::Estate(DomainBase& domain) noexcept
     probe_.notify = on_probe;
 }
 
-Estate::~Estate()
-{
-    drop(std::move(first_));
-}
-
 void Estate::take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept
 {
     std::lock_guard guard(mutex_);

@@ -93,7 +93,7 @@ class Copies {
 class Estate {
   public:
     explicit Estate(DomainBase& domain) noexcept;
-    ~Estate();
+    ~Estate() { drop(std::move(first_)); }
 
     /// Takes over the copies of a closed endpoint, and its area. The endpoint's number stays in use until they are
     /// freed.

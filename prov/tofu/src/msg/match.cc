@@ -149,11 +149,6 @@ int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
 
 MatchQueue::MatchQueue() noexcept : kept_limit_(param_size("unexpected_bytes", SIZE_MAX)) {}
 
-int MatchQueue::join(SrxPeer& peer) noexcept
-{
-    return members_.push(&peer) ? 0 : -FI_ENOMEM;
-}
-
 void MatchQueue::leave(SrxPeer& peer) noexcept
 {
     members_.erase(&peer);

@@ -630,7 +630,7 @@ class MatchQueue {
     // --- the endpoints that it serves
     /// From now on messages come through this peer. The first peer that has joined reports what belongs to no message:
     /// cancelled receives and answers to FI_PEEK. 0 or -FI_ENOMEM.
-    [[nodiscard]] int join(SrxPeer& peer) noexcept;
+    [[nodiscard]] int join(SrxPeer& peer) noexcept { return members_.push(&peer) ? 0 : -FI_ENOMEM; }
     /// The receive context of the first peer that has joined; null: none has.
     [[nodiscard]] const RxContext* context() const noexcept { return members_.empty() ? nullptr : &members_[0]->rx; }
 

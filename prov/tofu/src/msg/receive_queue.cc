@@ -256,11 +256,6 @@ namespace tofu::proto {
 
 peer::SrxPeerOps SrxOwner::peer_ops = {sizeof(peer_ops), start, start, discard, discard};
 
-SrxOwner::SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept : srx_(srx), queue_(queue), lock_(lock)
-{
-    srx.peer = &peer_ops;
-}
-
 /// Copies the owner's entry into our receive, without its descriptors: lnx passes those that another provider made of
 /// the same memory.
 void SrxOwner::fill(RecvRequest& r) noexcept

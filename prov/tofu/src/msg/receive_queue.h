@@ -116,7 +116,10 @@ struct Offer {
 /// it. The owner does not make these calls while it makes progress of this provider ("Peer SRX").
 class SrxOwner {
   public:
-    SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept;
+    SrxOwner(peer::Srx& srx, MatchQueue& queue, Lock& lock) noexcept : srx_(srx), queue_(queue), lock_(lock)
+    {
+        srx.peer = &peer_ops;
+    }
     SrxOwner(const SrxOwner&) = delete;
     SrxOwner& operator=(const SrxOwner&) = delete;
 

@@ -62,11 +62,6 @@ void Receiver::part_from_queue() noexcept
         queue_.leave(*this);
 }
 
-ssize_t Receiver::cancel(void* context) noexcept
-{
-    return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
-}
-
 void Receiver::find_source(RxRing& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
@@ -237,11 +232,6 @@ bool Receiver::give_kept(RecvRequest& r, Unexpected& kept) noexcept
     return false;
 }
 
-bool Receiver::discard(Unexpected& kept) noexcept
-{
-    return discard(Message::unpack(kept));
-}
-
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
@@ -250,16 +240,6 @@ bool Receiver::discard(const Message& m) noexcept
     if (f != nullptr)
         rendezvous_.start(*f); // has nothing to fetch, so it only writes the completion word
     return f != nullptr;
-}
-
-void Receiver::forgotten(Unexpected& kept) noexcept
-{
-    Message::kept_of(kept).in->unref();
-}
-
-fi_addr_t Receiver::source_of(const Unexpected& kept) noexcept
-{
-    return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
 }
 
 // --- Receiver: all packets that the fast path leaves. Nothing read from the area is trusted.

@@ -40,7 +40,10 @@ class Receiver final : public RxRings, private SrxPeer {
     /// The queue to which receives for this endpoint are posted.
     [[nodiscard]] ReceiveQueue& queue() noexcept { return queue_; }
     /// Cancels a receive in the endpoint's own queue. 0 or -FI_ENOENT.
-    [[nodiscard]] ssize_t cancel(void* context) noexcept;
+    [[nodiscard]] ssize_t cancel(void* context) noexcept
+    {
+        return own_queue_ ? own_queue_->cancel(context) : -FI_ENOENT;
+    }
     [[nodiscard]] RendezvousReceiver& rendezvous() noexcept { return rendezvous_; }
     /// Takes packets from the ring of first_arrived() on, a bounded number.
     void take_packets(RingPoll& first) noexcept;
@@ -96,9 +99,12 @@ class Receiver final : public RxRings, private SrxPeer {
     void finish_fast(RecvRequest& receive, const FastMessage& message, fi_addr_t source) noexcept;
     // --- of SrxPeer
     bool start(RecvRequest& receive, Unexpected& message) noexcept override;
-    bool discard(Unexpected& message) noexcept override;
-    void forgotten(Unexpected& message) noexcept override;
-    fi_addr_t source_of(const Unexpected& message) noexcept override;
+    bool discard(Unexpected& kept) noexcept override { return discard(Message::unpack(kept)); }
+    void forgotten(Unexpected& kept) noexcept override { Message::kept_of(kept).in->unref(); }
+    fi_addr_t source_of(const Unexpected& kept) noexcept override
+    {
+        return wants_source_ ? source_of(*Message::kept_of(kept).in) : FI_ADDR_NOTAVAIL;
+    }
     void progress(bool everywhere) noexcept override;
 
     TxContext& tx_;

@@ -227,11 +227,6 @@ void RendezvousReceiver::go_on(Deferred& fetch) noexcept
         f.owner->finish(f);
 }
 
-void RendezvousReceiver::resume() noexcept
-{
-    waiting_.round();
-}
-
 void RendezvousReceiver::cancel() noexcept
 {
     waiting_ = {};

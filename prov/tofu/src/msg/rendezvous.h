@@ -123,7 +123,7 @@ class RendezvousReceiver {
         vcq_.set_busy();
     }
     /// Continues fetches that found no room, in order. Called once per round.
-    void resume() noexcept;
+    void resume() noexcept { waiting_.round(); }
     /// Ends all fetches with FI_ECANCELED. Called after the last notice.
     void cancel() noexcept;
 

@@ -242,12 +242,6 @@ void RxRings::start_probe(RxRing& ring) noexcept
         set_dead(ring);
 }
 
-/// Marks the ring's sender as dead. The packets that it has sent are still taken.
-void RxRings::set_dead(RxRing& ring) noexcept
-{
-    dead_ += !std::exchange(ring.dead, true);
-}
-
 void RxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     RxRing& ring = *static_cast<Inquiry<RxRing>*>(handler)->of;
@@ -315,12 +309,6 @@ void Arrivals::take() noexcept
     refuse_all_ = false;
     offers_++;
     anon_slots_.take_arrived([this](std::byte* end) { return take_one(end); });
-}
-
-/// `key` names the sending endpoint, whatever address peers know it by.
-bool Arrivals::refuses(std::uint64_t key) const noexcept
-{
-    return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
 }
 
 /// Takes the packet in the slot that ends at `end`. False: the packet stays, and so do later ones of the same sender.
@@ -451,11 +439,6 @@ constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
 
 } // namespace
-
-RingSet::~RingSet()
-{
-    own.open = false;
-}
 
 int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {

@@ -180,8 +180,12 @@ class Arrivals {
     [[nodiscard]] bool open(const Geometry& geometry) noexcept;
     /// Takes all packets that are there and that the protocol has room for.
     void take() noexcept;
-    /// True if packets of the sender with that peer_key() have to stay.
-    [[nodiscard]] bool refuses(std::uint64_t key) const noexcept;
+    /// True if packets of the sender with that peer_key() have to stay. It names the sending endpoint, whatever address
+    /// peers know it by.
+    [[nodiscard]] bool refuses(std::uint64_t key) const noexcept
+    {
+        return refuse_all_ || std::find(refused_.begin(), refused_.end(), key) != refused_.end();
+    }
     /// True if packets of any sender have to stay.
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
     /// The number of slots that were handed out and have not been filled. Called while there is an area.
@@ -312,7 +316,8 @@ class RxRings {
                              const CreditBlock& block) noexcept;
     void revoke(RxRing& ring) noexcept;
     void start_probe(RxRing& ring) noexcept;
-    void set_dead(RxRing& ring) noexcept;
+    /// Marks the ring's sender as dead. The packets that it has sent are still taken.
+    void set_dead(RxRing& ring) noexcept { dead_ += !std::exchange(ring.dead, true); }
     static void on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     RingContext& own_;
@@ -450,7 +455,7 @@ class RingSet {
     }
     RingSet(const RingSet&) = delete;
     RingSet& operator=(const RingSet&) = delete;
-    ~RingSet();
+    ~RingSet() { own.open = false; }
 
     /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;

@@ -215,12 +215,6 @@ void Rma::cancel(RmaOp& op) noexcept
     through(op);
 }
 
-/// Takes the next steps of an operation that had to wait. Returns why it is blocked now.
-BlockReason Rma::go_on(RmaOp& op) noexcept
-{
-    return op.step == RmaOp::Step::posting ? post_some(op) : conclude(op);
-}
-
 /// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
 /// data goes out right behind the bytes, ordered by the strong order of the sender's Puts (guide 6.1.3.1). Where the
 /// peer has no room, or is contacted for the first time, this is retried for a while; after that finish() does it.

@@ -170,7 +170,10 @@ class Rma final : public Engine {
     static void on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
-    [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept;
+    [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept
+    {
+        return op.step == RmaOp::Step::posting ? post_some(op) : conclude(op);
+    }
     void through(RmaOp& op) noexcept;
     void cancel(RmaOp& op) noexcept;
     [[nodiscard]] BlockReason conclude(RmaOp& op) noexcept;

@@ -21,12 +21,6 @@ bool Pending::waits_for(const Peer& peer) const noexcept
     return false;
 }
 
-Pending::Stream::Stream(Pending& queue, void* engine, const Steps& steps) noexcept
-    : queue_(queue), next_stream_(queue.first_), engine_(engine), steps_(steps)
-{
-    queue.first_ = this;
-}
-
 Pending::Stream::~Stream()
 {
     Stream** link = &queue_.first_;

@@ -181,7 +181,11 @@ class Pending::Stream {
         [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->cancel(static_cast<Op&>(op)); },
     };
     /// A stream of `queue`, for as long as it lives.
-    Stream(Pending& queue, void* engine, const Steps& steps) noexcept;
+    Stream(Pending& queue, void* engine, const Steps& steps) noexcept
+        : queue_(queue), next_stream_(queue.first_), engine_(engine), steps_(steps)
+    {
+        queue.first_ = this;
+    }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream();

@@ -154,17 +154,6 @@ RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
     return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
-std::atomic_ref<std::uint64_t> RemoteKeys::epoch(utofu_vcq_id_t home) const noexcept
-{
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home)));
-}
-
-/// Acquire: partner of the ARMW of KeyReaders::post. The entry is read, or the region reached, after it.
-std::uint32_t RemoteKeys::epoch_of(utofu_vcq_id_t home) const noexcept
-{
-    return static_cast<std::uint32_t>(epoch(home).load(std::memory_order_acquire));
-}
-
 /// The key's place, even if it has been revoked. Null: none.
 RemoteKeys::Known* RemoteKeys::find(const Name& name) noexcept
 {

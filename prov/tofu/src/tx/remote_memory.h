@@ -169,8 +169,15 @@ class RemoteKeys {
     [[nodiscard]] Known* group_of(const Name& name) noexcept;
     [[nodiscard]] Known* find(const Name& name) noexcept;
     [[nodiscard]] const Known* recall(const Name& name) noexcept;
-    [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t home) const noexcept;
-    [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t home) const noexcept;
+    [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t home) const noexcept
+    {
+        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home)));
+    }
+    /// Acquire: partner of the ARMW of KeyReaders::post. The entry is read, or the region reached, after it.
+    [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t home) const noexcept
+    {
+        return static_cast<std::uint32_t>(epoch(home).load(std::memory_order_acquire));
+    }
 
     vcq::Vcq& vcq_;
     bool provider_keys_;

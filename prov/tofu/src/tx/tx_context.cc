@@ -48,12 +48,6 @@ bool Fence::flushed(const Peer& peer) noexcept
     return post == vcq::Post::error; // the fenced operation will meet the same error
 }
 
-/// The ARMW may have failed: at an unreachable peer there is nothing to overtake.
-void Fence::on_flush(vcq::CompletionHandler* fence, vcq::Notice) noexcept
-{
-    static_cast<Fence*>(fence)->flushing_ = false;
-}
-
 // --- Rails
 
 /// Adds a rail. False: no TNI is unused, or there is no CQ or no memory; it is not tried again.
@@ -188,11 +182,6 @@ void TxContext::set_number(unsigned number, const EndpointAddress& known) noexce
 {
     config_.number = number;
     config_.known = known;
-}
-
-bool TxContext::all_has_left() const noexcept
-{
-    return pending_.empty() && engines_.all([](const Engine& e) { return e.all_has_left(); });
 }
 
 void TxContext::close() noexcept

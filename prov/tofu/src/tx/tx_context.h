@@ -103,7 +103,11 @@ class Fence : vcq::CompletionHandler {
 
   private:
     [[nodiscard]] bool flushed(const Peer& peer) noexcept;
-    static void on_flush(vcq::CompletionHandler* fence, vcq::Notice notice) noexcept;
+    /// The ARMW may have failed: at an unreachable peer there is nothing to overtake.
+    static void on_flush(vcq::CompletionHandler* fence, vcq::Notice) noexcept
+    {
+        static_cast<Fence*>(fence)->flushing_ = false;
+    }
 
     TxContext& tx_;
     bool flushing_ = false; ///< the ARMW is under way
@@ -277,7 +281,10 @@ class TxContext final : ForkAware {
     [[nodiscard]] bool has_vcq() const noexcept { return vcq_ != nullptr; }
     /// True if nothing that was accepted still has to leave the process. What only waits for an answer of its peer has
     /// left.
-    [[nodiscard]] bool all_has_left() const noexcept;
+    [[nodiscard]] bool all_has_left() const noexcept
+    {
+        return pending_.empty() && engines_.all([](const Engine& e) { return e.all_has_left(); });
+    }
     /// Cancels what waits, and gives credits back to peers. Called before the VCQ is drained.
     void close() noexcept;
     /// Frees what the context had before it had engines: registrations, keys, credits.
