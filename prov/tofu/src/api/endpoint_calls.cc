@@ -194,10 +194,8 @@ fi_ops_cm endpoint_cm_ops = [] {
 
 // --- tables of which every call refuses (core/object.h), or every call of one direction
 
-namespace {
-
 template <int code>
-constexpr RefusingOps refusing() noexcept
+static constexpr RefusingOps refusing() noexcept
 {
     constexpr auto no = refuses<code>;
     constexpr auto never = refuses<-FI_ENOSYS>;
@@ -209,8 +207,6 @@ constexpr RefusingOps refusing() noexcept
         {sizeof(fi_ops_collective), never, never, never, never, never, never, never, never, never, never, never},
     };
 }
-
-} // namespace
 
 RefusingOps ops_of_disabled = refusing<-FI_EOPBADSTATE>();
 RefusingOps ops_of_missing = refusing<-FI_EOPNOTSUPP>();

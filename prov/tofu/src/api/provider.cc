@@ -20,11 +20,9 @@
 
 namespace tofu {
 
-namespace {
+static fi_ops fabric_fid_ops = object_ops({.close = close_object<FabricBase>});
 
-fi_ops fabric_fid_ops = object_ops({.close = close_object<FabricBase>});
-
-fi_ops_fabric fabric_ops = {
+static fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),
     .domain = Domain::open,
     .passive_ep = refuses<-FI_ENOSYS>, // reliable datagrams need no connection
@@ -35,7 +33,7 @@ fi_ops_fabric fabric_ops = {
 };
 
 /// fi_fabric(3). 0, -FI_EINVAL, -FI_ENOMEM.
-int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
+static int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexcept
 {
     if (attr->name != nullptr && std::strcmp(attr->name, fabric_name) != 0)
         return -FI_EINVAL;
@@ -50,8 +48,6 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) noexce
     *fabric = made;
     return 0;
 }
-
-} // namespace
 
 fi_provider provider = {
     .version = FI_VERSION(1, 0),

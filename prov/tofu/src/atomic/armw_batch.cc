@@ -17,8 +17,6 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 
-namespace {
-
 /// With fewer elements a batch does not pay.
 constexpr std::size_t least = 4;
 
@@ -27,7 +25,7 @@ constexpr std::size_t gathered = 64;
 
 /// `n` elements of a list as one array: in place, or a copy in `memory`.
 template <class Word>
-const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, std::byte* memory) noexcept
+static const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, std::byte* memory) noexcept
 {
     if (const std::byte* const flat = list.flat(); flat != nullptr) [[likely]]
         return flat + number * sizeof(Word);
@@ -36,14 +34,12 @@ const std::byte* run_of(const Pieces& list, std::size_t number, std::size_t n, s
 }
 
 /// Skips to the last element, which ends the batch even if others have failed.
-void skip_to_last(AtomicOp& op) noexcept
+static void skip_to_last(AtomicOp& op) noexcept
 {
     op.at_target = static_cast<std::uint8_t>(op.targets - 1);
     op.in_target = op.target[op.at_target].length - op.size;
     op.started = op.total - 1;
 }
-
-} // namespace
 
 /// Reads go word by word, since a read of read-only memory is done by Get.
 bool BatchRunner::fits(const AtomicOp& op) noexcept

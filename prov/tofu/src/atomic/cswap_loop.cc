@@ -12,11 +12,9 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 
-namespace {
-
 /// The word of the element at `at`, the first of `left` neighbours, and how many of these one ARMW can serve. Atomicity
 /// is per element, so neighbours in one word may share an ARMW.
-void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) noexcept
+static void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f) noexcept
 {
     const bool single = op.method == Method::add || op.method == Method::cswap;
     const unsigned in8 = static_cast<unsigned>(at.stadd & 7);
@@ -33,8 +31,6 @@ void cut_word(const AtomicOp& op, const Target& at, std::size_t left, WordOp& f)
     f.offset = static_cast<std::uint8_t>(at.stadd - f.word);
     f.elements = static_cast<std::uint8_t>(n);
 }
-
-} // namespace
 
 /// Makes a word operation for element number `first`, which is at `at` with `left` neighbours. Null: none is free.
 WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept
@@ -186,15 +182,13 @@ void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
 // operation gets the value between its predecessors and itself. Word operations on different words that share a slot
 // wait, too, but are not carried.
 
-namespace {
-
 /// Losses after which a word operation begins to pause, the bound of the pause in calls of progress(), and losses after
 /// which it no longer pauses, so that operations that have lost often go before those that came last.
 constexpr unsigned losses_at_once = 2;
 constexpr unsigned max_pause_log2 = 4;
 constexpr unsigned losses_of_the_old = 8;
 
-std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
+static std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
 {
     const AtomicOp& op = *f.op;
     auto* const word = reinterpret_cast<std::byte*>(&value);
@@ -205,14 +199,12 @@ std::uint64_t applied(const WordOp& f, std::uint64_t value) noexcept
 }
 
 /// The value to compare with first.
-std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
+static std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
 {
     if (slot == RemoteWord{f})
         return slot.value;
     return f.op->op == FI_CSWAP ? f.compare : 0;
 }
-
-} // namespace
 
 WordSlot& WordRunner::slot_of(const WordOp& f) noexcept
 {
@@ -348,14 +340,10 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
 // notice is that of the n-th word (guide 2.2.10). A word that has changed since the Get goes on as a loop, from the
 // value that its CSWAP found.
 
-namespace {
-
-std::byte* bytes(std::uint64_t* words) noexcept
+static std::byte* bytes(std::uint64_t* words) noexcept
 {
     return reinterpret_cast<std::byte*>(words);
 }
-
-} // namespace
 
 bool SpanRunner::meets_another(const AtomicOp& op) noexcept
 {

@@ -12,17 +12,13 @@ using vcq::Notice;
 using vcq::Post;
 using State = WideOp::State;
 
-namespace {
-
-std::uint64_t random_token() noexcept
+static std::uint64_t random_token() noexcept
 {
     // Two initiators must not meet in a token: 64 random bits, then counted on.
     return Random::number(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())) | 1;
 }
 
 constexpr unsigned max_claim_pause_log2 = 7;
-
-} // namespace
 
 std::uint64_t WideRunner::next_token() noexcept
 {

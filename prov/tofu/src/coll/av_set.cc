@@ -10,15 +10,13 @@
 
 namespace tofu::coll {
 
-namespace {
-
 /// All collectives are supported, so a choice among them saves nothing.
 constexpr std::uint64_t choices = FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET |
                                   FI_ALLGATHER_SET | FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET |
                                   FI_GATHER_SET;
 
-fi_ops set_fid_ops = object_ops({.close = close_object<AvSet>});
-fi_ops_av_set set_ops = {
+static fi_ops set_fid_ops = object_ops({.close = close_object<AvSet>});
+static fi_ops_av_set set_ops = {
     .size = sizeof(fi_ops_av_set),
     .set_union = calls<&AvSet::unite>,
     .intersect = calls<&AvSet::intersect>,
@@ -27,8 +25,6 @@ fi_ops_av_set set_ops = {
     .remove = calls<&AvSet::remove>,
     .addr = calls<&AvSet::tell>,
 };
-
-} // namespace
 
 AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)
 {

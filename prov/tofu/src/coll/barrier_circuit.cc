@@ -16,21 +16,17 @@ namespace tofu::coll {
 // node needs two for each process except the first, which alone is in the butterfly. At 27,648 nodes of four processes
 // this is 24 relay gates of a node instead of 64. The path has two more relays, 0.3 us of 12.
 
-namespace {
-
 /// Lowest first: A, C, X, Y, Z, B.
 constexpr unsigned axis_of[] = {3, 5, 0, 1, 2, 4};
 
 /// The key by which nodes are sorted. Nodes at similar coordinates have similar keys.
-std::uint64_t key_of(const vcq::Coords& c) noexcept
+static std::uint64_t key_of(const vcq::Coords& c) noexcept
 {
     std::uint64_t key = 0;
     for (unsigned i = 0; i < std::size(axis_of); i++)
         key |= std::uint64_t{c[axis_of[i]]} << 8 * i;
     return key;
 }
-
-} // namespace
 
 void Circuit::add(const vcq::Coords& coords) noexcept
 {

@@ -10,11 +10,9 @@
 
 namespace tofu {
 
-namespace {
+static fi_ops cntr_fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
 
-fi_ops cntr_fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
-
-fi_ops_cntr cntr_ops = {
+static fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
     .read = calls<&Counter::read>,
     .readerr = calls<&Counter::read_errors>,
@@ -24,8 +22,6 @@ fi_ops_cntr cntr_ops = {
     .adderr = calls<&Counter::add_errors>,
     .seterr = calls<&Counter::set_errors>,
 };
-
-} // namespace
 
 Counter::Counter(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CNTR), progress_(domain)
 {

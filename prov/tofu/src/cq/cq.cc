@@ -84,8 +84,6 @@ bool Entries::grow() noexcept
 // --- CompletionQueue. Errors stand in the same ring as successes, so that the order of completions is kept: a read
 // stops before an error and answers -FI_EAVAIL once the error is first.
 
-namespace {
-
 constexpr std::size_t default_size = 1024;
 constexpr std::size_t smallest_ring = 64;
 
@@ -94,7 +92,7 @@ constexpr std::size_t entry_sizes[] = {sizeof(fi_cq_entry), sizeof(fi_cq_entry),
                                        sizeof(fi_cq_data_entry), sizeof(fi_cq_tagged_entry)};
 static_assert(FI_CQ_FORMAT_CONTEXT == 1 && FI_CQ_FORMAT_MSG == 2 && FI_CQ_FORMAT_DATA == 3 && FI_CQ_FORMAT_TAGGED == 4);
 
-const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
+static const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     // uTofu's codes are negative; the positive ones are FI_E* that the receiver of a message had (FI_EREMOTEIO).
     const char* text = prov_errno > 0   ? fi_strerror(prov_errno)
@@ -105,9 +103,10 @@ const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops cq_fid_ops = object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
+static fi_ops cq_fid_ops =
+    object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
 
-fi_ops_cq cq_ops = {
+static fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
     .read = read_cq,
     .readfrom = calls<&CompletionQueue::read_from>,
@@ -117,8 +116,6 @@ fi_ops_cq cq_ops = {
     .signal = calls<&CompletionQueue::signal>,
     .strerror = error_text,
 };
-
-} // namespace
 
 CompletionQueue::CompletionQueue(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CQ), progress_(domain)
 {

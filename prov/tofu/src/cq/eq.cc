@@ -14,9 +14,7 @@
 #include "cq/domain_base.h"
 
 namespace tofu {
-namespace {
-
-const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
+static const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) noexcept
 {
     // That of a join that has failed is a uTofu code, which is negative, or 0.
     const char* text = prov_errno < 0 ? utofu_text(prov_errno) : fi_strerror(prov_errno);
@@ -25,9 +23,9 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
     return text;
 }
 
-fi_ops eq_fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
+static fi_ops eq_fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
 
-fi_ops_eq eq_ops = {
+static fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
     .read = calls<&EventQueue::read>,
     .readerr = calls<&EventQueue::read_error>,
@@ -35,8 +33,6 @@ fi_ops_eq eq_ops = {
     .sread = calls<&EventQueue::wait_and_read>,
     .strerror = error_text,
 };
-
-} // namespace
 
 EventQueue::EventQueue(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_EQ)
 {

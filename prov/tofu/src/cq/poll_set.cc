@@ -17,12 +17,8 @@ namespace tofu {
 
 // --- WaitSet
 
-namespace {
-
-fi_ops wait_fid_ops = object_ops({.close = close_object<WaitSet>, .control = calls<&WaitSet::control>});
-fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = calls<&WaitSet::wait>};
-
-} // namespace
+static fi_ops wait_fid_ops = object_ops({.close = close_object<WaitSet>, .control = calls<&WaitSet::control>});
+static fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = calls<&WaitSet::wait>};
 
 WaitSet::WaitSet(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_WAIT)
 {
@@ -106,10 +102,8 @@ std::size_t WaitSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 
 // --- PollSet
 
-namespace {
-
-fi_ops poll_fid_ops = object_ops({.close = close_object<PollSet>});
-fi_ops_poll poll_ops = {
+static fi_ops poll_fid_ops = object_ops({.close = close_object<PollSet>});
+static fi_ops_poll poll_ops = {
     .size = sizeof(fi_ops_poll),
     .poll = calls<&PollSet::poll>,
     .poll_add = calls<&PollSet::add>,
@@ -118,15 +112,13 @@ fi_ops_poll poll_ops = {
 
 /// Calls `visit` with a completion queue or a counter. False: it is neither.
 template <class Visit>
-bool visit_source(struct fid* fid, Visit&& visit) noexcept
+static bool visit_source(struct fid* fid, Visit&& visit) noexcept
 {
     if (!is_ours(fid, FI_CLASS_CQ) && !is_ours(fid, FI_CLASS_CNTR))
         return false;
     fid->fclass == FI_CLASS_CQ ? visit(CompletionQueue::of(fid)) : visit(Counter::of(fid));
     return true;
 }
-
-} // namespace
 
 PollSet::PollSet(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_POLL)
 {

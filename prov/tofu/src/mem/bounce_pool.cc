@@ -17,20 +17,16 @@
 
 namespace tofu {
 
-namespace {
-
 // Of this process. Only for show: relaxed.
-constinit std::atomic<std::size_t> placed_bytes{0};
-constinit std::atomic<int> placed_on{-1}; ///< the last one
-constinit std::atomic<bool> refused{false};
+static constinit std::atomic<std::size_t> placed_bytes{0};
+static constinit std::atomic<int> placed_on{-1}; ///< the last one
+static constinit std::atomic<bool> refused{false};
 
-const node::Map::Group* group_of_thread() noexcept
+static const node::Map::Group* group_of_thread() noexcept
 {
     const node::Map* const map = node::Map::of_several_groups();
     return map != nullptr ? map->group_of(node::processors_of_thread()) : nullptr;
 }
-
-} // namespace
 
 void place_memory(void* base, std::size_t bytes) noexcept
 {
@@ -81,16 +77,14 @@ void describe_placement(char* text, std::size_t size) noexcept
 // What a chunk holds is written down on the heap: nothing else lies in registered pages, and a child of fork, which
 // does not have them, can still ask.
 
-namespace {
 constexpr std::size_t least_unit = 65536;
 constexpr std::size_t parts = 256;             ///< granules of a shared chunk: of 256 bytes, a Tofu line, or more
 constexpr std::size_t most_shared = parts / 2; ///< granules of a piece; more has a mapping of its own
 
-std::size_t system_page() noexcept
+static std::size_t system_page() noexcept
 {
     return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
-} // namespace
 
 /// A mapping: shared by pieces, or one piece's alone, and then all of it is used.
 struct PagePool::Chunk {

@@ -105,16 +105,12 @@ Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, Map
     return pages;
 }
 
-namespace {
-
 constexpr unsigned long tmpfs = 0x01021994; // linux/magic.h
 
-ChangeTime nanoseconds(const timespec& time) noexcept
+static ChangeTime nanoseconds(const timespec& time) noexcept
 {
     return static_cast<ChangeTime>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
-
-} // namespace
 
 /// Also finds out whether the number is the file's still: a program may close what it does not know.
 bool MemoryFile::look(int fd, ChangeTime& changed) const noexcept

@@ -101,11 +101,9 @@ std::int64_t capacity() noexcept
 using directory::Bucket;
 using directory::Entry;
 
-namespace {
-
 /// Writes a word that peers may read by Get at the same time. A word is never torn.
 template <class T>
-void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
+static void put_word(T& word, T value, std::memory_order order = std::memory_order_relaxed) noexcept
 {
     std::atomic_ref<T>(word).store(value, order); // partner: Get of RemoteKeys::ask, through the check
 }
@@ -113,12 +111,10 @@ void put_word(T& word, T value, std::memory_order order = std::memory_order_rela
 static_assert(table_stag(directory::first_log2 + 1) > further_stag(growing_endpoints - 1) &&
               table_stag(directory::max_log2) < 256);
 
-constexpr unsigned choices_in(unsigned log2) noexcept
+static constexpr unsigned choices_in(unsigned log2) noexcept
 {
     return log2 == directory::first_log2 ? 1 : directory::choices;
 }
-
-} // namespace
 
 int OwnDirectory::open() noexcept
 {

@@ -15,7 +15,6 @@
 
 namespace tofu::proto {
 
-namespace {
 /// Flags that a call may have (fi_msg(3), fi_tagged(3)). Beside those of the operation, programs pass flags that name
 /// its kind and hints, which change nothing. All others ask for what is not offered: multicast, memory that endures.
 constexpr std::uint64_t known_send_flags =
@@ -29,7 +28,6 @@ constexpr std::uint64_t known_send_flags =
 #endif
     FI_MULTI_RECV;
 constexpr std::uint64_t known_recv_flags = known_send_flags | FI_PEEK | FI_CLAIM | FI_DISCARD;
-} // namespace
 
 int check(SendCall& call) noexcept
 {

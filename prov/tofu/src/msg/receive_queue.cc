@@ -15,9 +15,8 @@
 
 namespace tofu::proto {
 
-namespace {
 /// The entry for an FI_PEEK that found a message.
-void report(const RecvCall& call, const Unexpected& m) noexcept
+static void report(const RecvCall& call, const Unexpected& m) noexcept
 {
     if (CompletionQueue* cq = m.peer->rx.binding.cq)
         cq->write({.context = call.context,
@@ -27,7 +26,6 @@ void report(const RecvCall& call, const Unexpected& m) noexcept
                    .tag = m.tag,
                    .source = m.peer->source_of(m)});
 }
-} // namespace
 
 ReceiveQueue::ReceiveQueue(bool directed, const std::size_t& min_multi_recv) noexcept
     : min_multi_recv_(min_multi_recv), sources_(directed, members_)

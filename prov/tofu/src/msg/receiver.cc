@@ -265,9 +265,8 @@ bool Receiver::take(RxRing& in, std::uint32_t& slots) noexcept
     return true;
 }
 
-namespace {
 /// Reads the body of an RTS or of an eager-by-get message. False: its segments make no sense.
-bool read_rts(const Packet& packet, Message& m) noexcept
+static bool read_rts(const Packet& packet, Message& m) noexcept
 {
     Rts rts;
     std::memcpy(&rts, packet.body, sizeof rts);
@@ -283,7 +282,6 @@ bool read_rts(const Packet& packet, Message& m) noexcept
     }
     return m.length <= limits::max_msg_size;
 }
-} // namespace
 
 bool Receiver::take_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept
 {
@@ -465,14 +463,12 @@ template <bool polled>
     return keep(kept, nullptr);
 }
 
-namespace {
 /// The first two bytes of a control word: those of a packet of this type with these flags.
-constexpr std::uint16_t head_of(Type type, std::uint8_t flags) noexcept
+static constexpr std::uint16_t head_of(Type type, std::uint8_t flags) noexcept
 {
     return static_cast<std::uint16_t>(static_cast<std::uint8_t>(type) | flags << 8);
 }
 static_assert(offsetof(Control, type) == 0 && offsetof(Control, flags) == 1);
-} // namespace
 
 /// Takes a message that stands in one slot; its control word, which said its length, is at `end`.
 template <bool tagged, bool has_data>
@@ -561,18 +557,14 @@ void Receiver::take_packets(RingPoll& first) noexcept
 // --- MessageEngine (msg/message_engine.h): it is defined here, since the polls of the rings are inlined into its
 // rounds
 
-namespace {
-
 constexpr std::size_t anon_slot_count = 1024; // 256 KiB; peers without a ring that may send at a time
 
-LocalEndpoint local(TxContext& tx) noexcept
+static LocalEndpoint local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     const auto& config = tx.config();
     return {tx.vcq(), domain.home(), domain.home_lock(), config.known.nonce, config.number, config.known};
 }
-
-} // namespace
 
 MessageEngine::MessageEngine(TxContext& tx, RxContext& rx) noexcept
     : tx_(tx), rx_(rx), rings_(local(tx), *this, receiver_), sender_(tx, rings_), receiver_(tx, rx, rings_.own)

@@ -42,13 +42,11 @@ Message Message::unpack(const Unexpected& from) noexcept
     return m;
 }
 
-namespace {
 /// Pieces end at multiples of 64 KiB, the page size of the hardware.
-std::size_t piece_of(std::size_t most) noexcept
+static std::size_t piece_of(std::size_t most) noexcept
 {
     return most >= 65536 ? most & ~std::size_t{65535} : most;
 }
-} // namespace
 
 RendezvousReceiver::RendezvousReceiver(TxContext& tx, RingContext& own, Receiver& receiver) noexcept
     : tx_(tx), own_(own), vcq_(tx.vcq()), receiver_(receiver),

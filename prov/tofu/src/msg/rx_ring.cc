@@ -53,18 +53,16 @@ namespace tofu::proto {
 // 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
 //     ring's first packet.
 
-namespace {
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
 /// Does the end of a probe show that the sender is dead?
-bool shows_death(const RxRing& ring, vcq::Notice notice) noexcept
+static bool shows_death(const RxRing& ring, vcq::Notice notice) noexcept
 {
     // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
            notice.code == never_notified ||
            (notice.code == UTOFU_SUCCESS && !same_process(ring.life.answer, ring.known.nonce));
 }
-} // namespace
 
 void RxRings::close(RxRing& ring) noexcept
 {
@@ -431,14 +429,10 @@ void RxRings::catch_up() noexcept
 
 // --- RingSet: opening and closing, and what rounds of progress do only now and then
 
-namespace {
-
 constexpr std::size_t credit_blocks_per_tick = 64; // credit blocks polled without a doorbell, which may be missing
 constexpr std::uint64_t tick_ms = 4;
 constexpr std::uint64_t watch_ms = 100;
 constexpr unsigned watched_at_once = 64;
-
-} // namespace
 
 int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {

@@ -16,14 +16,12 @@
 
 namespace tofu::proto {
 
-namespace {
 /// A number that differs between the senders of this process, even if they have the same home VCQ and endpoint number.
-std::uint32_t serial(std::uint64_t nonce) noexcept
+static std::uint32_t serial(std::uint64_t nonce) noexcept
 {
     static std::atomic<std::uint32_t> made{0};
     return static_cast<std::uint32_t>(nonce) + 0x9e3779b9 * made.fetch_add(1, std::memory_order_relaxed);
 }
-} // namespace
 
 SendRequests::SendRequests(TxContext& tx, RingSet& rings, PacketBuffers& buffers) noexcept
     : tx_(tx), rings_(rings), buffers_(buffers), pool_(at_most(tx.config().attr.size, completion_count)),

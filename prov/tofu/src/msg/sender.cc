@@ -12,9 +12,8 @@ namespace tofu::proto {
 
 // --- writes into a peer's ring: eager messages in one slot or in several, and the CQ data of RMA writes
 
-namespace {
 /// Does the message fit into one packet that goes without a ring, and so carries its sender's envelope?
-bool fits_an_anonymous_slot(const SendCall& call) noexcept
+static bool fits_an_anonymous_slot(const SendCall& call) noexcept
 {
     const std::uint8_t ack = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0 ? flag_ack : 0;
     return call.length <= slot_size && ((call.length + 7) & ~std::size_t{7}) + sizeof(Envelope) +
@@ -22,8 +21,6 @@ bool fits_an_anonymous_slot(const SendCall& call) noexcept
                                            slot_size;
 }
 static_assert(limits::inject_size + sizeof(Envelope) + sizeof(Control) + 8 + 8 + sizeof(Ack) <= slot_size);
-
-} // namespace
 
 Sender::Sender(TxContext& tx, RingSet& rings) noexcept
     : tx_(tx), rings_(rings), out_(rings.out), vcq_(tx.vcq()), buffers_(rings.own.bounces),
@@ -240,20 +237,18 @@ int Sender::put_words(TxChannel& ch, Type type, std::uint8_t flags, std::uint64_
 // --- sends that are not over when the call returns: sends that wait for their arrival, and the sending side of a
 // rendezvous; and what a fence asks of the sender
 
-namespace {
 /// Does the channel lead to the peer, or to one of its receive contexts?
-bool leads_to(const TxChannel& ch, const Peer& peer) noexcept
+static bool leads_to(const TxChannel& ch, const Peer& peer) noexcept
 {
     return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
            static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
 }
 
 /// Is the message of eager size, but without a ring to go into? Then the receiver fetches it before it matches it.
-bool is_by_get(const TxChannel& ch, const SendCall& call) noexcept
+static bool is_by_get(const TxChannel& ch, const SendCall& call) noexcept
 {
     return ch.state != ChannelState::open && call.length <= max_eager;
 }
-} // namespace
 
 bool Sender::idle_towards(const Peer& peer) const noexcept
 {

@@ -210,13 +210,12 @@ void TxRings::release_all() noexcept
 
 // --- leases of rings
 
-namespace {
 constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
 
 /// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
-bool no_write_comes(const TxChannel& ch) noexcept
+static bool no_write_comes(const TxChannel& ch) noexcept
 {
     if (ch.outstanding != 0)
         return false;
@@ -232,12 +231,11 @@ bool no_write_comes(const TxChannel& ch) noexcept
 }
 
 /// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
-bool reusable(const TxChannel& ch) noexcept
+static bool reusable(const TxChannel& ch) noexcept
 {
     return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
            !ch.anonymous.under_way && ch.anonymous.slot == 0;
 }
-} // namespace
 
 Envelope TxRings::envelope(TxChannel& ch) noexcept
 {
@@ -444,11 +442,9 @@ void TxRings::release_some() noexcept
 
 // --- packets without a ring
 
-namespace {
 constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one that asks for a ring
 constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a slot counter without slots
 constexpr unsigned absent_pause_ms = 1;
-} // namespace
 
 int TxRings::take_anon_slot(TxChannel& ch) noexcept
 {

@@ -14,22 +14,18 @@
 
 namespace tofu {
 
-namespace {
-
 /// Rounds of progress that an inject with CQ data spends on its first contact with a peer.
 constexpr unsigned contact_polls = 4096;
 
 /// Hands the CQ data to the sender, whose packets go to the peer's home VCQ. The data must stay behind earlier
 /// communications to an overflow VCQ: the bytes of the operation were already ordered so, and where there are no bytes
 /// this function orders it.
-ssize_t send_data(TxContext& tx, RemoteMemory& access, const RmaOp& op) noexcept
+static ssize_t send_data(TxContext& tx, RemoteMemory& access, const RmaOp& op) noexcept
 {
     if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
         return -FI_EAGAIN;
     return proto::Sender::of(tx).write_data(op.to, op.data, op.total);
 }
-
-} // namespace
 
 // --- posting
 

@@ -15,27 +15,23 @@
 
 namespace tofu {
 
-namespace {
-
 /// Bytes up to which a copy is cheaper than registering the buffer, and than looking up the registration of a buffer
 /// that lies in a region.
 constexpr std::size_t copy_limit = BouncePool::large_size;
 constexpr std::size_t copy_limit_in_region = BouncePool::small_size;
 
 /// Does the context's msg_order ask for an order of writes, of reads?
-bool orders_writes(const TxContext& tx) noexcept
+static bool orders_writes(const TxContext& tx) noexcept
 {
     constexpr std::uint64_t orders = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_WAS;
     return (tx.config().attr.msg_order & orders) != 0;
 }
 
-bool orders_reads(const TxContext& tx) noexcept
+static bool orders_reads(const TxContext& tx) noexcept
 {
     constexpr std::uint64_t orders = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RAR | FI_ORDER_RMA_RAR | FI_ORDER_RAS;
     return (tx.config().attr.msg_order & orders) != 0;
 }
-
-} // namespace
 
 int Rma::attach(RmaOp& op, const RmaCall& call) noexcept
 {
@@ -227,12 +223,8 @@ ssize_t Rma::launch(RmaOp& op) noexcept
 
 // --- Rma: the fast path of reads and writes
 
-namespace {
-
 /// Flags that the fast path does not serve: other completion levels, and what takes more than one communication.
 constexpr std::uint64_t long_flags = FI_INJECT | FI_FENCE | FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRIGGER;
-
-} // namespace
 
 Rma::Rma(TxContext& tx) noexcept
     : tx_(tx), vcq_(tx.vcq()), access_(tx.vcq(), tx.peers(), tx.peer_memory()),

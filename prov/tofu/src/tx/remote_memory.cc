@@ -61,7 +61,6 @@ void VcqOrder::on_fence(vcq::CompletionHandler* handler, vcq::Notice) noexcept
 using directory::Bucket;
 using directory::Entry;
 
-namespace {
 constexpr std::size_t group_size = 4;
 constexpr std::size_t first_known = 64;
 constexpr std::size_t max_known = 131072;
@@ -72,14 +71,13 @@ constexpr unsigned max_outdated = 8; ///< failures of one lookup that came too l
 /// A copy of an answer, read once: its memory is registered, so a process that guesses the STADD may write into it at
 /// any time, even between a check and the use of the checked value.
 template <class T>
-T read_once(const T& answer) noexcept
+static T read_once(const T& answer) noexcept
 {
     T copy;
     std::memcpy(&copy, &answer, sizeof copy);
     std::atomic_signal_fence(std::memory_order_acq_rel); // the compiler looks at the copy alone
     return copy;
 }
-} // namespace
 
 /// A known key; `home` 0: a free place. A search touches one cache line.
 struct alignas(least_line) RemoteKeys::Known : Name {

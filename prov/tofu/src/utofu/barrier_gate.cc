@@ -8,16 +8,14 @@
 
 namespace tofu::vcq {
 
-namespace {
-
-bool has_gates(const Functions& f) noexcept
+static bool has_gates(const Functions& f) noexcept
 {
 #define TOFU_HAS(name) &&f.name != nullptr
     return true TOFU_GATE_FUNCTIONS(TOFU_HAS);
 #undef TOFU_HAS
 }
 
-bool suffices(const Functions& f, utofu_tni_id_t tni) noexcept
+static bool suffices(const Functions& f, utofu_tni_id_t tni) noexcept
 {
     constexpr unsigned long needed = UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER | UTOFU_BARRIER_CAP_REDUCE_OP_BAND |
                                      UTOFU_BARRIER_CAP_REDUCE_OP_BOR | UTOFU_BARRIER_CAP_REDUCE_OP_BXOR |
@@ -28,8 +26,6 @@ bool suffices(const Functions& f, utofu_tni_id_t tni) noexcept
            (caps->reduce_ops & needed) == needed && caps->max_uint64_reduction >= GateData::words &&
            caps->max_double_reduction >= GateData::reals;
 }
-
-} // namespace
 
 bool coords_of(const Backend& backend, utofu_vcq_id_t vcq, Coords& coords) noexcept
 {

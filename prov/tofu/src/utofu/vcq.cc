@@ -305,12 +305,8 @@ std::uint8_t Posts::open_batch(CompletionHandler* handler, unsigned notices) noe
 
 // --- Vcq: its polls, communications that do not end, and its close
 
-namespace {
-
 /// Entries of an MRQ that are taken in a row.
 constexpr unsigned most_notices = 1 << 16;
-
-} // namespace
 
 int Vcq::open(const Backend& backend, unsigned spread, bool thread_safe, const Sink& sink) noexcept
 {
