@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of anonymous packets (the numbered cases of prov/tofu/src/msg/rx_ring.h): three slots, a sender with two
-// messages that may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are
+// A model of anonymous packets (cases A1 to A13 of docs/wire-protocol.md): three slots, a sender with two messages that
+// may die at any step, and one with four. All orders of posts, arrivals and looks at single slots are
 // searched. Each rule that anonymous packets rest on is left out once: the search then has to find what goes wrong.
 #include "lib/model.h"
 
@@ -16,10 +16,10 @@ constexpr unsigned messages[senders] = {2, 4};
 /// Which rule is left out.
 enum class Without {
     nothing,
-    end,            ///< a sender takes what is handed out beyond the run, too (case 6)
-    youngest_first, ///< the receiver looks from the oldest slot to the youngest (case 8)
-    filled,         ///< a slot that is out goes on offer again (case 2)
-    exhausted       ///< a run goes on offer before the last one is handed out (case 7)
+    end,            ///< a sender takes what is handed out beyond the run, too (case A6)
+    youngest_first, ///< the receiver looks from the oldest slot to the youngest (case A8)
+    filled,         ///< a slot that is out goes on offer again (case A2)
+    exhausted       ///< a run goes on offer before the last one is handed out (case A7)
 };
 
 struct Packet {

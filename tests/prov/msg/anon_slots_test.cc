@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Packets of senders without a ring (TxRings, AnonSlots): the numbered cases of msg/rx_ring.h, over a network
+// Packets of senders without a ring (TxRings, AnonSlots): cases A1 to A13 of docs/wire-protocol.md, over a network
 // inside the process. The test plays the peer.
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A model of ring leases (the numbered cases of prov/tofu/src/msg/rx_ring.cc): one ring of two slots and two senders,
+// A model of ring leases (cases L1 to L16 of docs/wire-protocol.md): one ring of two slots and two senders,
 // of which one may die at any step; messages go as anonymous packets or through the ring. The ring begins at the same
 // sequence for each owner. All orders of posts, arrivals, notices and looks are searched. Each rule that a lease rests
 // on is left out once: the search then has to find what goes wrong.
@@ -18,9 +18,9 @@ constexpr unsigned messages[senders] = {2, 3};
 enum class Without {
     nothing,
     clearing,        ///< the slots are not cleared before the ring is granted
-    anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case 16)
-    waiting,         ///< a sender of a release sends anonymous packets at once (case 8)
-    place,           ///< a revocation does not say where the ring is (case 6)
+    anonymous_first, ///< the ring's first packet is taken before its owner's anonymous packets (case L16)
+    waiting,         ///< a sender of a release sends anonymous packets at once (case L8)
+    place,           ///< a revocation does not say where the ring is (case L6)
     credit,          ///< a sender writes into slots that were not reported
     closing_probe    ///< a probe under way when the ring is closed speaks of its next owner
 };

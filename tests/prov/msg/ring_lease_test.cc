@@ -188,8 +188,8 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
     });
 }
 
-/// Cases 2 and 3 of msg/rx_ring.h: slots that are taken at the slot counter and not filled, for as long as others fill
-/// many times as many as there are; then one of them is filled after all.
+/// Cases A2 and A3 of docs/wire-protocol.md: slots that are taken at the slot counter and not filled, for as long as
+/// others fill many times as many as there are; then one of them is filled after all.
 TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
 {
     expect_processes(3, [](const Rank& rank) {

@@ -45,7 +45,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EIO});
 }
 
-/// rx_ring.cc, case 14.
+/// Case L14.
 TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 {
     TxChannel& ch = *channel();
@@ -214,7 +214,7 @@ TEST_F(RingsTest, AReleaseThatIsRefusedForGoodFailsTheChannel)
     EXPECT_EQ(above->failures, std::vector<int>{FI_EINVAL});
 }
 
-/// rx_ring.cc, case 6: the wish is seen before the grant.
+/// Case L6: the wish is seen before the grant.
 TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
 {
     TxChannel& ch = *channel();
@@ -225,7 +225,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     EXPECT_EQ(found(3, 0).type, Type::release);
 }
 
-/// rx_ring.cc, case 11.
+/// Case L11.
 TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
 {
     TxChannel& first = open_channel();
@@ -326,7 +326,7 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
     }
 }
 
-/// rx_ring.cc, case 10, and rx_ring.h, 9: one answer, whatever becomes of the packet.
+/// Cases L10 and A9: one answer, whatever becomes of the packet.
 TEST_F(RingsTest, AnAnswerThatFindsNoRoomIsGivenLaterAndOnce)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)
@@ -358,7 +358,7 @@ TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
     EXPECT_EQ(returned().status, LeaseStatus::granted);
 }
 
-/// rx_ring.cc, case 15: its endpoint was closed, and opened again.
+/// Case L15: its endpoint was closed, and opened again.
 TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
 {
     ask(1);
@@ -493,7 +493,7 @@ TEST_F(RingsTest, APostThatFailedMakesTheSenderOfARingBeProbed)
     EXPECT_EQ(count_rings(), 0u);
 }
 
-/// rx_ring.cc, cases 2 and 6; a ring that was never used, too.
+/// Cases L2 and L6; a ring that was never used, too.
 TEST_F(RingsTest, IdleSendersAreAskedForTheirRings)
 {
     for (std::uint16_t n = 0; n < ring_count; n++)

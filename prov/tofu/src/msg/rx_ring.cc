@@ -13,45 +13,8 @@
 
 namespace tofu::proto {
 
-// --- RxRings: leases. The cases of both sides: how rings go to the peers that send much, and channels to the peers
-// that are sent to, so that the number of neither is limited
-//
-// S sends to R (RxRings); the ring lies at R, and only R gives it away. S asks for one with an anonymous packet
-// (AnonSlots) and is answered in its credit block: `granted` with the location of a ring, or `denied`. S has the
-// ring from then on until R has taken S's release and has written `closed` there. Only S releases it, so no peer writes
-// to a ring after its lease. Posts of one VCQ to one other in strong order arrive in order: S's packets before its
-// release, R's reports before `closed`.
-//
-//  1. S dies before its request arrives: nothing has happened.
-//  2. S dies after its request: R grants a ring, and finds out as in 4.
-//  3. S sees the grant late (stopped, or it makes no calls): the ring stays S's. What it sends meanwhile are anonymous
-//     packets.
-//  4. S dies between grant and release: R's probe finds out. R takes what was sent, then frees the ring. What was half
-//     written is no packet: its control word, written last, is not there.
-//  5. S dies after its release: R takes it; the Put of `closed` fails without a consequence; the ring is free.
-//  6. R revokes the ring (`revoked`): S sends its release as soon as it sees that, in its progress or when it runs out
-//     of credit. Packets of S until then are consumed normally. R does not depend on S: it revokes others as well. If S
-//     has not used the ring yet, `revoked` repeats the grant, since S may not have seen it.
-//  7. R revokes, and S releases by itself at the same time: the request comes before `closed` in the same words, and
-//     is ignored while S waits for `closed`.
-//  8. S wants to send after its release: it waits for `closed`, then its packets go anonymously. So a pair never has
-//     two rings, and order holds across leases.
-//  9. R dies or closes its endpoint before `closed`, or before its answer: S probes while it waits, and the channel
-//     fails.
-// 10. R's TNI has no room for `closed`: the release stays in the ring and is taken in a later round. Likewise for
-//     `denied`: the anonymous packet stays. A grant is reported like a credit update, in a later round.
-// 11. S uses the credit block for another peer: only without a request, or after `denied` or `closed`, or when R is
-//     dead, so no late update of R can hide one of the other. Besides, every request has its own serial number.
-// 12. S has no credit for its release: R has not finished with the ring either, and will report.
-// 13. A hostile S keeps its ring, floods it or releases it in the middle: only its own ring suffers. It requests rings
-//     in the names of many: R probes and frees each of these. R revokes at most a few rings every few milliseconds.
-// 14. A hostile R writes any status: `closed` counts only after a release, a grant only after a request, and if it
-//     is invalid the channel fails. S writes to no other words than its own.
-// 15. S, a transmit context, is closed before the answer, and another one of its scalable endpoint gets its number: the
-//     grant meets another serial number there. S asks anew: a sender that asks has no ring, so R frees the ring in its
-//     name, packets first. Successors of other kinds have another nonce, by which R's probe finds that S is gone.
-// 16. Order: packets in the ring are behind S's anonymous packets. R takes all anonymous packets before it takes the
-//     ring's first packet.
+// --- RxRings: leases: how rings go to the peers that send much, and channels to the peers that are sent to, so that the
+// number of neither is limited. docs/wire-protocol.md numbers the cases of both sides, L1 to L16 ("Ring leases").
 
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
@@ -99,7 +62,7 @@ void RxRings::close_dead() noexcept
 
 bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
 {
-    for (const RingPoll& poll : polls_) // case 15
+    for (const RingPoll& poll : polls_) // L15
         if (RxRing& old = *rings_[poll.ring];
             old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
             set_dead(old);

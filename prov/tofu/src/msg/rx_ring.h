@@ -80,34 +80,9 @@ struct RxRing {
 
 // --- AnonSlots: the slots of senders that have no ring here. A sender takes a slot at the slot counter by an ARMW ADD
 // and fills it by one Put. The receiver does not know the sender of an unfilled slot: it stays with its sender until
-// then, however long that takes, and blocks no other packet.
-//
-// S sends, R owns the slots. R offers a run of free slots at a time: the ADD hands out one after the other, in an order
-// that R knows. A slot goes on offer again only after R has taken what it was handed out for.
-//
-//  1. S dies before its ADD: nothing has happened.
-//  2. S dies between ADD and Put, or is stopped there for any time: the slot stays out. The others of the run, and
-//     all other slots, go on. A slot of 256 bytes is lost by a death, until the endpoint is closed.
-//  3. S goes on after minutes: no other sender has had its slot, so its Put overwrites nothing. It is consumed
-//     normally.
-//  4. S dies in its Put: the control word, written last, is not there. As 2.
-//  5. S has no use for the slot (its ring came first, its operation was cancelled): it puts an empty packet there.
-//  6. No slot is left: the ADD finds the end and hands out nothing. S does not add again before it has read that there
-//     are new ones, so each sender goes beyond the end once for each run: 24 bits are enough for 16 million.
-//  7. R offers a new run: only when the one before is handed out to its end, so no ADD can fall between two.
-//  8. Order among anonymous packets of one S: each has its ADD behind the Put of the one before, and Puts arrive in
-//     order (strong order, guide 6.1.3.1). R looks at the slots that are out from the youngest to the oldest, and then
-//     takes what it has seen from the oldest on: what came before something seen was seen, too.
-//  9. A packet without room stays; later ones of its sender stay with it (Arrivals::refuses), others go on.
-// 10. Order with S's ring: its packets are put behind S's anonymous packets. R takes all anonymous packets before it
-//     takes the first of them (RxRings::begin). S sends anonymously again only after `closed`, when R has taken all
-//     from the ring.
-// 11. S means an earlier process: check and version in the slot counter say so; S fills the slot that it has taken
-//     there with an empty packet. Where 19 bits of a nonce are equal by chance, the envelope has the whole.
-// 12. A hostile S takes all slots and fills none: R has no anonymous senders any more, but its rings continue. It fills
-//     slots that it has not taken: a peer with write access can always do that.
-// 13. An honest S does not take all slots either while R looks at none: from its fourth anonymous packet on it asks for
-//     a ring, every 64 anonymous packets at least, and sends at most 64 before it has been answered.
+// then, however long that takes, and blocks no other packet. The receiver offers a run of free slots at a time: the ADD
+// hands out one after the other, in an order that the receiver knows. A slot goes on offer again only after the receiver
+// has taken what it was handed out for. docs/wire-protocol.md numbers the cases, A1 to A13 ("Anonymous packets").
 
 class AnonSlots {
   public:

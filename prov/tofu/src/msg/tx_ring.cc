@@ -214,7 +214,7 @@ constexpr unsigned given_up_at_once = 8;
 constexpr unsigned leaving_at_once = 64;
 constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
 
-/// True if the peer writes nothing more to the channel's credit block or to a completion word (case 11).
+/// True if the peer writes nothing more to the channel's credit block or to a completion word (L11).
 static bool no_write_comes(const TxChannel& ch) noexcept
 {
     if (ch.outstanding != 0)
@@ -230,7 +230,7 @@ static bool no_write_comes(const TxChannel& ch) noexcept
     return false;
 }
 
-/// May the channel be given to another peer, since no peer and no notice can touch it any more? (Case 11.)
+/// May the channel be given to another peer, since no peer and no notice can touch it any more? (L11.)
 static bool reusable(const TxChannel& ch) noexcept
 {
     return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
@@ -283,7 +283,7 @@ bool TxRings::wants_ring(TxChannel& ch) noexcept
 }
 
 /// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
-/// packet (case 16).
+/// packet (L16).
 void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
 {
     if (grant.slots == 0) {

@@ -2,8 +2,8 @@
 // The sending side of an endpoint's rings. A peer and our ring in its area (TxChannel); the channels of an endpoint by
 // address (Destination, TxChannels). Room for packets, packets to a peer at which we have no ring, how a ring is
 // requested and released, and what happens when a peer is lost (TxRings). The protocol decides what goes into a slot;
-// it fills the slots in order and counts them (sent). The receiving side has the numbered cases (msg/rx_ring.h). Under
-// the endpoint's lock.
+// it fills the slots in order and counts them (sent). docs/wire-protocol.md numbers the cases of both sides
+// ("Ring leases"). Under the endpoint's lock.
 #pragma once
 
 #include <algorithm>
