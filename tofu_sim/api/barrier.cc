@@ -122,14 +122,15 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
     return result(set->poll(process_vbgs()->circuit(), kind, packet));
 }
 
-/// Joins the job if need be: what alloc, and only alloc, may be the first to do.
+/// Joins the job if need be: what alloc, and only alloc, may be the first to do. To allocate and to free acts: the
+/// processes of a node share its gates.
 template <typename Call>
-int with_vbgs(Call call) noexcept
+int with_vbgs(TurnedCall::Kind kind, Call call) noexcept
 {
     if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
         return fail(rc);
     }
-    const TurnedCall turn(TurnedCall::Kind::sets_up);
+    const TurnedCall turn(kind);
     if (turn.is_refused()) {
         return fail(UTOFU_ERR_NOT_AVAILABLE);
     }
@@ -142,17 +143,17 @@ extern "C" {
 
 int putofu_alloc_vbg(utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags, utofu_vbg_id_t vbg_ids[])
 {
-    return with_vbgs([&](Vbgs& vbgs) { return vbgs.alloc(tni_id, num_vbgs, flags, vbg_ids); });
+    return with_vbgs(TurnedCall::Kind::acts, [&](Vbgs& vbgs) { return vbgs.alloc(tni_id, num_vbgs, flags, vbg_ids); });
 }
 
 int putofu_free_vbg(utofu_vbg_id_t vbg_ids[], size_t num_vbgs)
 {
-    return with_vbgs([&](Vbgs& vbgs) { return vbgs.free(vbg_ids, num_vbgs); });
+    return with_vbgs(TurnedCall::Kind::acts, [&](Vbgs& vbgs) { return vbgs.free(vbg_ids, num_vbgs); });
 }
 
 int putofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_settings)
 {
-    return with_vbgs([&](Vbgs& vbgs) { return vbgs.set(vbg_settings, num_vbg_settings); });
+    return with_vbgs(TurnedCall::Kind::sets_up, [&](Vbgs& vbgs) { return vbgs.set(vbg_settings, num_vbg_settings); });
 }
 
 int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_bg_id_t* bg_id,

@@ -2,6 +2,7 @@
 // Guide 3.9: versions, coordinates; and the text of the last error, which the guide does not have.
 #include "api/exports.h"
 
+#include "clock/clock.h"
 #include "job/process.h"
 
 #include <algorithm>
@@ -88,6 +89,12 @@ int putofu_query_my_coords(uint8_t coords[])
     Process& self = Process::self();
     if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
         return fail(rc);
+    }
+    // Acts, in exact mode: what the processes of a node then divide among themselves, for example by locks on a file,
+    // goes to them in the order of turns.
+    const TurnedCall call(TurnedCall::Kind::acts);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
     }
     const Coords mine = self.coords();
     std::copy(mine.begin(), mine.end(), coords);

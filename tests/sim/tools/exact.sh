@@ -76,6 +76,10 @@ expect "--bind none" "0 all 1 1 1" "$? $(cat out)"
 "$tofu_sim" run -n 1 --timeout 60 --exact "$build/tests/exact_subject" gates >out 2>err </dev/null
 expect "a poll for another kind of round" "0 " "$? $(cat out err)"
 
+# What the processes of a node divide goes by rank, whichever of them begins first.
+"$tofu_sim" run -n 4 --ppn 4 --timeout 60 --exact "$build/tests/exact_subject" node "$scratch/taken" >out 2>err </dev/null
+expect "what a node has for its processes" "0 0: 1 0 1: 2 1 2: 3 2 3: 4 3" "$? $(sort out | tr '\n' ' ' | sed 's/ $//')"
+
 # What has no order: a line says so.
 "$tofu_sim" run -n 1 --timeout 60 --exact --cpu 1 "$build/tests/exact_subject" idle >out 2>err </dev/null
 expect "computing takes time" "0 1" "$? $(grep -c 'TOFU_SIM_CPU.*may not repeat' err)"

@@ -8,13 +8,16 @@
  * VCQ; each process prints how many of its puts found their target. queues (for tests/sim/tools/replay.sh): one process
  * with three VCQs, a put that fails before it is sent, and notices that are read in another order than they were posted.
  * bind: prints on how many processors the thread runs that calls uTofu, and of which numbers it is what it was before:
- * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind.
+ * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind. node: what
+ * processes of a node divide among themselves; the larger its rank, the sooner a process begins. Each prints which number
+ * it has taken from FILE, as by a lock, and which gate it was given.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | node FILE
  */
 #define _GNU_SOURCE
 #include "group.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -287,6 +290,31 @@ static int gates(void)
     return 0;
 }
 
+static int divide(const char* file)
+{
+    const int rank = atoi(getenv("TOFU_SIM_RANK"));
+    uint8_t coords[6];
+    utofu_vbg_id_t gate;
+    utofu_tni_id_t tni;
+    utofu_bg_id_t number;
+    uint16_t extra;
+    utofu_vcq_hdl_t vcq;
+    for (const clock_t until = clock() + (3 - rank) * CLOCKS_PER_SEC / 50; clock() < until;) {
+    }
+    must(utofu_query_my_coords(coords), "utofu_query_my_coords");
+    const int taken = open(file, O_WRONLY | O_APPEND | O_CREAT, 0600);
+    require(taken >= 0 && write(taken, "x", 1) == 1, "the file can be written");
+    const long place = (long)lseek(taken, 0, SEEK_CUR);
+    close(taken);
+    must(utofu_alloc_vbg(0, 1, 0, &gate), "utofu_alloc_vbg");
+    must(utofu_query_vbg_info(gate, coords, &tni, &number, &extra), "utofu_query_vbg_info");
+    printf("%d: %ld %d\n", rank, place, number);
+    must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
+    (void)look(vcq);
+    (void)look(vcq); /* the others have their turn before this process gives its gate back */
+    return 0;
+}
+
 /* Posts all operations, and reads queues in between. The additions that were posted. */
 static uint64_t post_all(utofu_vcq_hdl_t vcq, struct target* targets, int size, utofu_stadd_t out_stadd,
                          utofu_stadd_t fetched_stadd, uintptr_t operations)
@@ -371,6 +399,9 @@ int main(int argc, char** argv)
     }
     if (argc > 1 && strcmp(argv[1], "gates") == 0) {
         return gates();
+    }
+    if (argc > 2 && strcmp(argv[1], "node") == 0) {
+        return divide(argv[2]);
     }
     if (argc > 1 && strcmp(argv[1], "queues") == 0) {
         return queues();
