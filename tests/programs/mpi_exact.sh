@@ -16,8 +16,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
 
-export TOFU_SIM_CLOCK=exact TOFU_SIM_PPN=1
-TOFU_MPIRUN_FLAGS="-x LD_PRELOAD=$build/tofu_sim/.libs/libtofu-sim-clock.so"
+export TOFU_SIM_CLOCK=exact
+clock=$build/tofu_sim/.libs/libtofu-sim-clock.so
 
 # run RANKS NUMBER
 run()
@@ -52,7 +52,17 @@ repeats()
     expect "$ranks ranks: time passes" no "$(grep -q ' 0.000000000$' "said$ranks.1" && echo yes || echo no)"
     expect "$ranks ranks: a trace for each" "$ranks" "$(find "trace$ranks.1" -name '*.trace' | wc -l)"
 }
+# As many processes a node, and these libraries.
+with()
+{
+    export TOFU_SIM_PPN=$1
+    TOFU_MPIRUN_FLAGS="-x LD_PRELOAD=$clock${2:+:$2}"
+}
+with 1
 for ranks in 2 4; do
     repeats "$ranks"
 done
+rm -rf trace4.*
+with 2 "$build/mpi/.libs/libtofu-mpi.so"
+repeats 4
 [ "$failures" = 0 ] || exit 1

@@ -149,7 +149,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         return ret;
     bury_gone();
     Roster roster;
-    std::uint64_t list = 0, key = 0;
+    std::uint64_t list = 0, number = 0;
     {
         std::lock_guard guard(tx_.lock());
         if (int ret = collect(*static_cast<const fi_collective_addr*>(address), roster, list); ret != 0)
@@ -157,9 +157,11 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         // If two threads join the same members, the application orders them.
         if (!allocates([&] { joins_.try_emplace(list, 0); }))
             return -FI_ENOMEM;
-        key = directory::mix(list + joins_[list]++ * 0x9e3779b97f4a7c15u);
+        number = joins_[list]++;
     }
-    std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key}, std::move(roster), context));
+    const std::uint64_t key = directory::mix(list + number * 0x9e3779b97f4a7c15u);
+    std::unique_ptr<Group> group(new (std::nothrow) Group(*this, tx_, {&events, key, static_cast<unsigned>(number)},
+                                                          std::move(roster), context));
     int ret = group == nullptr ? -FI_ENOMEM : group->open();
     if (ret == 0)
         ret = enter(*group);

@@ -390,19 +390,22 @@ int Joining::open(const Roster& roster) noexcept
     circuit_.reset(new (std::nothrow) Circuit);
     if (!circuit_ || !circuit_->reserve(roster.size()))
         return -FI_ENOMEM;
+    std::uint64_t homes = 0;
     for (const Peer& peer : roster.members) {
         vcq::Coords coords{};
         if (!vcq::coords_of(backend_, peer.home, coords))
             return 0;
         circuit_->add(coords);
+        homes = directory::mix(homes ^ peer.home);
     }
     if (!circuit_->lay())
         return -FI_ENOMEM;
     Circuit::Wires wires;
     circuit_->wires_of(roster.rank, wires);
     width_ = circuit_->most_gates();
-    // Groups of the same members start at different TNIs, and so do the processes of a node.
-    const auto spread = static_cast<unsigned>(join_.key % 0x10000) + circuit_->index_in_node(roster.rank);
+    // Groups of the same members start at different TNIs, and so do the processes of a node. Nothing random decides, so
+    // that runs by a virtual clock repeat.
+    const auto spread = static_cast<unsigned>(homes % 0x10000) + join_.number + circuit_->index_in_node(roster.rank);
     if (!gates_.gates().alloc(backend_, wires.count, spread))
         return 0;
     row_.reset(new (std::nothrow) utofu_vbg_id_t[width_]());

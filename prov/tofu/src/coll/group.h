@@ -227,6 +227,7 @@ class Joining {
     struct Join {
         EventQueue* events; ///< gets the event of the end
         std::uint64_t key;  ///< of the group; the keys of members follow from it
+        unsigned number;    ///< among the groups of the same members
     };
     Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
     /// Allocates gates of one TNI for the circuit, if enough are free. 0 or -FI_ENOMEM. Called without the context's
