@@ -81,5 +81,6 @@ void win_compare_and_swap(const World& world);
 void win_datatypes(const World& world);
 void win_requests(const World& world);
 void win_large(const World& world);
+void win_remapped(const World& world);
 
 } // namespace mpitest

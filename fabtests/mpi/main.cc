@@ -64,6 +64,7 @@ constexpr Part parts[] = {
     {"win_datatypes", "put and get of derived types", win_datatypes},
     {"win_requests", "rput, rget, raccumulate", win_requests},
     {"win_large", "put and get of 4 MiB, dynamic and allocated windows", win_large},
+    {"win_remapped", "put from where a window was before its memory was unmapped", win_remapped},
 };
 
 constexpr long told_failures = 5; // of a part and rank; the rest is only counted

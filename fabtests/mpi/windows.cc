@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <sys/mman.h>
+
 namespace mpitest {
 namespace {
 
@@ -241,6 +243,38 @@ void win_large(const World& world)
     MPI_Barrier(world.comm);
     MPITEST_CALL(MPI_Win_detach(dynamic, attached.data()));
     MPI_Win_free(&dynamic);
+}
+
+/// An MPI library may keep the registration of a window, and must notice that its memory is unmapped. Otherwise it
+/// takes the registration for that of what is mapped at one of its addresses later.
+void win_remapped(const World& world)
+{
+    constexpr int size = 1 << 20;
+    constexpr int rights = PROT_READ | PROT_WRITE;
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void* const old = mmap(nullptr, 2 * size, rights, flags, -1, 0);
+    MPITEST_CHECK(old != MAP_FAILED);
+    MPI_Win window;
+    MPITEST_CALL(MPI_Win_create(old, 2 * size, 1, MPI_INFO_NULL, world.comm, &window));
+    MPI_Win_free(&window);
+    munmap(old, 2 * size);
+
+    uint8_t* const half = static_cast<uint8_t*>(old) + size;
+    MPITEST_CHECK(mmap(half, size, rights, flags | MAP_FIXED, -1, 0) == half);
+    std::vector<uint8_t> bytes(size);
+    fill(bytes, static_cast<uint64_t>(world.rank));
+    std::copy(bytes.begin(), bytes.end(), half);
+    std::fill(bytes.begin(), bytes.end(), 0);
+    MPITEST_CALL(MPI_Win_create(bytes.data(), size, 1, MPI_INFO_NULL, world.comm, &window));
+    MPI_Win_lock_all(0, window);
+    MPITEST_CALL(MPI_Put(half, size, MPI_BYTE, world.next(), 0, size, MPI_BYTE, window));
+    MPI_Win_unlock_all(window);
+    MPI_Barrier(world.comm);
+    MPI_Win_lock(MPI_LOCK_SHARED, world.rank, 0, window);
+    MPITEST_CHECK(matches(bytes, static_cast<uint64_t>(world.previous()), bytes.size()));
+    MPI_Win_unlock(world.rank, window);
+    MPI_Win_free(&window);
+    munmap(half, size);
 }
 
 } // namespace mpitest

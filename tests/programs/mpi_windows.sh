@@ -11,7 +11,7 @@ status=0
 
 # Without win_accumulate: Open MPI 4.1's btl ofi itself aborts at reductions other than sums, and 5.0's gets signed
 # ones wrong (tools/mpi; mpi_conformance.sh has it there).
-parts="win_fence win_lock win_pscw win_fetch_and_op win_compare_and_swap win_datatypes win_requests win_large"
+parts="win_fence win_lock win_pscw win_fetch_and_op win_compare_and_swap win_datatypes win_requests win_large win_remapped"
 flags="--mca osc rdma --mca btl ofi,self"
 if [ "$(mpi_major)" -ge 5 ]; then
     flags="--mca osc rdma" # the rest is there already

@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -36,6 +37,17 @@
 #ifndef MADV_POPULATE_WRITE // Linux 5.14
 #define MADV_POPULATE_WRITE 23
 #endif
+
+/// The memory that Open MPI was informed of, as long as there is room.
+static std::vector<std::pair<std::uintptr_t, std::uintptr_t>> reported;
+
+/// Open MPI's name. Called by several threads at a time only while there is no room.
+extern "C" [[gnu::visibility("default")]] void opal_mem_hooks_release_hook(void* begin, std::size_t length, bool)
+{
+    if (reported.size() < reported.capacity())
+        reported.emplace_back(reinterpret_cast<std::uintptr_t>(begin),
+                              reinterpret_cast<std::uintptr_t>(begin) + length);
+}
 
 namespace {
 
@@ -763,6 +775,29 @@ TEST_F(RegistrationCacheTest, IsThereWhenTheEnvironmentWantsIt)
     EXPECT_FALSE(made("FI_MR_CACHE_MAX_SIZE", "0"));
     EXPECT_FALSE(made("FI_TOFU_MR_CACHE", "off"));
     unsetenv("FI_TOFU_MR_CACHE");
+}
+
+/// libucm's patches replace those of Open MPI, whose cache of registrations would be stale for ever.
+TEST_F(RegistrationCacheTest, PassesOnToOpenMpiWhatItsHooksDoNotSeeAnyMore)
+{
+    reported.reserve(64);
+    for (const Way& way : ways) {
+        SCOPED_TRACE(way.name);
+        char* const buffer = fresh();
+        const auto begin = reinterpret_cast<std::uintptr_t>(buffer);
+        reported.clear();
+        const bool replaced = way.replace(buffer);
+        EXPECT_TRUE(!replaced || std::any_of(reported.begin(), reported.end(), [&](const auto& range) {
+            return range.first < begin + size && range.second > begin;
+        }));
+        munmap(buffer, size);
+    }
+    char* const buffer = fresh();
+    reported.clear();
+    (void)madvise(buffer, size, MADV_WILLNEED);
+    EXPECT_TRUE(reported.empty());
+    munmap(buffer, size);
+    decltype(reported)().swap(reported);
 }
 
 /// libucs would print backtraces for a program that crashes, and keep it alive when its terminal goes.

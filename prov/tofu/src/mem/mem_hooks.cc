@@ -266,6 +266,18 @@ const char* unmaps_by_itself() noexcept
     return nullptr;
 }
 
+/// Open MPI's function that informs its users of memory that goes. Null: no Open MPI in this process. Its library stays
+/// until the process ends.
+OpenMpiRelease open_mpi_release() noexcept
+{
+    constexpr const char* name = "opal_mem_hooks_release_hook";
+    void* found = dlsym(RTLD_DEFAULT, name);
+    for (const char* file : {"libopen-pal.so.40", "libopen-pal.so.80"}) // of 4 and 5; not global in Python
+        if (void* const library = dlopen(file, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE); library != nullptr)
+            found = dlsym(library, name);
+    return reinterpret_cast<OpenMpiRelease>(found);
+}
+
 /// Does this advice leave the pages? Programs and libraries give it of memory in use. What is not known may replace
 /// them.
 bool leaves_pages(int advice) noexcept
@@ -323,6 +335,7 @@ bool MemoryHooks::start() noexcept
     }
     auto set = reinterpret_cast<ucm::SetEventHandler>(dlsym(library, "ucm_set_event_handler"));
     auto test = reinterpret_cast<ucm::TestEvents>(dlsym(library, "ucm_test_events"));
+    open_mpi_ = open_mpi_release();
     const bool stays = dladdr(reinterpret_cast<void*>(&MemoryHooks::on_event), &module) != 0 &&
                        (dlopen(module.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE) != nullptr ||
                         is_the_program(module.dli_fbase));
@@ -386,7 +399,10 @@ void MemoryHooks::on_event(int type, void* event, void* self) noexcept
         size = static_cast<ucm::Mremap*>(event)->new_size;
     }
     const std::uint64_t end = begin + size;
-    static_cast<MemoryHooks*>(self)->invalidate(begin, end >= begin ? end : ~std::uint64_t{0});
+    auto& hooks = *static_cast<MemoryHooks*>(self);
+    if (hooks.open_mpi_ != nullptr && size != 0)
+        hooks.open_mpi_(reinterpret_cast<void*>(begin), size, true);
+    hooks.invalidate(begin, end >= begin ? end : ~std::uint64_t{0});
 }
 
 void MemoryHooks::invalidate(std::uint64_t begin, std::uint64_t end) noexcept

@@ -85,7 +85,8 @@ class MemoryFile {
 // watched. It patches the functions of the C library, so that calls by other libraries and by the C library itself are
 // seen. Direct system calls of a program (syscall(2)) are not: such a program has to set FI_MR_CACHE_MONITOR=disabled.
 // Neither is remap_file_pages(2), which libucm does not know. Pages of a file in memory can be replaced by others that
-// have the file: a MemoryFile shows that.
+// have the file: a MemoryFile shows that. An Open MPI in the process gets all that is seen, since its own patches
+// of these functions are lost under those of libucm.
 
 /// Names a watched range; none: no range is watched.
 struct WatchTicket {
@@ -94,6 +95,9 @@ struct WatchTicket {
     bool later = false;       ///< of none: it may be available some milliseconds later
     explicit operator bool() const noexcept { return serial != 0; }
 };
+
+/// opal_mem_hooks_release_hook; the last argument says that the C library may call it from within malloc.
+using OpenMpiRelease = void (*)(void* begin, std::size_t length, bool from_alloc);
 
 /// There is one in a process, from the first use to its end: hooks are never removed from the C library. Any thread may
 /// call it, under any lock. The hook takes no lock of the provider and allocates nothing, since a thread that changes
@@ -158,6 +162,7 @@ class MemoryHooks {
     File files_[file_count];        ///< opened and closed under lock_
     std::atomic<unsigned> used_{0}; ///< entries from here on have never been used
     std::uint32_t serials_ = 0;
+    OpenMpiRelease open_mpi_ = nullptr;
     std::atomic<std::byte*> tried_{nullptr}; ///< memory that try_mremap() moves; no other code moves it
     std::atomic<bool> loses_address_{true};  ///< libucm loses the address of mremap to a fixed address
 };
