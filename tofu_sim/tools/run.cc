@@ -231,7 +231,8 @@ std::string with_former(const std::string& text, const char* name)
     if (old == nullptr || *old == '\0') {
         return text;
     }
-    return std::string_view(old).starts_with(text) ? old : text + ":" + old; // an earlier run of --seeds
+    const std::string first = text + ":";
+    return (old + std::string(":")).starts_with(first) ? old : first + old; // an earlier run of --seeds
 }
 
 void export_environment(const RunOptions& options, const std::string& job, const std::string& preloaded)

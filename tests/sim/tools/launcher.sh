@@ -38,6 +38,10 @@ LD_LIBRARY_PATH=/a run -n 1 --timeout 20 sh -c 'echo $LD_LIBRARY_PATH'
 expect "the library path stays" /a "$(cat out)"
 LD_LIBRARY_PATH=/a run -n 1 --timeout 20 --library-path /b sh -c 'echo $LD_LIBRARY_PATH'
 expect "the library path is extended by the option" /b:/a "$(cat out)"
+LD_LIBRARY_PATH=/b-old run -n 1 --timeout 20 --library-path /b sh -c 'echo $LD_LIBRARY_PATH'
+expect "also where that begins with the same letters" /b:/b-old "$(cat out)"
+LD_LIBRARY_PATH=/b:/a run -n 1 --timeout 20 --library-path /b sh -c 'echo $LD_LIBRARY_PATH'
+expect "and stays if it has it in front" /b:/a "$(cat out)"
 
 run -n 4 --timeout 60 sh -c 'test "$TOFU_SIM_RANK" != 2 || exit 7; sleep 50'
 expect "first failure ends all" 7 $?
