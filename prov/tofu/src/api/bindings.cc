@@ -3,7 +3,6 @@
 #include "api/endpoint.h"
 
 #include <array>
-#include <initializer_list>
 #include <utility>
 
 #include <rdma/fi_errno.h>
@@ -11,7 +10,6 @@
 #include "api/contexts.h"
 #include "core/log.h"
 #include "core/object.h"
-#include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "mem/mr.h"
 

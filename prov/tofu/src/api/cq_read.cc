@@ -8,7 +8,6 @@
 #include "coll/collectives.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
-#include "cq/domain_base.h"
 #include "cq/progress.h"
 #include "msg/message_engine.h"
 #include "rma/rma.h"

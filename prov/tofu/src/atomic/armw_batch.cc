@@ -10,8 +10,6 @@
 
 #include <algorithm>
 
-#include "core/log.h"
-
 namespace tofu {
 
 using vcq::Notice;

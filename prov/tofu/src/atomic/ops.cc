@@ -5,7 +5,6 @@
 #include <rdma/fi_errno.h>
 
 #include "atomic/atomic.h"
-#include "core/log.h"
 
 namespace tofu {
 

@@ -4,7 +4,6 @@
 // The calls of fi_av (api/av.cc) fill the peers in.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>

@@ -16,7 +16,6 @@
 #include "coll/plan.h"
 #include "core/log.h"
 #include "core/object.h"
-#include "cq/domain_base.h"
 #include "cq/eq.h"
 #include "tx/ep_handle.h"
 

@@ -3,7 +3,6 @@
 // and fi_join; the endpoint's progress drives them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <rdma/fi_collective.h>
@@ -11,7 +10,6 @@
 #include "coll/group.h"
 #include "core/containers.h"
 #include "core/pool.h"
-#include "tx/operation.h"
 #include "tx/tx_context.h"
 
 namespace tofu {

@@ -3,8 +3,6 @@
 // numbers of uTofu's return codes, and probes for tracers.
 #pragma once
 
-#include <cerrno>
-
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 #include <utofu.h>

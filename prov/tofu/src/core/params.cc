@@ -12,7 +12,6 @@
 #include <iterator>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <rdma/fi_errno.h>
 

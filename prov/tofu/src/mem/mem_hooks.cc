@@ -3,7 +3,6 @@
 #include "mem/mem_hooks.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>

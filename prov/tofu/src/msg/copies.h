@@ -14,7 +14,6 @@
 #include "core/pool.h"
 #include "mem/bounce_pool.h"
 #include "msg/rx_area.h"
-#include "tx/operation.h"
 #include "utofu/vcq.h"
 
 namespace tofu {

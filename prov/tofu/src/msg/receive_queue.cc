@@ -8,7 +8,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/lock.h"
 #include "core/log.h"
 #include "cq/cq.h"
 #include "tx/ep_handle.h"

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include <fcntl.h>

@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "core/containers.h"
-#include "core/limits.h"
 #include "msg/rx_area.h"
 #include "msg/tx_ring.h"
 #include "msg/wire.h"

@@ -2,17 +2,13 @@
 // Sends that wait, for their peer (SendRequests) or for room (SendQueue). See sender.h.
 #include "msg/sender.h"
 
-#include <algorithm>
 #include <atomic>
 #include <new>
 #include <utility>
 
 #include <rdma/fi_errno.h>
 
-#include "core/limits.h"
 #include "core/log.h"
-#include "cq/counter.h"
-#include "cq/domain_base.h"
 
 namespace tofu::proto {
 

@@ -6,8 +6,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "cq/domain_base.h"
-
 namespace tofu::proto {
 
 // --- writes into a peer's ring: eager messages in one slot or in several, and the CQ data of RMA writes

@@ -7,8 +7,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "core/log.h"
-#include "mem/local_buffer.h"
 #include "msg/sender.h"
 #include "tx/event_credits.h"
 

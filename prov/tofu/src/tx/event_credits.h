@@ -11,7 +11,6 @@
 
 #include "av/address.h"
 #include "core/containers.h"
-#include "core/log.h"
 #include "mem/bounce_pool.h"
 #include "mem/mr_directory.h"
 #include "utofu/vcq.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <new>
 
-#include "core/limits.h"
 #include "core/log.h"
 #include "cq/counter.h"
 #include "utofu/vcq.h"

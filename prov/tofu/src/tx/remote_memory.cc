@@ -6,7 +6,6 @@
 #include <new>
 
 #include "av/address.h"
-#include "core/limits.h"
 #include "mem/bounce_pool.h"
 
 namespace tofu {

@@ -16,7 +16,6 @@
 
 #include "av/peer_table.h"
 #include "core/containers.h"
-#include "core/log.h"
 #include "mem/mr_directory.h"
 #include "tx/event_credits.h"
 #include "tx/operation.h"

@@ -3,7 +3,6 @@
 #include "utofu/library.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>

@@ -8,9 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <utility>
 
 #include <utofu.h>
 
