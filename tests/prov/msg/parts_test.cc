@@ -338,7 +338,7 @@ TEST_F(PartsTest, GrantsReportLateWhereTheTniWasFull)
     in->report(ring);
     EXPECT_TRUE(in->behind());
     net().busy_percent = 0;
-    in->report_late();
+    in->catch_up();
     EXPECT_FALSE(in->behind());
     EXPECT_EQ(returned().consumed, ring.next_seq - 1);
 }

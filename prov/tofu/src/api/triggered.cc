@@ -535,7 +535,7 @@ int take_in(Work& w, const EpHandle& handle, RecvCall& call) noexcept
     w.counter = rx->counters.recv.get();
     w.wants_entry = wants_entry(call);
     w.completion.context = call.context;
-    w.completion.flags = proto::kind_of(call.tagged);
+    w.completion.flags = proto::recv_entry_flags(call.tagged);
     w.completion.tag = call.tag;
     if (w.request == nullptr)
         return 0;

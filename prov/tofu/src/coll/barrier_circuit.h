@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Barrier circuits of a group: how members are wired, and the operations that gates carry out, with their words.
-// Pure. Used by groups as they join and by their operations; calls nothing.
+// Barrier circuits of a group: how members are wired (Circuit), and the operations that gates carry out, with their
+// words (Native). Pure: nothing here posts, waits or locks.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 namespace tofu::coll {
 
 // How the gates of a group are wired to a barrier circuit (uTofu guide 2.3.2): a tree within each node, and a
-// butterfly along each axis between the first members of all nodes. Pure: each member computes the same circuit from
-// the coordinates of all members.
+// butterfly along each axis between the first members of all nodes. Each member computes the same circuit from the
+// coordinates of all members.
 
 /// One end of a connection. `gate` is an index among the gates of the member; the start/end gate is 0.
 struct GateAt {

@@ -72,8 +72,7 @@ Collectives::Collectives(TxContext& tx) noexcept : tx_(tx), ops_(std::max<std::s
 
 Collectives::~Collectives()
 {
-    while (first_ != nullptr) {
-        Group* const group = std::exchange(first_, first_->next);
+    for (Group* group : groups_) {
         group->lanes().deregister_local();
         delete group;
     }
@@ -190,13 +189,15 @@ int Collectives::enter(Group& group) noexcept
             return -FI_ENOMEM;
         place = std::prev(by_number_.end());
     }
+    if (!groups_.reserve(groups_.size() + 1))
+        return -FI_ENOMEM;
     if (int ret = group.lanes().register_local(); ret != 0)
         return ret;
     group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits |
                     static_cast<std::uint64_t>(place - by_number_.begin());
     *place = &group;
     open_++;
-    group.next = std::exchange(first_, &group);
+    groups_.push_reserved(&group);
     wake(group);
     group.progress();
     return 0;
@@ -231,19 +232,19 @@ void Collectives::bury_gone() noexcept
         Group* found = nullptr;
         {
             std::lock_guard guard(tx_.lock());
-            for (Group** at = &first_; *at != nullptr; at = &(*at)->next) {
+            for (Group* group : groups_) {
                 if (!tx_.reports().closing) // else a question fails, whether the peer lives or not
-                    (*at)->seek_dead();
-                if (!(*at)->listed_busy && !(*at)->closing && (*at)->gone()) {
-                    found = *at;
-                    *at = found->next;
-                    found->lanes().deregister_local();
+                    group->seek_dead();
+                if (!group->listed_busy && !group->closing && group->gone()) {
+                    found = group;
                     break;
                 }
             }
+            if (found == nullptr)
+                return;
+            groups_.erase(found);
+            found->lanes().deregister_local();
         }
-        if (found == nullptr)
-            return;
         found->bury(true);
         delete found;
     }
@@ -252,7 +253,7 @@ void Collectives::bury_gone() noexcept
 void Collectives::bury_all() noexcept
 {
     bury_gone();
-    for (Group* group = first_; group != nullptr; group = group->next)
+    for (Group* group : groups_)
         group->bury(group->gone());
 }
 
@@ -283,18 +284,12 @@ void Collectives::work() noexcept
 
 bool Collectives::all_has_left() const noexcept
 {
-    for (const Group* group = first_; group != nullptr; group = group->next)
-        if (!group->idle())
-            return false;
-    return true;
+    return std::ranges::all_of(groups_, &Group::idle);
 }
 
 bool Collectives::all_gone() const noexcept
 {
-    for (const Group* group = first_; group != nullptr; group = group->next)
-        if (!group->gone())
-            return false;
-    return true;
+    return std::ranges::all_of(groups_, &Group::gone);
 }
 
 // --- operations

@@ -73,8 +73,8 @@ class Collectives final : public tofu::Engine {
 
     TxContext& tx_;
     Pool<CollectiveOp> ops_;
-    Group* first_ = nullptr; ///< list of all groups, including closed ones that are not released yet
-    Group* busy_ = nullptr;  ///< list of the groups that progress() runs
+    Array<Group*> groups_;  ///< all, including closed ones that are not released yet
+    Group* busy_ = nullptr; ///< list of the groups that progress() runs
     unsigned open_ = 0;
     /// The number of joins of each list of members, by its hash. It distinguishes the groups of the list.
     Map<std::uint64_t, std::uint64_t> joins_;

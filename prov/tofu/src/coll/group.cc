@@ -28,6 +28,8 @@ constexpr std::uint64_t question_after_ms = 20;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
 constexpr unsigned probes_alone = 100;     // that it may last before members that are no neighbours are asked
 
+// --- Census, Vigil, Rounds
+
 Outcome Census::step() noexcept
 {
     if (found_.kind != waits || asking_)
@@ -97,21 +99,15 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
         return {waits};
     probes_++;
     overtaken_ = overtaken() ? overtaken_ + 1 : 0;
-    if (overtaken_ == probes_overtaken)
+    if (overtaken_ == probes_overtaken) {
         census_.begin();
-    else if (probes_ > probes_alone && !census_.under_way())
-        return ask_another();
-    return {waits};
-}
-
-/// Asks one member after the other, one for each probe, whether it lives. The packet that a round lacks may be that of a
-/// member that is no neighbour. If all others have ended the operation, none of them looks for its death.
-Outcome Rounds::ask_another() noexcept
-{
-    const Outcome out = census_.step();
-    if (out.kind != over)
-        return out;
-    census_.start_over();
+    } else if (probes_ > probes_alone && !census_.under_way()) {
+        // Asks one member after the other, one for each probe. The packet that a round lacks may be that of a member
+        // that is no neighbour. If all others have ended the operation, none of them looks for its death.
+        if (const Outcome out = census_.step(); out.kind != over)
+            return out;
+        census_.start_over();
+    }
     return {waits};
 }
 
@@ -280,6 +276,8 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     return {goes_on};
 }
 
+// --- OverGates
+
 /// Starts the round of the operation. A barrier has no data, and so no seal.
 int OverGates::start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
 {
@@ -375,6 +373,8 @@ void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
     if (heard_ != before)
         lanes.tell(word_of(Word::left, op_of(lanes.all()[0].own_word), static_cast<int>(heard_)));
 }
+
+// --- Joining
 
 Joining::Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept
     : backend_(tx.domain().backend()), search_(tx, lanes, join.key), join_(join), gates_(gates)
@@ -510,7 +510,7 @@ static int close_group(struct fid* fid) noexcept
 
 static fi_ops group_fid_ops = object_ops({.close = close_group});
 
-// --- life
+// --- Group: life
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
     : engine_(engine), roster_(std::move(roster)), lanes_(tx, key_of(join.key, roster_.rank), *this),
@@ -559,7 +559,7 @@ void Group::leave() noexcept
         end_first(FI_ECANCELED, 0);
 }
 
-// --- operations
+// --- Group: operations
 
 int Group::submit(CollectiveOp& op) noexcept
 {

@@ -162,7 +162,6 @@ class Rounds {
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
-    [[nodiscard]] Outcome ask_another() noexcept;
 
     Lanes& lanes_;
     Census census_;
@@ -304,7 +303,6 @@ class Group final : public fid_mc {
     static Group& of(fid_mc* mc) noexcept { return *static_cast<Group*>(mc); }
 
     // --- In the lists of Collectives.
-    Group* next = nullptr;      ///< in the list of all
     Group* next_busy = nullptr; ///< in the list of groups that are polled
     bool listed_busy = false;
     bool closing = false; ///< a thread is in close_group; no other thread releases the group

@@ -19,6 +19,8 @@
 
 namespace tofu::coll {
 
+// --- Doors
+
 /// Allocates the table at its first use, and publishes it in the directory.
 int Doors::make() noexcept
 {
@@ -112,7 +114,7 @@ std::uint64_t clock_ms() noexcept
         std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()).count());
 }
 
-// --- memory
+// --- Lanes: memory
 
 int Lanes::open(const Roster& roster) noexcept
 {
@@ -169,7 +171,7 @@ void Lanes::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
         tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
 }
 
-// --- posts
+// --- Lanes: posts
 
 vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 {
@@ -254,7 +256,7 @@ void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept
     owes_ |= lane.owes_word;
 }
 
-// --- words and counts
+// --- Lanes: words and counts
 
 /// Puts the pending count and word to the peer. False: the VCQ is busy; call again.
 bool Lanes::pay(Lane& lane) noexcept
@@ -307,7 +309,7 @@ bool Lanes::passed_by(const Lane& lane) const noexcept
     return kind_of(word) != Word::none && static_cast<std::int32_t>(op_of(word) - now_) > 0;
 }
 
-// --- messages
+// --- Lanes: messages
 
 /// False also if the peer's count is impossible.
 bool Lanes::has_room(const Lane& lane) const noexcept
@@ -373,6 +375,8 @@ bool Lanes::take(Lane& lane) noexcept
         owes_ = true;
     return lane.step == before;
 }
+
+// --- Search
 
 constexpr std::uint64_t pause_ms = 1; // between two reads for a member that has not called yet
 

@@ -9,9 +9,7 @@
 
 namespace tofu::proto {
 
-namespace {
 constexpr std::uint64_t probe_ms = 20; // between two questions whether a receiver lives
-}
 
 Estate::Estate(DomainBase& domain) noexcept
     : domain_(domain),

@@ -106,6 +106,8 @@ Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ig
     return source == any_source ? by_tag_.front({0, tag, 0}) : by_both_.front({source, tag, 0});
 }
 
+// --- RecvRequest, SourceKeys, MatchQueue
+
 void* RecvRequest::place() noexcept
 {
     void* at = nullptr;
@@ -128,7 +130,8 @@ void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
 {
     if (CompletionQueue* cq = rx.queue_of(flags))
         cq->write_error(
-            {{.context = context, .flags = kind_of(tagged) | (multi ? FI_MULTI_RECV : 0), .tag = tag}, FI_ECANCELED});
+            {{.context = context, .flags = recv_entry_flags(tagged) | (multi ? FI_MULTI_RECV : 0), .tag = tag},
+             FI_ECANCELED});
     if (Counter* counter = rx.counter_of(flags))
         counter->count_error();
 }

@@ -353,7 +353,7 @@ class Matcher {
 class SrxPeer;
 
 /// The flags of a receive's completion entry.
-inline constexpr std::uint64_t kind_of(bool tagged) noexcept
+inline constexpr std::uint64_t recv_entry_flags(bool tagged) noexcept
 {
     return FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
 }

@@ -19,7 +19,7 @@ static void report(const RecvCall& call, const Unexpected& m) noexcept
 {
     if (CompletionQueue* cq = m.peer->rx.binding.cq)
         cq->write({.context = call.context,
-                   .flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
+                   .flags = recv_entry_flags(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0),
                    .length = m.length,
                    .data = m.data,
                    .tag = m.tag,
@@ -153,7 +153,8 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     }
     if (a == nullptr) {
         if (CompletionQueue* cq = !members_.empty() ? members_[0]->rx.binding.cq.get() : nullptr)
-            cq->write_error({{.context = call.context, .flags = kind_of(call.tagged), .tag = call.tag}, FI_ENOMSG});
+            cq->write_error(
+                {{.context = call.context, .flags = recv_entry_flags(call.tagged), .tag = call.tag}, FI_ENOMSG});
         return 0;
     }
     auto& kept = *static_cast<Unexpected*>(a);

@@ -158,7 +158,7 @@ void Receiver::received(RecvRequest& r, const Message& m, void* buffer, std::siz
     r.users--;
     const bool over = !r.posted && r.users == 0;
     Completion entry{.context = r.context,
-                     .flags = kind_of(r.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
+                     .flags = recv_entry_flags(r.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0) |
                               (r.multi && over && !r.cancelled ? FI_MULTI_RECV : 0),
                      .length = length,
                      .buffer = buffer,
@@ -382,9 +382,7 @@ void Receiver::answer_fences() noexcept
 // and into the completion queue, or, without a receive, to the kept messages. All other messages go the slow path
 // (Receiver::deliver).
 
-namespace {
 constexpr std::size_t prefetched = 512; ///< bytes of a long payload, at most
-}
 
 /// A message on the fast path.
 struct Receiver::FastMessage {
@@ -415,7 +413,7 @@ template <bool polled>
     const RxContext& to = rx;
     if (to.binding.reports(r.flags)) [[likely]] {
         CompletionQueue& cq = *to.binding.cq;
-        const std::uint64_t flags = kind_of(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
+        const std::uint64_t flags = recv_entry_flags(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
         const Completion entry{r.context, flags, m.length, buffer, m.data, m.tag, source};
         polled ? cq.hand_over(entry) : cq.write(entry);
     }

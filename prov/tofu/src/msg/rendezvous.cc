@@ -12,6 +12,8 @@
 
 namespace tofu::proto {
 
+// --- Message
+
 void Message::pack(Unexpected& to) const noexcept
 {
     to.source = in->key;
@@ -41,6 +43,8 @@ Message Message::unpack(const Unexpected& from) noexcept
     }
     return m;
 }
+
+// --- RendezvousReceiver
 
 /// Pieces end at multiples of 64 KiB, the page size of the hardware.
 static std::size_t piece_of(std::size_t most) noexcept
@@ -233,6 +237,8 @@ void RendezvousReceiver::cancel() noexcept
             end(f, 0, FI_ECANCELED, 0);
     });
 }
+
+// --- EagerGets
 
 EagerGets::Transfer* EagerGets::find(const Message& message) noexcept
 {

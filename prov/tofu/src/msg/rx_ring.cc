@@ -170,16 +170,6 @@ void RxRings::report(RxRing& ring) noexcept
     }
 }
 
-void RxRings::report_late() noexcept
-{
-    reports_due_ = false;
-    for (const RingPoll& poll : polls_) {
-        RxRing& ring = *rings_[poll.ring];
-        if (ring.report_due || ring.next_seq - 1 - ring.reported >= geometry_.report_after())
-            report(ring);
-    }
-}
-
 // --- the watch
 
 void RxRings::watch() noexcept
@@ -386,8 +376,13 @@ void RxRings::catch_up() noexcept
 {
     if (arrivals.any_refused())
         arrivals.take();
-    if (reports_due_)
-        report_late();
+    if (!std::exchange(reports_due_, false))
+        return;
+    for (const RingPoll& poll : polls_) {
+        RxRing& ring = *rings_[poll.ring];
+        if (ring.report_due || ring.next_seq - 1 - ring.reported >= report_after_)
+            report(ring);
+    }
 }
 
 // --- RingSet: opening and closing, and what rounds of progress do only now and then

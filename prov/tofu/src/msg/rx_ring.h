@@ -244,9 +244,8 @@ class RxRings {
     [[nodiscard]] RxRing& operator[](const RingPoll& poll) noexcept { return *rings_[poll.ring]; }
     /// Answers an anonymous sender that asks for a ring. False: no room in the queue of the TNI.
     [[nodiscard]] bool grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept;
-    /// Reports the number of consumed slots to the sender. If the TNI has no room, report_late() retries.
+    /// Reports the number of consumed slots to the sender. If the TNI has no room, catch_up() retries.
     void report(RxRing& ring) noexcept;
-    void report_late() noexcept;
     /// Frees a ring whose sender has left or died.
     void close(RxRing& ring) noexcept;
 
@@ -423,7 +422,7 @@ template <class Up>
 
 class RingSet {
   public:
-    /// `in` is made later, over `port`.
+    /// `in` is made later, over `own`.
     RingSet(const LocalEndpoint& self, Protocol& protocol, RxRings& in) noexcept : own(self, protocol), out(own), in(in)
     {
     }

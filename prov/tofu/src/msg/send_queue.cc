@@ -213,6 +213,8 @@ void SendRequests::poll() noexcept
     }
 }
 
+// --- SendQueue
+
 SendQueue::SendQueue(TxContext& tx, Sender& sender) noexcept
     : tx_(tx), sender_(sender), waiting_(tx.pending(), this, Pending::Stream::steps_of<SendQueue, PendingSend>),
       pool_(at_most(tx.config().attr.size, limits::tx_size))
