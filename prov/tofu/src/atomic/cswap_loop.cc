@@ -206,13 +206,6 @@ static std::uint64_t first_guess(const WordSlot& slot, const WordOp& f) noexcept
     return f.op->op == FI_CSWAP ? f.compare : 0;
 }
 
-WordSlot& WordRunner::slot_of(const WordOp& f) noexcept
-{
-    // Words of one array lie in different slots; other peers are spread by a multiplication.
-    const std::uint64_t mixed = (f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48);
-    return slots_[mixed % slot_count];
-}
-
 /// Begins a loop. `found`, if not null: the value that the word had when it was read before.
 Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
 {
@@ -221,7 +214,8 @@ Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
         if (!slots_)
             return Post::busy;
     }
-    WordSlot& slot = slot_of(f);
+    // Words of one array lie in different slots; other peers are spread by a multiplication.
+    WordSlot& slot = slots_[((f.word >> 3) + (f.vcq * 0x9e3779b97f4a7c15u >> 48)) % slot_count];
     f.slot = &slot;
     f.notify = &loop_done;
     if (slot.active) {

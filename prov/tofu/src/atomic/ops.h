@@ -287,7 +287,6 @@ class WordRunner {
     void settle(WordOp& f, std::uint64_t before, int code) noexcept;
 
     // --- loops
-    [[nodiscard]] WordSlot& slot_of(const WordOp& f) noexcept;
     [[nodiscard]] vcq::Post begin_loop(WordOp& f, const std::uint64_t* found = nullptr) noexcept;
     [[nodiscard]] vcq::Post post_group(WordOp& leader) noexcept;
     void compute_group(WordOp& leader, std::uint64_t value) noexcept;

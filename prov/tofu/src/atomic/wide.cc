@@ -12,18 +12,12 @@ using vcq::Notice;
 using vcq::Post;
 using State = WideOp::State;
 
-static std::uint64_t random_token() noexcept
-{
-    // Two initiators must not meet in a token: 64 random bits, then counted on.
-    return Random::number(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())) | 1;
-}
-
 constexpr unsigned max_claim_pause_log2 = 7;
 
 std::uint64_t WideRunner::next_token() noexcept
 {
-    if (token_ == 0) [[unlikely]]
-        token_ = random_token();
+    if (token_ == 0) [[unlikely]] // two initiators must not meet in a token: 64 random bits, then counted on
+        token_ = Random::number(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())) | 1;
     token_ += 2; // odd for ever: never 0, which says free
     return token_;
 }

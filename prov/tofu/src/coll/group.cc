@@ -340,7 +340,7 @@ bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
     if (!used_)
         return true;
     used_ = false;
-    for (CollectiveOp* op = ops.first().next; op != nullptr; op = op->next) {
+    for (CollectiveOp* op = ops.first()->next; op != nullptr; op = op->next) {
         if (op->native.rounds == 0)
             continue;
         op->native = {};
@@ -448,6 +448,14 @@ bool Joining::wire(const Roster& roster) noexcept
     return good && gates_.gates().set(settings) == UTOFU_SUCCESS;
 }
 
+static void append(OpQueue& ops, CollectiveOp& op) noexcept
+{
+    op.round = 0;
+    // The top bit reveals members that disagree whether gates are used.
+    op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
+    ops.push_back(op);
+}
+
 void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
 {
     const bool rows = stage_ == Stage::tells;
@@ -458,7 +466,7 @@ void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
     // None of these plans allocates memory.
     (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
                               rows ? rows_.get() : &agreed_);
-    ops.append(question_);
+    append(ops, question_);
 }
 
 bool Joining::answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept
@@ -553,8 +561,8 @@ void Group::leave() noexcept
     if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
         gates_.give_up();
     tell(Word::left, op, static_cast<int>(gates_.heard()));
-    if (!ops_.empty() && joining_.asks_by(ops_.first()))
-        ops_.pop();
+    if (!ops_.empty() && joining_.asks_by(*ops_.first()))
+        ops_.pop_front();
     while (!ops_.empty())
         end_first(FI_ECANCELED, 0);
 }
@@ -567,18 +575,18 @@ int Group::submit(CollectiveOp& op) noexcept
     if (op.native.rounds == 0)
         if (int ret = op.plan.open(op.shape, roster_.rank, roster_.size(), op.in, op.out); ret != 0)
             return ret;
-    ops_.append(op);
+    append(ops_, op);
     engine_.wake(*this);
     if (state_ == State::broken)
         end_first(broken_.err, broken_.prov_errno);
-    else if (&ops_.first() == &op)
+    else if (ops_.first() == &op)
         run();
     return 0;
 }
 
 void Group::end_first(int err, int prov_errno) noexcept
 {
-    CollectiveOp& op = ops_.pop();
+    CollectiveOp& op = ops_.pop_front();
     rounds_.restart();
     gates_.restart();
     lanes_.to_next();
@@ -616,7 +624,7 @@ void Group::progress() noexcept
 void Group::run() noexcept
 {
     for (unsigned i = 0; !ops_.empty() && i < rounds_at_once; i++) {
-        CollectiveOp& op = ops_.first();
+        CollectiveOp& op = *ops_.first();
         const Outcome out = op.native.rounds != 0 ? gates_.step(op, lanes_.now(), roster_, rounds_) : rounds_.step(op);
         switch (out.kind) {
         case waits: return;
@@ -630,7 +638,7 @@ void Group::run() noexcept
 
 void Group::fail(int err, int prov_errno) noexcept
 {
-    if (joining_.proves() && joining_.asks_by(ops_.first())) {
+    if (joining_.proves() && joining_.asks_by(*ops_.first())) {
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "collective group: a barrier gate has a packet that no member has sent: the group goes "
                   "on without gates\n");
@@ -642,7 +650,7 @@ void Group::fail(int err, int prov_errno) noexcept
         TOFU_WARN(FI_LOG_EP_DATA, "collective group: members called different collectives, or used different counts, "
                                   "types, operations or roots: make the same calls in the same order; or a barrier "
                                   "gate took a packet of another group\n");
-    if (joining_.asks_by(ops_.first())) {
+    if (joining_.asks_by(*ops_.first())) {
         lost(err, prov_errno);
         return;
     }

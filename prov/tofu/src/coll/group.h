@@ -44,22 +44,7 @@ struct CollectiveOp : Request {
 };
 
 /// The operations of a group, in the order of their calls.
-class OpQueue {
-  public:
-    [[nodiscard]] bool empty() const noexcept { return ops_.empty(); }
-    [[nodiscard]] CollectiveOp& first() const noexcept { return *ops_.first(); }
-    void append(CollectiveOp& op) noexcept
-    {
-        op.round = 0;
-        // The top bit reveals members that disagree whether gates are used.
-        op.signature = signature_of(op.shape) | (op.native.rounds != 0 ? 0x80000000u : 0);
-        ops_.push_back(op);
-    }
-    CollectiveOp& pop() noexcept { return ops_.pop_front(); }
-
-  private:
-    List<CollectiveOp, &CollectiveOp::next> ops_;
-};
+using OpQueue = List<CollectiveOp, &CollectiveOp::next>;
 
 struct Outcome {
     enum class Kind : std::uint8_t {

@@ -3,7 +3,6 @@
 #include "msg/rendezvous.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <rdma/fi_errno.h>
 
@@ -251,12 +250,6 @@ EagerGets::Transfer* EagerGets::find(const Message& message) noexcept
     return found;
 }
 
-bool EagerGets::is_gone(const PeerArea& sender, std::uint32_t round) const noexcept
-{
-    return std::any_of(std::begin(gone_), std::end(gone_),
-                       [&](const Gone& gone) { return gone.sender == sender && gone.round == round; });
-}
-
 /// Takes a place for a new payload. Null: there is no room now.
 EagerGets::Transfer* EagerGets::make(const Message& message, std::uint32_t round) noexcept
 {
@@ -284,7 +277,8 @@ EagerGets::Transfer* EagerGets::make(const Message& message, std::uint32_t round
 EagerGets::Stage EagerGets::look(Message& message, std::uint32_t round) noexcept
 {
     Transfer* transfer = find(message);
-    if (transfer == nullptr && is_gone(sender_of(message), round)) [[unlikely]]
+    const auto is_sender = [&](const Gone& gone) { return gone.sender == sender_of(message) && gone.round == round; };
+    if (transfer == nullptr && std::ranges::any_of(gone_, is_sender)) [[unlikely]]
         return Stage::lost;
     if (transfer == nullptr && (transfer = make(message, round)) == nullptr)
         return Stage::getting;

@@ -192,7 +192,6 @@ class EagerGets {
     {
         return {message.in->known.home, message.in->area, message.in->known.nonce};
     }
-    [[nodiscard]] bool is_gone(const PeerArea& sender, std::uint32_t round) const noexcept;
     [[nodiscard]] Transfer* find(const Message& message) noexcept;
     [[nodiscard]] Transfer* make(const Message& message, std::uint32_t round) noexcept;
     void get(Transfer& transfer) noexcept;
@@ -203,7 +202,6 @@ class EagerGets {
     static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
-
     static constexpr unsigned most_gone = 16;
 
     RingContext& own_;

@@ -114,7 +114,6 @@ void SendRequests::drop(SendRequest& r) noexcept
     (r.late ? late_ : pool_).release(&r);
 }
 
-/// Releases what the request holds.
 void SendRequests::release(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
