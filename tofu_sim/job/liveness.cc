@@ -75,7 +75,8 @@ bool is_in_process_table(int pid) noexcept
     return pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-/// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. The
+/// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. Where it is 0
+/// without that mark, the process joins or leaves, and still uses the job's file. The
 /// descriptor with the number of its segment may be any file, and a failed read proves nothing: that process has closed
 /// it, or denies access, or is about to vanish and has no files any more.
 Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
@@ -88,7 +89,7 @@ Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
         head.magic != segment_magic || head.process != process || head.incarnation != slot.incarnation.raw) {
         return Life::unknown;
     }
-    return (head.alive.owner.raw & alive_tid_mask) == 0 ? Life::gone : Life::runs;
+    return (head.alive.owner.raw & FUTEX_OWNER_DIED) != 0 ? Life::gone : Life::runs;
 }
 
 } // namespace

@@ -94,6 +94,26 @@ expect "a dead process is reported" 1 "$(grep -c 'rank 0 pid .* DEAD$' shown)"
 # (or the start of another job just did)
 expect "clean removes a dead job" no "$([ -e "$base/$job" ] && echo yes || echo no)"
 
+# A process that leaves still uses the job's file: one that joins meanwhile may not take the job for ended and start the
+# file over.
+"$tofu_sim" run -n 1 --timeout 60 --job "$job" "$subject" <input >output &
+launcher=$!
+exec 5>input 6<output
+read -r -t 30 word <&6
+expect "the subject runs" ready "${word:-}"
+exec 7<"$base/$job"
+flock 7 # it takes this lock at the end
+exec 5>&-
+for _ in $(seq 400); do
+    shown "$job" >/dev/null
+    ! grep -q ' 0 vcqs' shown || break
+    read -r -t 0.01 <> <(:)
+done
+expect "a process that leaves is not dead" 1 "$(grep -c 'rank 0 pid .* 0 vcqs 0 gates$' shown)"
+exec 7<&-
+wait $launcher
+expect "and ends" "0 no" "$? $([ -e "$base/$job" ] && echo yes || echo no)"
+
 # Two processes, neighbours along Y; the first goes to the second by way of b = 2.
 "$tofu_sim" run -n 13 --timeout 60 --job "$job" --shape 1x2x1 sh -c \
     'case $TOFU_SIM_RANK in 0) exec '"$subject"' reach;; 12) exec '"$subject"' be-reached;; esac' \
