@@ -186,7 +186,7 @@ bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept
     row.count = 1;
     std::memcpy(row.operands, &d.operand, row.size);
     std::memcpy(row.compares, &d.compare, row.size);
-    vcq.special = Vcq::gathering;
+    vcq.set_special(Vcq::gathering);
     return true;
 }
 
@@ -194,7 +194,7 @@ void start_gathered(Vcq& vcq) noexcept
 {
     Gathered& row = *vcq.gathered;
     const Descriptor& d = row.first;
-    vcq.special &= ~uint32_t{Vcq::gathering};
+    vcq.set_special(vcq.special & ~uint32_t{Vcq::gathering});
     Remote* remote = nullptr;
     if (find_remote(d.rmt_vcq_id, remote) != RemoteStatus::found) {
         remote = nullptr; // died since
@@ -269,7 +269,7 @@ bool start_prepared(Vcq& vcq, const std::byte* descriptors, size_t bytes) noexce
         !gather_first(vcq, d, d.flags)) {
         return false;
     }
-    vcq.special &= ~uint32_t{Vcq::gathering}; // it starts now, or not as a row
+    vcq.set_special(vcq.special & ~uint32_t{Vcq::gathering}); // it starts now, or not as a row
     const size_t count = bytes / *size;
     if (count > vcq.gathered->room || !fill_row(*vcq.gathered, descriptors, count)) {
         return false;

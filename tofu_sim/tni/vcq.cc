@@ -215,7 +215,7 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     }
     special |= instruments != 0 ? uint32_t{Vcq::watched} : 0;
     // Relaxed: a waiter may still look at the VCQ that was here before (partner: tofu_sim_wait).
-    std::atomic_ref(vcq.special).store(special, std::memory_order_relaxed);
+    vcq.set_special(special);
     vcq.toq_head = vcq.toq_tail = 0;
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
@@ -309,7 +309,7 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
     } else if (vcq != nullptr && (vcq->special & Vcq::chaos) != 0) {
         const VcqGuard vcq_guard(*vcq);
         end_chaos(*vcq);
-        vcq->special &= ~uint32_t{Vcq::chaos};
+        vcq->set_special(vcq->special & ~uint32_t{Vcq::chaos});
         vcq->carried_on.store_release(0);
     }
     if (is_exact()) {

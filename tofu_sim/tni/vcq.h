@@ -12,6 +12,7 @@
 
 #include <utofu.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -58,7 +59,7 @@ struct alignas(512) Vcq {
     /// Set last on creation and cleared first on freeing (partner: find_vcq).
     SharedWord<uint32_t> live;
     /// Whether posts and polls take the slow road: a lock, session mode, adversarial mode, instruments; or instructions
-    /// are held.
+    /// are held. Written by set_special() while other threads may look.
     uint32_t special;
 
     /// TOQ: positions of descriptors; those in [toq_head, toq_tail) have an unread TCQ entry.
@@ -102,6 +103,8 @@ struct alignas(512) Vcq {
     enum Special : uint32_t { locked = 1, session = 2, chaos = 4, gathering = 8, watched = 16 };
     /// Those that change what a post and a poll do.
     static constexpr uint32_t detour = session | chaos | watched;
+    /// relaxed: a thread that waits for notices only looks for `session`, which does not change (partner: has_notices)
+    void set_special(uint32_t to) noexcept { std::atomic_ref(special).store(to, std::memory_order_relaxed); }
 };
 
 /// Never destroyed: other threads may still post while the program exits.

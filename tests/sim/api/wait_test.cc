@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <tofu_sim.h>
 
+#include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <ctime>
@@ -95,6 +97,49 @@ TEST(SimWait, SleepsWhenNothingComesAndSeesOwnNotices)
         EXPECT_EQ(statistics.operations, 1u);
         EXPECT_EQ(tofu_sim_query_statistics(6, &statistics), UTOFU_ERR_INVALID_TNI_ID);
         EXPECT_STRNE(tofu_sim_version(), "");
+    });
+}
+
+/// The provider's thread waits for notices of VCQs from which a thread of the program posts. A race shows under
+/// ThreadSanitizer.
+TEST(SimWait, WaitsBesideAThreadThatPostsRows)
+{
+    expect_processes(1, [](const Rank&) {
+        constexpr size_t most = 64;
+        alignas(256) std::array<uint64_t, most> memory{};
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t stadd = 0;
+        ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        ASSERT_EQ(utofu_reg_mem(vcq, memory.data(), sizeof memory, 0, &stadd), UTOFU_SUCCESS);
+        std::vector<char> row(most * 64);
+        size_t bytes = 0;
+        for (size_t i = 0; i < most; i++) {
+            size_t one = 0;
+            ASSERT_EQ(utofu_prepare_armw8(vcq, id, UTOFU_ARMW_OP_ADD, 1, stadd + i * 8, 0, 0, row.data() + bytes, &one),
+                      UTOFU_SUCCESS);
+            bytes += one;
+        }
+        std::atomic<bool> over{false};
+        std::thread waiter([&] {
+            while (!over.load()) {
+                (void)tofu_sim_wait(&vcq, 1, 1);
+            }
+        });
+        constexpr uint64_t rounds = 300;
+        for (uint64_t i = 0; i < rounds; i++) {
+            ASSERT_EQ(posted([&] {
+                          const int rc = utofu_post_toq(vcq, row.data(), bytes, nullptr);
+                          void* cbdata = nullptr;
+                          (void)utofu_poll_tcq(vcq, 0, &cbdata); // makes room
+                          return rc;
+                      }),
+                      UTOFU_SUCCESS);
+        }
+        EXPECT_TRUE(wait_until([&] { return std::atomic_ref(memory.back()).load() == rounds; }));
+        over = true;
+        waiter.join();
     });
 }
 
