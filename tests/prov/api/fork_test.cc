@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A process that has objects open forks: what the child does or keeps changes nothing for its parent and its parent's
 // peers. Several processes.
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -155,6 +158,68 @@ TEST(Fork, AChildMayCloseWhatItInherited)
             }
             pass(s, 0, 8);
         });
+}
+
+/// At the time of the fork other threads of the parent hold mutexes of the provider, or sleep on its conditions.
+TEST(Fork, AChildMayCloseWhatThreadsOfItsParentUse)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank, {.caps = FI_TAGGED});
+        std::atomic<bool> over{false};
+        fi_cq_attr cq_attr{};
+        cq_attr.wait_obj = FI_WAIT_MUTEX_COND;
+        fid_cq* slept_on = nullptr;
+        ASSERT_EQ(fi_cq_open(s.domain, &cq_attr, &slept_on, nullptr), 0);
+        fi_mutex_cond sleep{};
+        ASSERT_EQ(fi_control(&slept_on->fid, FI_GETWAIT, &sleep), 0);
+        fi_eq_attr eq_attr{};
+        eq_attr.wait_obj = FI_WAIT_UNSPEC;
+        eq_attr.flags = FI_WRITE;
+        fid_eq* eq = nullptr;
+        ASSERT_EQ(fi_eq_open(s.fabric, &eq_attr, &eq, nullptr), 0);
+        std::thread closes([&] { // an end of a thread takes milliseconds, under a mutex of the domain
+            cq_attr.wait_obj = FI_WAIT_FD;
+            while (!over.load()) {
+                fid_cq* cq = nullptr;
+                if (fi_cq_open(s.domain, &cq_attr, &cq, nullptr) == 0)
+                    (void)fi_close(&cq->fid);
+            }
+        });
+        std::thread sleeps([&] {
+            pthread_mutex_lock(sleep.mutex);
+            while (!over.load())
+                pthread_cond_wait(sleep.cond, sleep.mutex);
+            pthread_mutex_unlock(sleep.mutex);
+        });
+        std::thread waits([&] {
+            fi_eq_entry entry{};
+            std::uint32_t event = 0;
+            (void)fi_eq_sread(eq, &event, &entry, sizeof entry, -1, 0);
+        });
+        for (int round = 0; round < 10; round++) {
+            const pid_t child = fork_to([&] {
+                for (fid* object :
+                     {&s.ep->fid, &s.cq->fid, &slept_on->fid, &s.av->fid, &eq->fid, &s.domain->fid, &s.fabric->fid})
+                    (void)fi_close(object);
+            });
+            int status = -1;
+            EXPECT_EQ(waitpid(child, &status, 0), child);
+            EXPECT_EQ(status, 0) << round;
+            if (status != 0)
+                break;
+        }
+        over = true;
+        closes.join();
+        fi_eq_entry entry{};
+        EXPECT_GT(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof entry, 0), 0);
+        waits.join();
+        pthread_mutex_lock(sleep.mutex);
+        pthread_cond_broadcast(sleep.cond);
+        pthread_mutex_unlock(sleep.mutex);
+        sleeps.join();
+        EXPECT_EQ(fi_close(&slept_on->fid), 0);
+        EXPECT_EQ(fi_close(&eq->fid), 0);
+    });
 }
 
 /// Opens an endpoint that is announced under the service, and runs `work` before all is closed.

@@ -75,7 +75,7 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     std::uint16_t incarnation_ = 0; ///< of the numbers
     unsigned tx_count_ = 0;
     unsigned rx_count_ = 0; ///< 0: no numbers have been taken
-    std::mutex mutex_;      ///< guards the members below
+    Mutex mutex_;           ///< guards the members below
     Slot tx_[limits::max_contexts] = {};
     Slot rx_[limits::max_contexts] = {};
     bool announced_ = false;

@@ -44,7 +44,7 @@ constexpr off_t place_of(std::uint64_t key, unsigned probe) noexcept
 }
 
 /// The file of this process, under the mutex.
-constinit std::mutex mutex;
+constinit Mutex mutex;
 constinit NodeFile file;
 pid_t owner = 0;
 unsigned domains = 0; ///< that use it

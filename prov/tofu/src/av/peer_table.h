@@ -53,7 +53,7 @@ class EndpointNumbers {
   private:
     void save() const noexcept;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     Set taken_;                                             ///< in use
     Set unsettled_;                                         ///< of these numbers, in use or not
     std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
@@ -149,10 +149,10 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// Places that were removed here, a heap with the lowest first: hints only, since there may be no memory for one,
     /// and other processes may fill places of a shared vector. Used in turn.
     Array<std::uint32_t> removed_;
-    std::mutex user_mutex_;
+    Mutex user_mutex_;
     Map<fi_addr_t, fi_addr_t> user_ids_;      ///< of places that have one
     Map<fi_addr_t, std::uint32_t> more_uses_; ///< of places: further uses by insert_once()
-    std::mutex watch_mutex_;                  ///< taken before the observers' locks
+    Mutex watch_mutex_;                       ///< taken before the observers' locks
     List<Watcher, &Watcher::next> watchers_;
 };
 

@@ -18,6 +18,7 @@
 #include <rdma/fi_errno.h>
 
 #include "core/containers.h"
+#include "core/system.h"
 
 namespace tofu {
 
@@ -255,7 +256,7 @@ class OpenList {
     }
 
   private:
-    std::mutex mutex_;
+    Mutex mutex_;
     List<Object, &Object::next_open> list_;
 };
 

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/containers.h"
+#include "core/system.h"
 
 namespace tofu {
 
@@ -100,7 +101,7 @@ class StatisticsBook {
     void print() noexcept;
 
   private:
-    std::mutex mutex_;
+    Mutex mutex_;
     List<Statistics, &Statistics::next_> blocks_; ///< of open VCQs
     Statistics kept_;                             ///< of closed ones
 };

@@ -24,6 +24,7 @@ struct ForkRegistry {
 
     static void in_child() noexcept
     {
+        Mutex::children.fetch_add(1, std::memory_order_relaxed);
         while (ForkAware* const one = list.first()) {
             list.remove(*one);
             one->in_child();

@@ -3,9 +3,12 @@
 // share (NodeFile), by names that they make alike (Hash). A test may have a time and random numbers of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
+#include <new>
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -103,6 +106,36 @@ class ForkAware {
   private:
     friend struct ForkRegistry;
     ForkAware* next_ = nullptr;
+};
+
+/// A mutex that is free in a child of fork, whichever thread of the parent had it: the child has no other thread, which
+/// would unlock it.
+class Mutex {
+  public:
+    void lock() noexcept { get().lock(); }
+    [[nodiscard]] bool try_lock() noexcept { return get().try_lock(); }
+    void unlock() noexcept { mutex_.unlock(); }
+
+    /// How often fork() has returned in a child, from the first process on.
+    static inline std::atomic<unsigned> children{0};
+
+  private:
+    static constexpr unsigned renewing = ~0u;
+    [[nodiscard]] std::mutex& get() noexcept
+    {
+        const unsigned now = children.load(std::memory_order_relaxed); // there was one thread when it changed
+        // acquire: pairs with the release below, by the thread of the child that was first
+        for (unsigned of = of_.load(std::memory_order_acquire); of != now; of = of_.load(std::memory_order_acquire)) {
+            if (of == renewing || !of_.compare_exchange_strong(of, renewing, std::memory_order_acquire))
+                continue;
+            new (&mutex_) std::mutex;
+            of_.store(now, std::memory_order_release);
+        }
+        return mutex_;
+    }
+
+    std::mutex mutex_;
+    std::atomic<unsigned> of_{0}; ///< the value of `children` for which mutex_ is valid
 };
 
 /// A descriptor whose lock or name exists as long as any copy of it. A child closes its copy: otherwise it would hold

@@ -292,7 +292,7 @@ namespace {
 /// Hangs on fid.context of our object, for which the application has no other use.
 struct QueueLink {
     peer::Cq& owner;
-    std::mutex turn;
+    Mutex turn;
     bool full = false; ///< the owner did not take `last`
     CqEntry last{};
 
@@ -315,7 +315,7 @@ struct QueueLink {
 
 struct CounterLink {
     peer::Cntr& owner;
-    std::mutex turn;
+    Mutex turn;
     std::uint64_t told = 0;
     std::uint64_t told_errors = 0;
 };

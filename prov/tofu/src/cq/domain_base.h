@@ -85,13 +85,13 @@ class AutoProgress final : ForkAware {
     [[nodiscard]] bool repeat_signals() noexcept;
 
     DomainBase& domain_;
-    std::mutex mutex_; ///< guards the next four; taken before signals_mutex_
+    Mutex mutex_; ///< guards the next four; taken before signals_mutex_
     bool locks_are_on_ = true;
     TwoWayList<Lock, &Lock::next, &Lock::back> locks_;
     unsigned users_ = 0; ///< 0: there is no thread
     pthread_t thread_{};
     char processors_[128] = {}; ///< under mutex_
-    std::mutex signals_mutex_;
+    Mutex signals_mutex_;
     Array<WakeSignal*> signals_; ///< one entry for each user with a signal
     std::atomic<bool> stop_{false};
     std::atomic<bool> thread_is_due_{false}; ///< FI_PROGRESS_AUTO, before go_on_alone()

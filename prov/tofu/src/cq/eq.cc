@@ -38,6 +38,14 @@ EventQueue::EventQueue(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_E
 {
     fid.ops = &eq_fid_ops;
     ops = &eq_ops;
+    register_fork();
+}
+
+/// No thread of the child waits, or holds the mutex.
+void EventQueue::in_child() noexcept
+{
+    new (&mutex_) std::mutex;
+    new (&arrived_) std::condition_variable;
 }
 
 int EventQueue::set_up(const fi_eq_attr* attr) noexcept
@@ -59,6 +67,7 @@ bool EventQueue::empty_now() noexcept
 
 EventQueue::~EventQueue()
 {
+    unregister_fork();
     while (!events_.empty())
         drop_first();
 }

@@ -21,7 +21,7 @@ namespace tofu {
 
 class DomainBase;
 
-class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public ProgressSource {
+class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public ProgressSource, ForkAware {
   public:
     explicit EventQueue(FabricBase& fabric) noexcept;
     ~EventQueue();
@@ -71,6 +71,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
 
         [[nodiscard]] char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
     };
+    void in_child() noexcept override;
     static bool ready(void* self) noexcept { return !static_cast<EventQueue*>(self)->empty_now(); }
     ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
     void post(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
@@ -98,8 +99,8 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     {
         return polled.has_locks || !several_domains || polled.joiner == std::this_thread::get_id();
     }
-    bool writable_ = false;   ///< FI_WRITE
-    std::mutex polled_mutex_; ///< taken before locks of endpoints, which are taken before mutex_
+    bool writable_ = false; ///< FI_WRITE
+    Mutex polled_mutex_;    ///< taken before locks of endpoints, which are taken before mutex_
     Array<Polled> polled_;
     std::mutex mutex_;
     std::condition_variable arrived_; ///< an event, or the first endpoint to poll

@@ -44,7 +44,7 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase>, public Progr
   private:
     fi_wait_obj kind_ = FI_WAIT_UNSPEC;
     WakeSignal signal_;
-    std::mutex mutex_;
+    Mutex mutex_;
     Array<WaitObject*> members_;
 };
 
@@ -64,7 +64,7 @@ class PollSet final : public Object<PollSet, fid_poll, DomainBase> {
     int poll(void** contexts, int count) noexcept;
 
   private:
-    std::mutex mutex_;
+    Mutex mutex_;
     Array<struct fid*> members_;
 };
 

@@ -99,9 +99,15 @@ WakeSignal::~WakeSignal()
     }
 }
 
-/// The application of the child may have the number in a set of descriptors, so the number stays.
+/// The application of the child may have the number in a set of descriptors, so the number stays. No thread of the child
+/// holds the mutex or sleeps on the condition.
 void WakeSignal::in_child() noexcept
 {
+    if (descriptor_ < 0) {
+        mutex_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+        condition_ = PTHREAD_COND_INITIALIZER;
+        return;
+    }
     const int own = eventfd(raised_.load(std::memory_order_relaxed) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (own >= 0 && dup3(own, descriptor_, O_CLOEXEC) >= 0) {
         ::close(own);
@@ -123,6 +129,7 @@ int WakeSignal::open(fi_wait_obj kind) noexcept
         // see raise(); by value, since glibc 2.34 gave the functions of attributes new versions
         mutex_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
         pthread_cond_init(&condition_, nullptr);
+        register_fork();
         break;
     }
     default: return -FI_ENOSYS;

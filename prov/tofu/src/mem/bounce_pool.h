@@ -11,6 +11,7 @@
 
 #include "core/containers.h"
 #include "core/lock.h"
+#include "core/system.h"
 #include "utofu/vcq.h"
 
 namespace tofu {
@@ -50,7 +51,7 @@ class PagePool {
     [[nodiscard]] std::size_t granules(std::size_t bytes) const noexcept;
     [[nodiscard]] std::byte* map(std::size_t bytes) const noexcept;
 
-    std::mutex mutex_;
+    Mutex mutex_;
     const std::size_t page_; ///< 0: the system's
     std::size_t unit_ = 0;   ///< bytes of a shared chunk, and the alignment of all chunks; 0: not known yet
     Chunk* chunks_ = nullptr;

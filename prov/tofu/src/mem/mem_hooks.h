@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "core/system.h"
+
 namespace tofu {
 
 // --- What is mapped at an address of this process
@@ -157,7 +159,7 @@ class MemoryHooks {
                                         IsPrivate is_private) noexcept;
     [[nodiscard]] std::uint32_t open_file(const MappedFile& mapped) noexcept;
 
-    std::mutex lock_; ///< watch() and unwatch(); never taken by the hook
+    Mutex lock_; ///< watch() and unwatch(); never taken by the hook
     Span spans_[span_count];
     File files_[file_count];        ///< opened and closed under lock_
     std::atomic<unsigned> used_{0}; ///< entries from here on have never been used

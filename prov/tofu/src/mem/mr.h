@@ -95,7 +95,7 @@ class Descs {
     }
 
   private:
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Map<const void*, const MemoryRegion*> regions_;
 };
 
@@ -243,7 +243,7 @@ class RegionTable {
     OwnDirectory directory_;
     OverflowVcqs overflow_;
     KeyReaders key_readers_;
-    std::mutex openings_;    ///< a region that peers reach is opened at a time. Taken before the home lock
+    Mutex openings_;         ///< a region that peers reach is opened at a time. Taken before the home lock
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
     Map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
     MultiMap<Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
@@ -253,7 +253,7 @@ class RegionTable {
     Closed closed_[most_closed]; ///< the latest; in a ring
     unsigned next_closed_ = 0;
     Array<User> users_;
-    Lock users_lock_;
+    Mutex users_lock_;
     std::uint64_t next_indirect_ = directory::indirect_bit; ///< keys of the provider's choice that are no bias
 };
 

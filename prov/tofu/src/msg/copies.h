@@ -123,7 +123,7 @@ class Estate {
     void drop(std::unique_ptr<Copies> all) noexcept;
 
     DomainBase& domain_;
-    std::mutex mutex_; ///< taken before the home lock
+    Mutex mutex_; ///< taken before the home lock
     std::unique_ptr<Copies> first_;
     std::atomic<unsigned> count_{0};    ///< endpoints; a hint without the mutex
     std::optional<BouncePool> answers_; ///< guarded by the home lock; until close()

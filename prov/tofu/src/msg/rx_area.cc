@@ -110,7 +110,7 @@ class Spare {
         ::close(pages.fd);
     }
 
-    std::mutex mutex_;
+    Mutex mutex_;
     Array<Pages> left_;
     pid_t owner_ = 0;
 };

@@ -18,6 +18,7 @@
 
 #include "core/log.h"
 #include "core/params.h"
+#include "core/system.h"
 
 namespace tofu::vcq {
 
@@ -349,7 +350,7 @@ const Backend* Backend::get(int& error)
     }
     // Only a success is kept: a process that has run out of descriptors or memory may have more when it tries again.
     // Constant-initialised storage without a destructor: fi_fini closes the module in any order.
-    static constinit std::mutex mutex;
+    static constinit Mutex mutex;
     alignas(Backend) static unsigned char storage[sizeof(Backend)];
     static bool loaded = false;
     std::lock_guard guard(mutex);

@@ -78,7 +78,7 @@ Cq cq_of(const Backend& backend, utofu_vcq_id_t vcq) noexcept
 }
 
 // The slots of this process, under the mutex.
-constinit std::mutex mutex;
+constinit Mutex mutex;
 pid_t owner = 0;
 constinit NodeFile file;
 unsigned users = 0;
