@@ -547,6 +547,12 @@ std::string Model::missing(bool to_the_end) const
             return "message " + std::to_string(m->number) + " from " + m->from->name() + " to " + m->to->name() +
                    ", sent before its sender closed, was not received";
     }
+    std::ptrdiff_t drops = std::count_if(receives.begin(), receives.end(),
+                                         [](const auto& r) { return r->drops && !r->candidates.empty(); });
+    for (const auto& m : messages)
+        if (to_the_end && m->to != nullptr && m->taken == nullptr && must_arrive(*m) && may_be_dropped(*m) &&
+            --drops < 0)
+            return "message " + std::to_string(m->number) + " and others were not received: more than were dropped";
     if (const std::string what = remote->missing(to_the_end); !what.empty())
         return what;
     if (const std::string what = groups->missing(); !what.empty())
@@ -572,11 +578,6 @@ std::string Model::missing(bool to_the_end) const
 
 void Model::check_order() const
 {
-    std::ptrdiff_t drops = std::count_if(receives.begin(), receives.end(),
-                                         [](const auto& r) { return r->drops && !r->candidates.empty(); });
-    for (const auto& m : messages)
-        if (m->to != nullptr && m->taken == nullptr && must_arrive(*m) && may_be_dropped(*m) && --drops < 0)
-            contradict("message %u and others were not received: more than were dropped", m->number);
     for (std::size_t j = 0; j < messages.size(); j++) {
         const Message& later = *messages[j];
         const Receive* const r = later.taken;
