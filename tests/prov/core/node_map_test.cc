@@ -92,19 +92,30 @@ void fi_log(const fi_provider*, fi_log_level, fi_log_subsys, const char*, int, c
 namespace {
 
 using tofu::node::Map;
+using tofu::node::Processors;
 using tofu::node::Seat;
 using tofu::test::Node;
 
-cpu_set_t cpus(int first, int last)
+Processors cpus(int first, int last)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
+    Processors set;
     for (int i = first; i <= last; i++)
-        CPU_SET(i, &set);
+        set.set(static_cast<std::size_t>(i));
     return set;
 }
 
-std::string text(const cpu_set_t& set)
+/// Binds this thread.
+bool run_on(const Processors& processors)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (std::size_t i = 0; i < processors.size(); i++)
+        if (processors[i])
+            CPU_SET(i, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+std::string text(const Processors& set)
 {
     char list[512];
     tofu::node::write_list(set, list, sizeof list);
@@ -363,8 +374,7 @@ int policy_of(void* address)
 bool claim_this_system()
 {
     setenv("HWLOC_THISSYSTEM", "1", 1);
-    cpu_set_t zero = cpus(0, 0);
-    return sched_setaffinity(0, sizeof zero, &zero) == 0;
+    return run_on(cpus(0, 0));
 }
 
 void* new_memory()
@@ -398,8 +408,8 @@ TEST(NodeMemory, LiesOnTheNodeThatItsThreadIsBoundTo)
 
 TEST(NodeMemory, OfABoundThreadIsNotBoundForALaterOneThatIsNot)
 {
-    const cpu_set_t before = tofu::node::processors_of_thread();
-    if (CPU_COUNT(&before) < 2 || !CPU_ISSET(0, &before) || !CPU_ISSET(1, &before))
+    const Processors before = tofu::node::processors_of_thread();
+    if (!before[0] || !before[1])
         GTEST_SKIP() << "processors 0 and 1 are not ours";
     const Node node(two_nodes);
     EXPECT_EQ(in_child([&] {
@@ -409,7 +419,7 @@ TEST(NodeMemory, OfABoundThreadIsNotBoundForALaterOneThatIsNot)
                   tofu::place_memory(memory, 65536);
                   if (policy_of(memory) == 0)
                       return 1;
-                  if (sched_setaffinity(0, sizeof before, &before) != 0)
+                  if (!run_on(before))
                       return 2;
                   tofu::place_memory(memory, 65536); // an area that is used again
                   return policy_of(memory) == 0 ? 0 : 3;
@@ -463,8 +473,7 @@ const tofu::vcq::Backend& backend()
 int slots_on(int processor)
 {
     using namespace tofu::vcq::tni_allocator;
-    const cpu_set_t one = cpus(processor, processor);
-    if (sched_setaffinity(0, sizeof one, &one) != 0)
+    if (!run_on(cpus(processor, processor)))
         return -1;
     int all = 0;
     TniSlot held[3];

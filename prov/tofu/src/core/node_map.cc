@@ -151,34 +151,12 @@ bool is_set(const char* variable) noexcept
     return text != nullptr && *text != '\0';
 }
 
-void copy(const Hwloc& library, hwloc_const_bitmap_t from, cpu_set_t& to) noexcept
+Processors processors_in(const Hwloc& library, hwloc_const_bitmap_t bitmap) noexcept
 {
-    CPU_ZERO(&to);
-    for (int i = library.bitmap_next(from, -1); i >= 0 && i < CPU_SETSIZE; i = library.bitmap_next(from, i))
-        CPU_SET(i, &to);
-}
-
-bool contains(const cpu_set_t& outer, const cpu_set_t& inner) noexcept
-{
-    cpu_set_t both;
-    CPU_AND(&both, &outer, &inner);
-    return CPU_EQUAL(&both, &inner);
-}
-
-cpu_set_t without(const cpu_set_t& all, const cpu_set_t& some) noexcept
-{
-    cpu_set_t both, rest;
-    CPU_AND(&both, &all, &some);
-    CPU_XOR(&rest, &all, &both);
-    return rest;
-}
-
-int first_of(const cpu_set_t& processors) noexcept
-{
-    int i = 0;
-    while (i < CPU_SETSIZE && !CPU_ISSET(i, &processors))
-        i++;
-    return i;
+    Processors all;
+    for (int i = library.bitmap_next(bitmap, -1); i >= 0 && i < CPU_SETSIZE; i = library.bitmap_next(bitmap, i))
+        all.set(static_cast<std::size_t>(i));
+    return all;
 }
 
 /// Linux alone lists them without asking for more. Unknown is several.
@@ -272,15 +250,14 @@ bool Map::read() noexcept
                   "HWLOC_XMLFILE=%.200s: hwloc cannot read this file and uses the topology of this machine: correct or "
                   "unset the variable\n",
                   std::getenv("HWLOC_XMLFILE"));
-    copy(library, library.topology_get_allowed_cpuset(topology), allowed_);
+    allowed_ = processors_in(library, library.topology_get_allowed_cpuset(topology));
     const unsigned nodes = library.get_nbobjs_by_depth(topology, numa_depth);
     count_ = 0;
     for (unsigned i = 0; i < nodes && count_ < most_groups; i++) {
         const hwloc_obj_t node = library.get_obj_by_depth(topology, numa_depth, i);
         Group& group = groups_[count_];
-        copy(library, node->cpuset, group.processors);
-        CPU_AND(&group.processors, &group.processors, &allowed_);
-        if (CPU_COUNT(&group.processors) == 0)
+        group.processors = processors_in(library, node->cpuset) & allowed_;
+        if (group.processors.none())
             continue; // memory without processors, or none that we may use
         group.number = node->os_index;
         group.of_hardware = static_cast<unsigned>(std::max(library.bitmap_weight(node->complete_cpuset), 0));
@@ -298,10 +275,8 @@ bool Map::read() noexcept
 /// Says so where hwloc and the kernel have no processor in common. Nothing is placed then, as no group has the thread.
 void Map::compare_with_thread() const noexcept
 {
-    const cpu_set_t own = processors_of_thread();
-    cpu_set_t both;
-    CPU_AND(&both, &own, &allowed_);
-    if (!here_ || CPU_COUNT(&both) != 0)
+    const Processors own = processors_of_thread();
+    if (!here_ || (own & allowed_).any())
         return;
     char of_thread[128], of_topology[128];
     write_list(own, of_thread, sizeof of_thread);
@@ -322,40 +297,34 @@ bool Map::is_assistant(const Group& group) const noexcept
     return group.of_hardware * 4 <= most;
 }
 
-const Map::Group* Map::group_of(const cpu_set_t& processors) const noexcept
+const Map::Group* Map::group_of(const Processors& processors) const noexcept
 {
     const Group* found = nullptr;
-    cpu_set_t known;
-    CPU_AND(&known, &processors, &allowed_);
+    const Processors known = processors & allowed_;
     for (unsigned i = 0; i < count_; i++) {
-        cpu_set_t both;
-        CPU_AND(&both, &known, &groups_[i].processors);
-        if (CPU_COUNT(&both) == 0)
+        if ((known & groups_[i].processors).none())
             continue;
-        if (found != nullptr || !contains(groups_[i].processors, known))
+        if (found != nullptr || (known & ~groups_[i].processors).any())
             return nullptr;
         found = &groups_[i];
     }
     return found;
 }
 
-Seat Map::seat_of(const cpu_set_t& processors) const noexcept
+Seat Map::seat_of(const Processors& processors) const noexcept
 {
     unsigned groups = 0, first = 0, covered = 0, before = 0, own = 0, most = 0;
     for (unsigned i = 0; i < count_; i++) {
         const Group& group = groups_[i];
         if (is_assistant(group))
             continue;
-        cpu_set_t both;
-        CPU_AND(&both, &group.processors, &processors);
-        most = std::max(most, static_cast<unsigned>(CPU_COUNT(&group.processors)));
-        if (const auto here = static_cast<unsigned>(CPU_COUNT(&both)); here != 0) {
-            if (covered++ == 0) {
-                first = groups;
-                own = here;
-                for (int cpu = 0; cpu < first_of(both); cpu++)
-                    before += CPU_ISSET(cpu, &group.processors) ? 1 : 0;
-            }
+        const Processors both = group.processors & processors;
+        most = std::max(most, static_cast<unsigned>(group.processors.count()));
+        if (both.any() && covered++ == 0) {
+            first = groups;
+            own = static_cast<unsigned>(both.count());
+            for (std::size_t cpu = 0; !both[cpu]; cpu++)
+                before += group.processors[cpu];
         }
         groups++;
     }
@@ -366,19 +335,17 @@ Seat Map::seat_of(const cpu_set_t& processors) const noexcept
     return {first / covered + columns * std::min(before / own, rows - 1), columns * rows};
 }
 
-cpu_set_t Map::apart_from(const cpu_set_t& processors) const noexcept
+Processors Map::apart_from(const Processors& processors) const noexcept
 {
-    cpu_set_t assistants;
-    CPU_ZERO(&assistants);
+    Processors assistants;
     for (unsigned i = 0; i < count_; i++)
         if (is_assistant(groups_[i]))
-            CPU_OR(&assistants, &assistants, &groups_[i].processors);
-    if (const cpu_set_t free = without(assistants, processors); CPU_COUNT(&free) != 0)
-        return free;
-    if (const Group* const near = group_of(processors); near != nullptr)
-        if (const cpu_set_t free = without(near->processors, processors); CPU_COUNT(&free) != 0)
+            assistants |= groups_[i].processors;
+    const Group* const near = group_of(processors);
+    for (const Processors& some : {assistants, near != nullptr ? near->processors : Processors{}})
+        if (const Processors free = some & ~processors; free.any())
             return free;
-    return without(allowed_, processors);
+    return allowed_ & ~processors;
 }
 
 int Map::prefer(void* base, std::size_t bytes, const Group& group) const noexcept
@@ -396,45 +363,45 @@ void Map::prefer_none(void* base, std::size_t bytes) const noexcept
                                     HWLOC_MEMBIND_DEFAULT, 0);
 }
 
-cpu_set_t processors_of_thread() noexcept
+Processors processors_of_thread(pid_t thread) noexcept
 {
     cpu_set_t own;
     CPU_ZERO(&own);
-    (void)sched_getaffinity(0, sizeof own, &own);
-    return own;
+    (void)sched_getaffinity(thread, sizeof own, &own);
+    Processors all;
+    for (std::size_t i = 0; i < all.size(); i++)
+        all[i] = CPU_ISSET(i, &own);
+    return all;
 }
 
-cpu_set_t bound_of_process(const cpu_set_t& allowed) noexcept
+Processors bound_of_process(const Processors& allowed) noexcept
 {
-    cpu_set_t all;
-    CPU_ZERO(&all);
+    Processors all;
     DIR* const tasks = opendir("/proc/self/task");
     if (tasks == nullptr)
         return processors_of_thread();
-    while (const dirent* const task = readdir(tasks)) {
-        cpu_set_t own;
-        if (const int id = std::atoi(task->d_name);
-            id > 0 && sched_getaffinity(id, sizeof own, &own) == 0 && !contains(own, allowed))
-            CPU_OR(&all, &all, &own);
-    }
+    while (const dirent* const task = readdir(tasks))
+        if (const int id = std::atoi(task->d_name); id > 0)
+            if (const Processors own = processors_of_thread(id); (allowed & ~own).any())
+                all |= own;
     closedir(tasks);
     return all;
 }
 
-void write_list(const cpu_set_t& processors, char* text, std::size_t size) noexcept
+void write_list(const Processors& processors, char* text, std::size_t size) noexcept
 {
     std::size_t used = 0;
     *text = '\0';
-    for (int i = 0; i < CPU_SETSIZE && used < size; i++) {
-        if (!CPU_ISSET(i, &processors))
+    for (std::size_t i = 0; i < processors.size() && used < size; i++) {
+        if (!processors[i])
             continue;
-        int last = i;
-        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &processors))
-            last++;
-        const int got = last == i ? std::snprintf(text + used, size - used, "%s%d", used != 0 ? "," : "", i)
-                                  : std::snprintf(text + used, size - used, "%s%d-%d", used != 0 ? "," : "", i, last);
+        const std::size_t first = i;
+        while (i + 1 < processors.size() && processors[i + 1])
+            i++;
+        const char* const comma = used != 0 ? "," : "";
+        const int got = i == first ? std::snprintf(text + used, size - used, "%s%zu", comma, i)
+                                   : std::snprintf(text + used, size - used, "%s%zu-%zu", comma, first, i);
         used += static_cast<std::size_t>(std::max(got, 0));
-        i = last;
     }
 }
 

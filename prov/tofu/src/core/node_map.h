@@ -5,11 +5,15 @@
 // kernel.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 
 #include <sched.h>
 
 namespace tofu::node {
+
+/// Processors as the kernel numbers them.
+using Processors = std::bitset<CPU_SETSIZE>;
 
 /// The turn of a process among the processes of its node, if all are bound to as many processors: 0 to `of` - 1, first
 /// over the groups, then within them. `of` is 0 where nothing is known.
@@ -23,10 +27,10 @@ class Map {
     static constexpr unsigned most_groups = 64;
     /// A NUMA node with processors that are allowed.
     struct Group {
-        unsigned number;      ///< as the kernel counts them
-        cpu_set_t processors; ///< allowed ones
-        unsigned of_hardware; ///< its processors, with those that are not allowed
-        const void* nodeset;  ///< hwloc's
+        unsigned number;       ///< as the kernel counts them
+        Processors processors; ///< allowed ones
+        unsigned of_hardware;  ///< its processors, with those that are not allowed
+        const void* nodeset;   ///< hwloc's
     };
 
     Map() = default;
@@ -42,16 +46,16 @@ class Map {
     [[nodiscard]] bool read() noexcept;
 
     [[nodiscard]] bool is_here() const noexcept { return here_; }
-    [[nodiscard]] const cpu_set_t& allowed() const noexcept { return allowed_; }
+    [[nodiscard]] const Processors& allowed() const noexcept { return allowed_; }
     [[nodiscard]] unsigned groups() const noexcept { return count_; }
     [[nodiscard]] const Group& group(unsigned i) const noexcept { return groups_[i]; }
     /// The group that all these processors lie in; null: several, or none. Assistant cores are a group, too.
-    [[nodiscard]] const Group* group_of(const cpu_set_t& processors) const noexcept;
+    [[nodiscard]] const Group* group_of(const Processors& processors) const noexcept;
     /// Of a process that is bound to these processors.
-    [[nodiscard]] Seat seat_of(const cpu_set_t& processors) const noexcept;
+    [[nodiscard]] Seat seat_of(const Processors& processors) const noexcept;
     /// Where a thread disturbs no computing on these processors: allowed assistant cores; else others of the group;
     /// else all others. Empty: there are none.
-    [[nodiscard]] cpu_set_t apart_from(const cpu_set_t& processors) const noexcept;
+    [[nodiscard]] Processors apart_from(const Processors& processors) const noexcept;
     /// Prefers a group for pages that are not there yet. 0, or what the kernel says.
     [[nodiscard]] int prefer(void* base, std::size_t bytes, const Group& group) const noexcept;
     /// Takes that back.
@@ -65,16 +69,16 @@ class Map {
     void* topology_ = nullptr;
     bool here_ = false;
     unsigned count_ = 0;
-    cpu_set_t allowed_{};
+    Processors allowed_{};
     Group groups_[most_groups];
 };
 
-/// What the calling thread may run on.
-[[nodiscard]] cpu_set_t processors_of_thread() noexcept;
+/// What a thread may run on; 0: the calling thread. Empty: unknown.
+[[nodiscard]] Processors processors_of_thread(pid_t thread = 0) noexcept;
 /// What the threads of this process are bound to that are bound to fewer than all of `allowed`.
-[[nodiscard]] cpu_set_t bound_of_process(const cpu_set_t& allowed) noexcept;
+[[nodiscard]] Processors bound_of_process(const Processors& allowed) noexcept;
 
 /// "12-23,48" into text, whole or up to its size.
-void write_list(const cpu_set_t& processors, char* text, std::size_t size) noexcept;
+void write_list(const Processors& processors, char* text, std::size_t size) noexcept;
 
 } // namespace tofu::node

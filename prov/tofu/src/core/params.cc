@@ -96,10 +96,10 @@ const char* text_of(const char* name) noexcept
 }
 
 /// "0,48-51", and "48-" for all from there on; spaces part them as well. False: anything else, or none.
-bool read_cpus(const char* text, cpu_set_t& cpus) noexcept
+bool read_cpus(const char* text, node::Processors& cpus) noexcept
 {
     const char* const end = text + std::strlen(text);
-    CPU_ZERO(&cpus);
+    cpus.reset();
     for (;; text++) {
         unsigned first = 0;
         std::from_chars_result got = std::from_chars(text, end, first);
@@ -110,10 +110,10 @@ bool read_cpus(const char* text, cpu_set_t& cpus) noexcept
             else
                 got = std::from_chars(got.ptr + 1, end, last);
         }
-        if (got.ec != std::errc{} || first > last || last >= CPU_SETSIZE)
+        if (got.ec != std::errc{} || first > last || last >= cpus.size())
             return false;
         for (unsigned cpu = first; cpu <= last; cpu++)
-            CPU_SET(cpu, &cpus);
+            cpus.set(cpu);
         if (got.ptr == end)
             return true;
         if (*got.ptr != ',' && *got.ptr != ' ')
@@ -127,7 +127,7 @@ bool is_legal(const Variable& variable, const char* text, std::size_t& number) n
     switch (variable.kind) {
     case Kind::library: return true;
     case Kind::cpus: {
-        cpu_set_t cpus;
+        node::Processors cpus;
         return read_cpus(text, cpus);
     }
     case Kind::toggle: return is_one_of(words_for_on, text) || is_one_of(words_for_off, text);
@@ -201,7 +201,7 @@ bool param_off(const char* name) noexcept
     return is_one_of(words_for_off, param_string(name, "auto"));
 }
 
-bool param_cpus(const char* name, cpu_set_t& cpus) noexcept
+bool param_cpus(const char* name, node::Processors& cpus) noexcept
 {
     std::size_t number = 0;
     const char* const text = legal_text_of(name, number);

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include <sched.h>
+#include "core/node_map.h"
 
 namespace tofu {
 
@@ -26,6 +26,6 @@ std::size_t param_size(const char* name, std::size_t otherwise) noexcept;
 [[nodiscard]] bool param_off(const char* name) noexcept;
 
 /// FI_TOFU_<NAME> as a set of processors. False: it is not set, empty, or refused.
-[[nodiscard]] bool param_cpus(const char* name, cpu_set_t& cpus) noexcept;
+[[nodiscard]] bool param_cpus(const char* name, node::Processors& cpus) noexcept;
 
 } // namespace tofu

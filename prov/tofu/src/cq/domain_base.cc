@@ -9,7 +9,6 @@
 #include <rdma/fi_errno.h>
 
 #include "core/log.h"
-#include "core/node_map.h"
 #include "core/params.h"
 #include "cq/wait.h"
 
@@ -135,24 +134,29 @@ int AutoProgress::start() noexcept
 /// those of the thread that started it, which an MPI library often has bound to the processor on which it computes.
 void AutoProgress::place_thread() noexcept
 {
-    cpu_set_t cpus;
+    node::Processors cpus;
     if (param_cpus("progress_cpus", cpus))
         return set_processors(cpus, "FI_TOFU_PROGRESS_CPUS");
     const node::Map* const map = node::Map::of_process();
     if (map == nullptr || !map->is_here())
         return;
-    const cpu_set_t bound = node::bound_of_process(map->allowed());
-    if (CPU_COUNT(&bound) == 0)
+    const node::Processors bound = node::bound_of_process(map->allowed());
+    if (bound.none())
         return; // the kernel chooses among all
-    if (cpus = map->apart_from(bound); CPU_COUNT(&cpus) != 0)
+    if (cpus = map->apart_from(bound); cpus.any())
         set_processors(cpus, "processors to which no thread of this process is bound");
 }
 
-void AutoProgress::set_processors(const cpu_set_t& cpus, const char* why) noexcept
+void AutoProgress::set_processors(const node::Processors& cpus, const char* why) noexcept
 {
     char list[128];
     node::write_list(cpus, list, sizeof list);
-    if (const int error = pthread_setaffinity_np(thread_, sizeof(cpus), &cpus); error != 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (std::size_t i = 0; i < cpus.size(); i++)
+        if (cpus[i])
+            CPU_SET(i, &set);
+    if (const int error = pthread_setaffinity_np(thread_, sizeof set, &set); error != 0) {
         TOFU_WARN(FI_LOG_DOMAIN,
                   "%s (%s): %s: this process may use none of these processors; the thread of automatic progress runs "
                   "where its creator does\n",

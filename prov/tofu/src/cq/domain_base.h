@@ -16,6 +16,7 @@
 #include "av/peer_table.h"
 #include "core/containers.h"
 #include "core/lock.h"
+#include "core/node_map.h"
 #include "core/object.h"
 #include "core/stats.h"
 #include "core/system.h"
@@ -79,7 +80,7 @@ class AutoProgress final : ForkAware {
     }
     [[nodiscard]] int start() noexcept;
     void place_thread() noexcept;
-    void set_processors(const cpu_set_t& cpus, const char* why) noexcept;
+    void set_processors(const node::Processors& cpus, const char* why) noexcept;
     void leave() noexcept;
     void run() noexcept;
     [[nodiscard]] bool repeat_signals() noexcept;

@@ -14,7 +14,6 @@
 #include <optional>
 #include <utility>
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -127,9 +126,7 @@ bool take_share(const Backend& backend, unsigned parts, unsigned wanted) noexcep
 node::Seat own_seat() noexcept
 {
     const node::Map* const map = node::Map::of_several_groups();
-    cpu_set_t bound;
-    const bool known = map != nullptr && sched_getaffinity(getpid(), sizeof bound, &bound) == 0;
-    return known ? map->seat_of(bound) : node::Seat{};
+    return map != nullptr ? map->seat_of(node::processors_of_thread(getpid())) : node::Seat{};
 }
 
 /// The order in which slots are tried: first those of the seat, which no other seat has, one TNI after the other; then
