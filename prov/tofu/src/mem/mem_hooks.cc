@@ -28,10 +28,9 @@ namespace tofu {
 
 namespace {
 
-struct Mapping {
-    std::uint64_t begin, end;
-    std::uint64_t device, inode; ///< 0: no file
-    bool shared;
+/// As a MappedFile has it; of memory without a file `device` and `inode` are 0.
+struct Mapping : MappedFile {
+    bool shared = false;
 };
 
 struct CloseFile {
@@ -40,9 +39,9 @@ struct CloseFile {
 
 /// Reads on in /proc/self/maps to the mapping of the address or the first one above it. Addresses may not go down. False:
 /// there is none.
-bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found, char (&name_of_file)[sizeof MappedFile::name])
+bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found)
 {
-    char line[sizeof name_of_file + 128];
+    char line[sizeof found.name + 128];
     while (maps != nullptr && std::fgets(line, sizeof line, maps) != nullptr) {
         // All but one or two of some hundreds of lines are of mappings below the address, and are not taken apart.
         char* behind = line;
@@ -60,46 +59,41 @@ bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found, char (
             c = std::fgetc(maps);
         if (end <= address)
             continue;
-        found = {begin, end, makedev(major, minor), inode, rights[3] != 'p'};
+        found = {{makedev(major, minor), inode, begin, end}, rights[3] != 'p'};
         line[length] = '\0';
         behind += name;
-        whole = whole && name > 0 && static_cast<std::size_t>(line + length - behind) < sizeof name_of_file;
-        std::strcpy(name_of_file, whole ? behind : "");
+        whole = whole && name > 0 && static_cast<std::size_t>(line + length - behind) < sizeof found.name;
+        std::strcpy(found.name, whole ? behind : "");
         return true;
     }
     return false;
 }
 
 /// Huge pages belong to an internal file of the kernel, which no other process has.
-bool is_own(const Mapping& mapping, const char* name) noexcept
+bool is_own(const Mapping& mapping) noexcept
 {
-    return !mapping.shared && (mapping.inode == 0 || std::strncmp(name, "/anon_hugepage", 14) == 0);
+    return !mapping.shared && (mapping.inode == 0 || std::strncmp(mapping.name, "/anon_hugepage", 14) == 0);
 }
 
 } // namespace
 
 Pages pages_of(std::uint64_t begin, std::uint64_t end, IsPrivate is_private, MappedFile& file) noexcept
 {
-    char name[sizeof file.name] = "";
     // Opened anew each time: it is of the process that has opened it, and not of a child that inherits it.
     const std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
     Pages pages = begin < end ? Pages::own : Pages::unknown;
-    Mapping at{};
+    Mapping at;
     for (; begin < end; begin = at.end) {
-        if (!find_mapping(maps.get(), begin, at, name) || at.begin > begin)
+        if (!find_mapping(maps.get(), begin, at) || at.begin > begin)
             return Pages::unknown;
         const std::uint64_t stop = std::min(at.end, end);
-        if (is_own(at, name) ||
+        if (is_own(at) ||
             (is_private != nullptr && at.shared && is_private(reinterpret_cast<const void*>(begin), stop - begin) == 1))
             continue;
         if (!at.shared || (pages == Pages::file && (at.device != file.device || at.inode != file.inode)))
             return Pages::unknown;
         pages = Pages::file;
-        file.device = at.device;
-        file.inode = at.inode;
-        file.begin = at.begin;
-        file.end = at.end;
-        std::memcpy(file.name, name, sizeof name);
+        file = at;
     }
     return pages;
 }
