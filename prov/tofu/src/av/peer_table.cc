@@ -273,22 +273,16 @@ struct Peers::Index {
         if ((used + 1) * 4 > size * 3 && !grow(peers))
             return false;
         const Peer& peer = *peers.store_.at(number);
-        std::uint32_t* left = nullptr; // the first slot on the way that a removed peer has left
-        for (std::size_t at = hash(peer.home, peer.nonce, peer.index);; at++) {
-            std::uint32_t& slot = slots[at & (size - 1)];
-            if (slot == free) {
-                used += left == nullptr;
-                *(left != nullptr ? left : &slot) = static_cast<std::uint32_t>(number + 1);
-                return true;
-            }
-            if (slot == gone) {
-                left = left != nullptr ? left : &slot;
-            } else if (same(*peers.store_.at(slot - 1), peer.home, peer.nonce, peer.index)) {
-                duplicates = true;
-                return true;
-            }
+        std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
+        if (slot != free) {
+            duplicates = true;
+            return true;
         }
+        used++;
+        slot = static_cast<std::uint32_t>(number + 1);
+        return true;
     }
+    /// Slots that are gone go.
     [[nodiscard]] bool grow(const Peers& peers) noexcept
     {
         static_assert(free == 0);
@@ -307,7 +301,7 @@ struct Peers::Index {
 
     std::unique_ptr<std::uint32_t[]> slots;
     std::size_t size = 0;    ///< a power of two
-    std::size_t used = 0;    ///< slots that are not free
+    std::size_t used = 0;    ///< slots that are not free; those that are gone become so when it grows
     bool duplicates = false; ///< a peer has more than one place, of which this names the first
     // --- of a shared vector: the indices below `seen` are in it, as of `uses` uses of indices (Head)
     std::size_t seen = 0;
