@@ -8,7 +8,7 @@ set -u
 cd "$TOFU_TOP_SRCDIR" || exit 99
 most=60
 # One list or one table each: a part of it would be no easier to read.
-tables="tests/prov/swarm/generator.cc:command tests/prov/swarm/generator.cc:scene tests/prov/swarm/generator.cc:likes_of
+tables="tests/prov/swarm/generator.cc:form_of tests/prov/swarm/generator.cc:scene tests/prov/swarm/generator.cc:likes_of
     tests/prov/whole/knobs_test.cc:knobs tests/sim/api/abi_test.cc:check_function_types"
 
 # Prints "FILE:NAME LINES" for each function that is too long. The signature is all from the last line that ends

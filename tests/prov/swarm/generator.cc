@@ -5,6 +5,10 @@
 #include "generator.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -18,159 +22,185 @@ namespace {
 using rc::Gen;
 namespace gen = rc::gen;
 
+using Number = Gen<std::uint32_t>;
+
 constexpr unsigned places = 3 * slots;
 constexpr std::uint32_t most_bytes = 300000; ///< of the buffers of one command
 
-/// 0 to n - 1, whatever the size that RapidCheck generates at.
+// The random numbers are split as in RapidCheck's gen::build, tuple, pair and container, and a seed's program is the one
+// that these draw. But their types take the compiler half a minute: they can shrink, which is left to shorten().
+
+/// A member of T, and what draws it.
 template <class T>
-Gen<std::uint32_t> below(T n)
+struct Field {
+    template <class Member>
+    Field(Member T::*member, Number drawn)
+        : set([member](T& value, std::uint32_t number) { value.*member = static_cast<Member>(number); }),
+          number(std::move(drawn))
+    {
+    }
+
+    std::function<void(T&, std::uint32_t)> set;
+    Number number;
+};
+/// A value with these members drawn, in their order.
+template <class T>
+Gen<T> drawn(std::vector<Field<T>> fields)
 {
-    return gen::map(gen::resize(rc::kNominalSize, gen::inRange<int>(0, static_cast<int>(n))),
-                    [](int value) { return static_cast<std::uint32_t>(value); });
+    return [fields = std::move(fields)](rc::Random random, int size) {
+        T value{};
+        (void)random.split(); // gen::build draws the value as well
+        for (const Field<T>& field : fields)
+            field.set(value, field.number(random.split(), size).value());
+        return rc::shrinkable::just(value);
+    };
+}
+/// One number of each.
+template <std::size_t count>
+Gen<std::array<std::uint32_t, count>> numbers(const Number (&each)[count])
+{
+    return [each = std::to_array(each)](rc::Random random, int size) {
+        std::array<std::uint32_t, count> values;
+        for (std::size_t i = 0; i < count; i++)
+            values[i] = each[i](random.split(), size).value();
+        return rc::shrinkable::just(values);
+    };
+}
+
+Number just(std::uint32_t number)
+{
+    return gen::just(number);
+}
+Number element(std::vector<std::uint32_t> numbers)
+{
+    return gen::elementOf(std::move(numbers));
+}
+Number weighted(std::initializer_list<std::pair<std::size_t, std::uint32_t>> numbers)
+{
+    return gen::weightedElement(numbers);
+}
+/// 0 to n - 1.
+Number below(std::uint32_t n)
+{
+    return gen::inRange<std::uint32_t>(0, n);
 }
 /// 1 in so many cases, else 0.
-Gen<std::uint32_t> once_in(unsigned n)
+Number once_in(unsigned n)
 {
     return gen::map(below(n), [n](std::uint32_t value) { return std::uint32_t{value == n - 1}; });
 }
 /// First endpoints of processes are taken more often: most are open.
-Gen<std::uint32_t> place()
+Number place()
 {
     return gen::weightedOneOf<std::uint32_t>(
         {{4, gen::map(below(3), [](std::uint32_t p) { return p * slots; })}, {1, below(places)}});
 }
-Gen<std::uint32_t> size()
+Number size()
 {
-    return gen::weightedOneOf<std::uint32_t>(
-        {{12, gen::element<std::uint32_t>(0, 8, 16, 24, 64)},
-         {8, gen::element<std::uint32_t>(1, 7, 25, 32, 33, 191, 192, 200, 255, 256, 300)},
-         {12, gen::element<std::uint32_t>(1000, 2000, 4096, 8000, 8192)},
-         {8, gen::element<std::uint32_t>(8193, 9000, 16384, 16385, 20000, 70000)},
-         {1, gen::element<std::uint32_t>(200000, 1 << 20)}});
+    return gen::weightedOneOf<std::uint32_t>({{12, element({0, 8, 16, 24, 64})},
+                                              {8, element({1, 7, 25, 32, 33, 191, 192, 200, 255, 256, 300})},
+                                              {12, element({1000, 2000, 4096, 8000, 8192})},
+                                              {8, element({8193, 9000, 16384, 16385, 20000, 70000})},
+                                              {1, element({200000, 1 << 20})}});
 }
-Gen<std::uint32_t> times()
+Number times()
 {
-    return gen::weightedElement<std::uint32_t>({{5, 0}, {1, 3}, {1, 12}, {1, 30}});
+    return weighted({{5, 0}, {1, 3}, {1, 12}, {1, 30}});
 }
-Gen<std::uint32_t> luck()
+Number luck()
 {
-    return gen::oneOf(gen::just<std::uint32_t>(0), below(10000));
-}
-
-Gen<Command> command(const std::vector<std::pair<std::size_t, Do>>& likes)
-{
-    return gen::mapcat(
-        gen::map(below([&] {
-                     std::size_t sum = 0;
-                     for (const auto& like : likes)
-                         sum += like.first;
-                     return sum;
-                 }()),
-                 [likes](std::uint32_t at) {
-                     for (const auto& [weight, what] : likes) {
-                         if (at < weight)
-                             return what;
-                         at -= static_cast<std::uint32_t>(weight);
-                     }
-                     return Do::run;
-                 }),
-        [](Do what) {
-            const auto base = gen::set(&Command::what, gen::just(what));
-            const auto at = gen::set(&Command::at, place());
-            const auto lucky = gen::set(&Command::luck, luck());
-            const auto tag = gen::set(&Command::tag, below(3));
-            const auto any = gen::set(&Command::any, once_in(3));
-            const auto from =
-                gen::set(&Command::from,
-                         gen::weightedOneOf<std::uint32_t>({{3, gen::just<std::uint32_t>(0)}, {1, below(places + 1)}}));
-            const auto tx = gen::set(&Command::tx, below(2)), rx = gen::set(&Command::rx, below(2));
-            const auto later = gen::set(&Command::later, gen::weightedElement<std::uint32_t>({{4, 0}, {1, 1}, {1, 2}}));
-            const auto entry = gen::set(&Command::entry, below(2));
-            switch (what) {
-            case Do::send:
-                return gen::build<Command>(
-                    base, at, lucky, tag, gen::set(&Command::to, place()), gen::set(&Command::tagged, below(2)),
-                    gen::set(&Command::size, size()),
-                    gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
-                                                  {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}, {2, match}})),
-                    gen::set(&Command::count, times()), gen::set(&Command::fence, once_in(8)),
-                    gen::set(&Command::data, once_in(3)),
-                    gen::set(&Command::back, gen::weightedElement<std::uint32_t>({{6, 0}, {2, 1}, {1, 2}})), tx, rx,
-                    later, entry);
-            case Do::recv:
-                return gen::build<Command>(
-                    base, at, lucky, tag, any, from, gen::set(&Command::tagged, below(2)),
-                    gen::set(&Command::size, gen::weightedOneOf<std::uint32_t>({{8, gen::just<std::uint32_t>(20000)},
-                                                                                {1, gen::just<std::uint32_t>(1 << 20)},
-                                                                                {6, size()}})),
-                    gen::set(&Command::count, times()), rx, later, entry);
-            case Do::multi:
-                return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::size, gen::element<std::uint32_t>(256, 4096, 20000, 300000)),
-                    rx);
-            case Do::peek:
-            case Do::claim:
-            case Do::discard:
-                return gen::build<Command>(base, at, lucky, tag, any, from, rx, gen::set(&Command::entry, once_in(3)));
-            case Do::insist:
-                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
-                                           gen::set(&Command::back, below(3)));
-            case Do::context: return gen::build<Command>(base, at, lucky, tx, rx, entry);
-            case Do::refuse:
-                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
-                                           gen::set(&Command::count, below(14)));
-            case Do::cancel:
-            case Do::await:
-                return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::count, gen::element<std::uint32_t>(0, 1, 5, 20)),
-                    gen::set(&Command::entry, gen::weightedElement<std::uint32_t>({{3, 0}, {1, 1}, {1, 2}})), rx);
-            case Do::recall:
-            case Do::part:
-            case Do::collect:
-            case Do::raise: return gen::build<Command>(base, at, lucky, gen::set(&Command::count, below(4)));
-            case Do::forget:
-                return gen::build<Command>(base, at, lucky, gen::set(&Command::to, place()),
-                                           gen::set(&Command::back, below(2)));
-            case Do::read:
-                return gen::build<Command>(base, at, lucky,
-                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 2, 5, 20, 60)));
-            case Do::spin:
-                return gen::build<Command>(base, lucky,
-                                           gen::set(&Command::count, gen::element<std::uint32_t>(2, 10, 40)));
-            case Do::run:
-                return gen::build<Command>(base, lucky,
-                                           gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 20, 100)));
-            case Do::map:
-                return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::region, below(3)), gen::set(&Command::second, once_in(3)),
-                    gen::set(&Command::size, gen::element<std::uint32_t>(72, 79, 200, 1000, 4097, 20000)));
-            case Do::unmap: return gen::build<Command>(base, at, lucky, gen::set(&Command::region, below(3)));
-            case Do::write:
-            case Do::get:
-            case Do::atomic:
-                return gen::build<Command>(
-                    base, at, lucky, gen::set(&Command::to, place()), gen::set(&Command::region, below(3)),
-                    gen::set(&Command::second, gen::weightedElement<std::uint32_t>({{6, 0}, {1, 1}, {1, 2}, {1, 3}})),
-                    gen::set(&Command::offset, gen::oneOf(gen::just<std::uint32_t>(0), below(300))),
-                    gen::set(&Command::size, gen::element<std::uint32_t>(0, 1, 8, 8, 31, 33, 200, 257, 3000, 20000)),
-                    gen::set(&Command::level, gen::weightedElement<std::uint32_t>(
-                                                  {{5, plain}, {2, inject}, {1, transmit}, {1, delivery}})),
-                    gen::set(&Command::fence, once_in(8)), gen::set(&Command::data, once_in(5)),
-                    gen::set(&Command::beyond,
-                             gen::map(gen::pair(once_in(12), below(8)),
-                                      [](const auto& both) { return both.first * (1 + both.second); })),
-                    gen::set(&Command::cell, below(9)), gen::set(&Command::fetch, below(2)),
-                    gen::set(&Command::count, times()), tx, later, entry);
-            case Do::pass:
-                return gen::build<Command>(
-                    base, lucky,
-                    gen::set(&Command::count, gen::element<std::uint32_t>(1, 5, 200, 3000, 20000, 10000000)));
-            default: return gen::build<Command>(base, at, lucky);
-            }
-        });
+    return gen::oneOf(just(0), below(10000));
 }
 
-using Likes = std::vector<std::pair<std::size_t, Do>>;
+Gen<Command> form_of(Do what)
+{
+    const Field<Command> base{&Command::what, just(static_cast<std::uint32_t>(what))};
+    const Field<Command> at{&Command::at, place()};
+    const Field<Command> lucky{&Command::luck, luck()};
+    const Field<Command> tag{&Command::tag, below(3)};
+    const Field<Command> any{&Command::any, once_in(3)};
+    const Field<Command> from{&Command::from,
+                              gen::weightedOneOf<std::uint32_t>({{3, just(0)}, {1, below(places + 1)}})};
+    const Field<Command> tx{&Command::tx, below(2)}, rx{&Command::rx, below(2)};
+    const Field<Command> later{&Command::later, weighted({{4, 0}, {1, 1}, {1, 2}})};
+    const Field<Command> entry{&Command::entry, below(2)};
+    switch (what) {
+    case Do::send:
+        return drawn<Command>(
+            {base, at, lucky, tag, Field(&Command::to, place()), Field(&Command::tagged, below(2)),
+             Field(&Command::size, size()),
+             Field(&Command::level, weighted({{5, plain}, {2, inject}, {1, transmit}, {1, delivery}, {2, match}})),
+             Field(&Command::count, times()), Field(&Command::fence, once_in(8)), Field(&Command::data, once_in(3)),
+             Field(&Command::back, weighted({{6, 0}, {2, 1}, {1, 2}})), tx, rx, later, entry});
+    case Do::recv:
+        return drawn<Command>({base, at, lucky, tag, any, from, Field(&Command::tagged, below(2)),
+                               Field(&Command::size, gen::weightedOneOf<std::uint32_t>(
+                                                         {{8, just(20000)}, {1, just(1 << 20)}, {6, size()}})),
+                               Field(&Command::count, times()), rx, later, entry});
+    case Do::multi:
+        return drawn<Command>({base, at, lucky, Field(&Command::size, element({256, 4096, 20000, 300000})), rx});
+    case Do::peek:
+    case Do::claim:
+    case Do::discard: return drawn<Command>({base, at, lucky, tag, any, from, rx, Field(&Command::entry, once_in(3))});
+    case Do::insist:
+        return drawn<Command>({base, at, lucky, Field(&Command::to, place()), Field(&Command::back, below(3))});
+    case Do::context: return drawn<Command>({base, at, lucky, tx, rx, entry});
+    case Do::refuse:
+        return drawn<Command>({base, at, lucky, Field(&Command::to, place()), Field(&Command::count, below(14))});
+    case Do::cancel:
+    case Do::await:
+        return drawn<Command>({base, at, lucky, Field(&Command::count, element({0, 1, 5, 20})),
+                               Field(&Command::entry, weighted({{3, 0}, {1, 1}, {1, 2}})), rx});
+    case Do::recall:
+    case Do::part:
+    case Do::collect:
+    case Do::raise: return drawn<Command>({base, at, lucky, Field(&Command::count, below(4))});
+    case Do::forget:
+        return drawn<Command>({base, at, lucky, Field(&Command::to, place()), Field(&Command::back, below(2))});
+    case Do::read: return drawn<Command>({base, at, lucky, Field(&Command::count, element({1, 2, 5, 20, 60}))});
+    case Do::spin: return drawn<Command>({base, lucky, Field(&Command::count, element({2, 10, 40}))});
+    case Do::run: return drawn<Command>({base, lucky, Field(&Command::count, element({1, 5, 20, 100}))});
+    case Do::map:
+        return drawn<Command>({base, at, lucky, Field(&Command::region, below(3)), Field(&Command::second, once_in(3)),
+                               Field(&Command::size, element({72, 79, 200, 1000, 4097, 20000}))});
+    case Do::unmap: return drawn<Command>({base, at, lucky, Field(&Command::region, below(3))});
+    case Do::write:
+    case Do::get:
+    case Do::atomic:
+        return drawn<Command>(
+            {base, at, lucky, Field(&Command::to, place()), Field(&Command::region, below(3)),
+             Field(&Command::second, weighted({{6, 0}, {1, 1}, {1, 2}, {1, 3}})),
+             Field(&Command::offset, gen::oneOf(just(0), below(300))),
+             Field(&Command::size, element({0, 1, 8, 8, 31, 33, 200, 257, 3000, 20000})),
+             Field(&Command::level, weighted({{5, plain}, {2, inject}, {1, transmit}, {1, delivery}})),
+             Field(&Command::fence, once_in(8)), Field(&Command::data, once_in(5)),
+             Field(&Command::beyond, gen::map(numbers({once_in(12), below(8)}),
+                                              [](const auto& both) { return both[0] * (1 + both[1]); })),
+             Field(&Command::cell, below(9)), Field(&Command::fetch, below(2)), Field(&Command::count, times()), tx,
+             later, entry});
+    case Do::pass:
+        return drawn<Command>({base, lucky, Field(&Command::count, element({1, 5, 200, 3000, 20000, 10000000}))});
+    default: return drawn<Command>({base, at, lucky});
+    }
+}
+
+using Likes = std::vector<std::pair<std::uint32_t, Do>>;
+Gen<Command> command(const Likes& likes)
+{
+    std::uint32_t sum = 0;
+    for (const auto& like : likes)
+        sum += like.first;
+    const auto chosen = [likes](std::uint32_t at) {
+        for (const auto& [weight, what] : likes) {
+            if (at < weight)
+                return what;
+            at -= weight;
+        }
+        return Do::run;
+    };
+    return gen::mapcat(gen::map(below(sum), chosen), form_of);
+}
+
 constexpr unsigned message_phases = 11, phases = 15;
 const Likes& likes_of(unsigned phase)
 {
@@ -296,25 +326,33 @@ const Likes& likes_of(unsigned phase)
 
 Gen<Setup> setup()
 {
-    return gen::build<Setup>(
-        gen::set(&Setup::chaos, below(4)), gen::set(&Setup::busy, gen::element<std::uint32_t>(0, 0, 5, 40)),
-        gen::set(&Setup::blind, gen::element<std::uint32_t>(0, 0, 30)), gen::set(&Setup::drop, below(2)),
-        gen::set(&Setup::silent, once_in(6)), gen::set(&Setup::sametag, gen::element<std::uint32_t>(1, 1, 0)),
-        gen::set(&Setup::reuse, gen::element<std::uint32_t>(1, 1, 0)),
-        gen::set(&Setup::oldtags, gen::element<std::uint32_t>(1, 1, 0)),
-        gen::set(&Setup::toq, gen::element<std::uint32_t>(2000, 2000, 64, 8)),
-        gen::set(&Setup::rings, gen::element<std::uint32_t>(256, 256, 1, 2)),
-        gen::set(&Setup::ringslots, gen::element<std::uint32_t>(128, 128, 16, 64)),
-        gen::set(&Setup::numbers, gen::weightedElement<std::uint32_t>({{7, 24}, {1, 240}})),
-        gen::set(&Setup::rma, gen::element<std::uint32_t>(0, 0, 1, 2)), gen::set(&Setup::events, below(2)),
-        gen::set(&Setup::order, below(2)), gen::set(&Setup::initiator, once_in(5)),
-        gen::set(&Setup::form, gen::element<std::uint32_t>(0, 0, 0, 1, 1, 2, 3, 4)),
-        gen::set(&Setup::counters, below(2)), gen::set(&Setup::triggers, once_in(3)),
-        gen::set(&Setup::groups, once_in(3)), gen::set(&Setup::waits, gen::element<std::uint32_t>(0, 0, 1, 2)),
-        gen::set(&Setup::sharedav, once_in(4)), gen::set(&Setup::apart, once_in(3)),
-        gen::set(&Setup::gates, gen::element<std::uint32_t>(0, 3, 6, 48, 48)), gen::set(&Setup::layout, below(4)),
-        gen::set(&Setup::anygate, below(2)),
-        gen::set(&Setup::processes, gen::weightedElement<std::uint32_t>({{10, 3}, {2, 6}, {3, 8}})));
+    return drawn<Setup>({Field(&Setup::chaos, below(4)),
+                         Field(&Setup::busy, element({0, 0, 5, 40})),
+                         Field(&Setup::blind, element({0, 0, 30})),
+                         Field(&Setup::drop, below(2)),
+                         Field(&Setup::silent, once_in(6)),
+                         Field(&Setup::sametag, element({1, 1, 0})),
+                         Field(&Setup::reuse, element({1, 1, 0})),
+                         Field(&Setup::oldtags, element({1, 1, 0})),
+                         Field(&Setup::toq, element({2000, 2000, 64, 8})),
+                         Field(&Setup::rings, element({256, 256, 1, 2})),
+                         Field(&Setup::ringslots, element({128, 128, 16, 64})),
+                         Field(&Setup::numbers, weighted({{7, 24}, {1, 240}})),
+                         Field(&Setup::rma, element({0, 0, 1, 2})),
+                         Field(&Setup::events, below(2)),
+                         Field(&Setup::order, below(2)),
+                         Field(&Setup::initiator, once_in(5)),
+                         Field(&Setup::form, element({0, 0, 0, 1, 1, 2, 3, 4})),
+                         Field(&Setup::counters, below(2)),
+                         Field(&Setup::triggers, once_in(3)),
+                         Field(&Setup::groups, once_in(3)),
+                         Field(&Setup::waits, element({0, 0, 1, 2})),
+                         Field(&Setup::sharedav, once_in(4)),
+                         Field(&Setup::apart, once_in(3)),
+                         Field(&Setup::gates, element({0, 3, 6, 48, 48})),
+                         Field(&Setup::layout, below(4)),
+                         Field(&Setup::anygate, below(2)),
+                         Field(&Setup::processes, weighted({{10, 3}, {2, 6}, {3, 8}}))});
 }
 
 /// What does not matter is as usual.
@@ -334,9 +372,8 @@ Setup plain_form(Setup setup)
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
 Gen<std::vector<Command>> scene()
 {
-    const auto parts =
-        gen::tuple(place(), place(), size(), gen::element<std::uint32_t>(1, 3, 12, 30), below(2), below(14),
-                   gen::weightedElement<std::uint32_t>({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck());
+    const auto parts = numbers({place(), place(), size(), element({1, 3, 12, 30}), below(2), below(14),
+                                weighted({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck()});
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
         Command send{.what = Do::send,
@@ -418,9 +455,8 @@ Gen<std::vector<Command>> scene()
 Gen<std::vector<Command>> access_scene()
 {
     const auto parts =
-        gen::tuple(place(), place(), below(3), below(4), gen::element<std::uint32_t>(1, 3, 12), below(9),
-                   gen::element<std::uint32_t>(8, 200, 3000), below(5),
-                   gen::weightedElement<std::uint32_t>({{3, plain}, {1, inject}}), luck(), below(2), below(4));
+        numbers({place(), place(), below(3), below(4), element({1, 3, 12}), below(9), element({8, 200, 3000}), below(5),
+                 weighted({{3, plain}, {1, inject}}), luck(), below(2), below(4)});
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, region, second, count, cell, size, kind, level, luck, odd, last] = drawn;
         // Whole words have keys of the provider's choice that are not looked up.
@@ -478,7 +514,7 @@ Gen<std::vector<Command>> access_scene()
 /// All join, once more after one of them is another with the same number.
 Gen<std::vector<Command>> join_scene()
 {
-    return gen::map(gen::tuple(below(3), below(2), luck()), [](const auto& drawn) {
+    return gen::map(numbers({below(3), below(2), luck()}), [](const auto& drawn) {
         const auto& [process, kind, luck] = drawn;
         std::vector<Command> calls;
         const auto join = [&, luck = luck] {
@@ -500,45 +536,53 @@ Gen<std::vector<Command>> join_scene()
 Gen<std::vector<Command>> gate_scene(std::uint32_t processes, Trouble only = Trouble::count_)
 {
     return gen::map(
-        gen::build<GateScene>(
-            gen::set(&GateScene::trouble,
-                     only != Trouble::count_ ? gen::just(only)
-                                             : gen::map(below(static_cast<unsigned>(Trouble::count_)),
-                                                        [](std::uint32_t kind) { return static_cast<Trouble>(kind); })),
-            gen::set(&GateScene::first, below(processes)), gen::set(&GateScene::victim, below(processes)),
-            gen::set(&GateScene::when, below(processes + 1)), gen::set(&GateScene::rounds, below(3)),
-            gen::set(&GateScene::pause, gen::element<std::uint32_t>(0, 1, 2, 5, 20)),
-            gen::set(&GateScene::luck, luck()), gen::set(&GateScene::more_luck, luck())),
+        drawn<GateScene>(
+            {Field(&GateScene::trouble, only != Trouble::count_ ? just(static_cast<std::uint32_t>(only))
+                                                                : below(static_cast<std::uint32_t>(Trouble::count_))),
+             Field(&GateScene::first, below(processes)), Field(&GateScene::victim, below(processes)),
+             Field(&GateScene::when, below(processes + 1)), Field(&GateScene::rounds, below(3)),
+             Field(&GateScene::pause, element({0, 1, 2, 5, 20})), Field(&GateScene::luck, luck()),
+             Field(&GateScene::more_luck, luck())}),
         [processes](GateScene scene) {
             scene.processes = processes;
             return calls_of(scene);
         });
 }
 
+/// Up to fifteen calls that the phase likes.
+Gen<std::vector<Command>> phase(std::uint32_t kind)
+{
+    return [call = command(likes_of(kind))](rc::Random random, int size) {
+        std::vector<Command> calls(random.split().next() % 16);
+        for (Command& each : calls)
+            each = call(random.split(), size).value();
+        return rc::shrinkable::just(calls);
+    };
+}
+
 /// Scenes and phases, as one list of calls; with what the setup has.
 Gen<std::vector<Command>> commands(const Setup& setup)
 {
     const bool remote = setup.rma != 0, groups = setup.groups != 0;
-    const auto phase = gen::weightedOneOf<std::vector<Command>>(
-        {{remote ? 2 : 0, access_scene()},
-         {groups ? 1 : 0, join_scene()},
-         {setup.gates != 0 ? 4 : 0, gate_scene(setup.processes)},
-         {1, gen::mapcat(below(remote ? phases : message_phases),
-                         [](std::uint32_t kind) {
-                             return gen::scale(0.15, gen::container<std::vector<Command>>(command(likes_of(kind))));
-                         })},
-         {3, scene()}});
+    const auto part =
+        gen::weightedOneOf<std::vector<Command>>({{remote ? 2 : 0, access_scene()},
+                                                  {groups ? 1 : 0, join_scene()},
+                                                  {setup.gates != 0 ? 4 : 0, gate_scene(setup.processes)},
+                                                  {1, gen::mapcat(below(remote ? phases : message_phases), phase)},
+                                                  {3, scene()}});
     // Gates take any packet only until a process ends, so the scene that needs this may be the first.
     const auto first = gen::weightedOneOf<std::vector<Command>>(
         {{setup.gates != 0 && setup.anygate != 0 ? 2 : 0, gate_scene(setup.processes, Trouble::rest)},
          {1, gen::just(std::vector<Command>{})}});
-    return gen::map(gen::pair(first, gen::container<std::vector<std::vector<Command>>>(15, phase)),
-                    [](std::pair<std::vector<Command>, std::vector<std::vector<Command>>>&& drawn) {
-                        std::vector<Command>& all = drawn.first;
-                        for (const auto& each : drawn.second)
-                            all.insert(all.end(), each.begin(), each.end());
-                        return all;
-                    });
+    return [first, part](rc::Random random, int size) {
+        std::vector<Command> all = first(random.split(), size).value();
+        rc::Random rest = random.split();
+        for (unsigned parts = 0; parts < 15; parts++) {
+            const std::vector<Command> next = part(rest.split(), size).value();
+            all.insert(all.end(), next.begin(), next.end());
+        }
+        return rc::shrinkable::just(all);
+    };
 }
 
 /// Simpler forms of a call, the simplest first.
@@ -587,13 +631,14 @@ std::vector<Setup> simpler(const Setup& setup)
 
 Program program_of(std::uint64_t seed)
 {
-    const auto pairs = gen::mapcat(gen::map(setup(), plain_form),
-                                   [](const Setup& chosen) { return gen::pair(gen::just(chosen), commands(chosen)); });
-    auto both = pairs(rc::Random(seed), rc::kNominalSize).value();
-    for (Command& each : both.second) // what is long is rare: it would take most of the time
+    rc::Random for_setup(seed), for_commands = for_setup.split();
+    (void)for_commands.split();
+    Program program{plain_form(setup()(for_setup).value()), {}};
+    program.commands = commands(program.setup)(for_commands.split()).value();
+    for (Command& each : program.commands) // what is long is rare: it would take most of the time
         if (const std::uint32_t most = most_bytes / std::max(each.size, 1u); each.count > most)
             each.count = most;
-    return {both.first, std::move(both.second)};
+    return program;
 }
 
 Program shorten(Program best, const std::function<bool(const Program&)>& fails)
