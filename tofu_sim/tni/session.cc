@@ -224,10 +224,11 @@ void run(Session& s) noexcept
                 begin_one(s, next);
                 continue;
             }
-            const uint64_t number = s.control.done.load_relaxed();
+            uint64_t number = s.control.done.load_relaxed();
             run_one(s, number);
-            // Release: result and notices before the count (partner: poll_tcq_session).
-            s.control.done.store_release(number + 1);
+            // Release: result and notices before the count (partner: poll_tcq_session). Not if the VCQ was freed in the
+            // meantime: another one in its place has set it (open_session).
+            (void)s.control.done.compare_exchange(number, number + 1);
             ring_doorbell(*s.target.header);
         }
         s.control.runner.store_seq(0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 namespace tofu::sim::test {
@@ -327,6 +328,62 @@ TEST(SimSession, TheRelaySurvivesKilledBeginners)
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
     EXPECT_FALSE(job_is_left());
+}
+
+// A process still carries out a descriptor of a VCQ that is freed, and another VCQ takes its place: what else had been
+// posted to the former one stays undone.
+TEST(SimSession, ALateRunnerStartsNothingOfAFormerVcq)
+{
+    constexpr size_t bytes = 16 * 1024 * 1024 - 256;
+    constexpr size_t flag = bytes / 8;
+    auto* const there = static_cast<volatile uint64_t*>(
+        ::mmap(nullptr, bytes + words * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    expect_processes(2, [&](const Rank& rank) {
+        static uint64_t memory[bytes / 8];
+        void* const region = rank.number == 0 ? static_cast<void*>(memory) : const_cast<uint64_t*>(there);
+        utofu_vcq_hdl_t vcq = 0;
+        utofu_vcq_hdl_t session = 0;
+        utofu_vcq_id_t id = 0;
+        utofu_stadd_t stadd = 0;
+        EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_vcq_id(vcq, &id), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_reg_mem(vcq, region, rank.number == 0 ? bytes : bytes + words * 8, 0, &stadd), UTOFU_SUCCESS);
+        rank.set(2 * rank.number, id);
+        rank.set(2 * rank.number + 1, stadd);
+        rank.barrier();
+        for (uint64_t round = 1; round <= 20; round++) {
+            memory[0] = round;
+            if (rank.number == 0) {
+                EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &session), UTOFU_SUCCESS);
+                EXPECT_EQ(utofu_reg_mem(session, region, bytes, 0, &stadd), UTOFU_SUCCESS);
+                EXPECT_EQ(utofu_query_vcq_id(session, &id), UTOFU_SUCCESS);
+                rank.set(4, id);
+                rank.set(5, stadd);
+                EXPECT_EQ(utofu_put(session, rank.get(2), stadd, rank.get(3), bytes, 0, 0, nullptr), UTOFU_SUCCESS);
+                EXPECT_EQ(utofu_put(session, rank.get(2), stadd, rank.get(3) + bytes, 8, 0, 0, nullptr), UTOFU_SUCCESS);
+            }
+            rank.barrier();
+            if (rank.number == 0) {
+                EXPECT_TRUE(wait_until([&] { return there[0] == round; }));
+                EXPECT_EQ(utofu_free_vcq(session), UTOFU_SUCCESS);
+                EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &session), UTOFU_SUCCESS);
+                EXPECT_EQ(utofu_query_vcq_id(session, &id), UTOFU_SUCCESS);
+                EXPECT_EQ(id, rank.get(4));
+                EXPECT_EQ(utofu_reg_mem(session, region, bytes, 0, &stadd), UTOFU_SUCCESS);
+            } else {
+                EXPECT_EQ(utofu_put(vcq, rank.get(4), rank.get(3) + bytes + 64, rank.get(5) + 64, 8, 0,
+                                    UTOFU_ONESIDED_FLAG_SPS(1), nullptr),
+                          UTOFU_SUCCESS);
+            }
+            rank.barrier();
+            EXPECT_EQ(there[flag], 0u);
+            if (rank.number == 0) {
+                EXPECT_EQ(utofu_free_vcq(session), UTOFU_SUCCESS);
+            }
+            rank.barrier();
+        }
+    });
+    ::munmap(const_cast<uint64_t*>(there), bytes + words * 8);
 }
 
 } // namespace
