@@ -5,6 +5,7 @@
 #include "job/oversubscription.h"
 #include "job/process.h"
 #include "tni/engine.h"
+#include "tni/watch.h"
 
 using namespace tofu::sim;
 
@@ -12,7 +13,7 @@ namespace {
 
 /// Counted per CQ, as the guide says.
 template <typename Count>
-int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
+int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, uint64_t Watched::*seen, Count&& count_vcq) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
     if (vcq == nullptr) {
@@ -21,7 +22,13 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, Count&& count_vcq) noexcept
     if (count == nullptr) {
         return fail(UTOFU_ERR_INVALID_POINTER);
     }
-    const TurnedCall call(TurnedCall::Kind::looks);
+    TurnedCall call(TurnedCall::Kind::looks);
+    if (call.is_refused()) {
+        return fail(UTOFU_ERR_NOT_AVAILABLE);
+    }
+    if (is_exact()) {
+        (void)call.wait((*vcq->watch).*seen); // a program may count until there are so many
+    }
     const unsigned first = vcq->index / vcqs_per_cq * vcqs_per_cq;
     size_t sum = 0;
     for (unsigned index = first; index < first + vcqs_per_cq; index++) {
@@ -86,12 +93,12 @@ int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct uto
 
 int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count)
 {
-    return count_cq(vcq_hdl, count, [](const Vcq& vcq) { return toq_entries - toq_room(vcq); });
+    return count_cq(vcq_hdl, count, &Watched::vain_tcq, [](const Vcq& vcq) { return toq_entries - toq_room(vcq); });
 }
 
 int putofu_query_num_unread_mrq(utofu_vcq_hdl_t vcq_hdl, size_t* count)
 {
-    return count_cq(vcq_hdl, count, [](const Vcq& vcq) { return unread_mrq(vcq); });
+    return count_cq(vcq_hdl, count, &Watched::vain_mrq, [](const Vcq& vcq) { return unread_mrq(vcq); });
 }
 
 } // extern "C"

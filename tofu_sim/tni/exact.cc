@@ -340,7 +340,8 @@ void send(Flying& f, Picoseconds when, bool waited) noexcept
     if (f.owner != nullptr) {
         SessionControl& control = vcq_control(f.owner->peer->vcq_region(f.owner->index)).session;
         session_slots(f.owner->peer->vcq_region(f.owner->index))[f.number % toq_entries].result = f.tcq_error;
-        control.done.store_release(f.number + 1);
+        // The next one may be there already: its poster's event has the same time, and a smaller rank.
+        control.done.store_release(std::max(control.done.load_relaxed(), f.number + 1));
         wake_actor(f.owner->peer->process, when);
         return;
     }

@@ -75,6 +75,10 @@ expect "one processor" "0 $bound 1 1 1" "$? $(cat out)"
 expect "--bind none" "0 all 1 1 1" "$? $(cat out)"
 "$tofu_sim" run -n 1 --timeout 60 --exact "$build/tests/exact_subject" gates >out 2>err </dev/null
 expect "a poll for another kind of round" "0 " "$? $(cat out err)"
+"$tofu_sim" run -n 4 --timeout 20 --exact "$build/tests/exact_subject" session >out 2>err </dev/null
+expect "descriptors of a session that are sent at one time" 0 $?
+"$tofu_sim" run -n 1 --timeout 20 --exact "$build/tests/exact_subject" count >out 2>err </dev/null
+expect "a program that counts unread entries" 0 $?
 
 # What the processes of a node divide goes by rank, whichever of them begins first.
 "$tofu_sim" run -n 4 --ppn 4 --timeout 60 --exact "$build/tests/exact_subject" node "$scratch/taken" >out 2>err </dev/null

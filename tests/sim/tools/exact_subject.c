@@ -10,9 +10,10 @@
  * bind: prints on how many processors the thread runs that calls uTofu, and of which numbers it is what it was before:
  * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind. node: what
  * processes of a node divide among themselves; the larger its rank, the sooner a process begins. Each prints which number
- * it has taken from FILE, as by a lock, and which gate it was given.
+ * it has taken from FILE, as by a lock, and which gate it was given. session: two descriptors of a VCQ in session mode are
+ * sent at the same time, by different processes. count: waits for two notices without a poll.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | node FILE
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | node FILE
  */
 #define _GNU_SOURCE
 #include "group.h"
@@ -226,6 +227,26 @@ static int queues(void)
     return 0;
 }
 
+/* Waits by numbers of unread entries, without a poll. */
+static int count(void)
+{
+    utofu_vcq_hdl_t vcq;
+    utofu_vcq_id_t id;
+    utofu_stadd_t stadd;
+    size_t unread;
+    must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &id), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &stadd), "utofu_reg_mem");
+    for (int i = 0; i < 2; i++) {
+        must(utofu_put(vcq, id, stadd, stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL), "utofu_put");
+    }
+    do {
+        must(utofu_query_num_unread_mrq(vcq, &unread), "utofu_query_num_unread_mrq");
+    } while (unread < 2);
+    must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    return 0;
+}
+
 /* As the kernel knows it. */
 static int processors(void)
 {
@@ -264,6 +285,42 @@ static int bind_one(void)
     printf("%s %d %d %d\n", bound == before ? "all" : "one", asked == before, in_thread == before,
            WEXITSTATUS(status) == before);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
+    return 0;
+}
+
+/* Processes 3 and 1 each start a descriptor of process 2. The second one is short, and counts as sent when the first one
+ * is, which has gaps: at one time, though its starter has the smaller rank. Both have an entry in the TCQ. */
+static int session(void)
+{
+    struct group group;
+    uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    group_begin(&group, 4);
+    must(utofu_create_vcq(1, group.rank == 2 ? UTOFU_VCQ_FLAG_SESSION_MODE : 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &mine[1]), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    for (uintptr_t i = 0; group.rank == 2 && i < 2; i++) {
+        must(utofu_put_gap(vcq, all[0][0], mine[1], all[0][1], i == 0 ? room : 8, 0, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, 0,
+                           i == 0 ? 16 : 0, (void*)(i + 1)),
+             "utofu_put_gap");
+    }
+    group_barrier(&group);
+    if (group.rank == 1) {
+        (void)wait_mrq(vcq);
+    }
+    if (group.rank % 2 == 1) {
+        must_post(vcq, utofu_put(vcq, all[2][0], mine[1], all[2][1], 8, 0, UTOFU_ONESIDED_FLAG_SPS(1), NULL),
+                  "utofu_put");
+    }
+    if (group.rank == 3) {
+        must_post(vcq, utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+                  "utofu_put");
+    }
+    for (uintptr_t i = 0; group.rank == 2 && i < 2; i++) {
+        require(wait_tcq(vcq) == (void*)(i + 1), "the entries come in the order of posting");
+    }
+    group_end(&group);
     return 0;
 }
 
@@ -402,6 +459,12 @@ int main(int argc, char** argv)
     }
     if (argc > 2 && strcmp(argv[1], "node") == 0) {
         return divide(argv[2]);
+    }
+    if (argc > 1 && strcmp(argv[1], "session") == 0) {
+        return session();
+    }
+    if (argc > 1 && strcmp(argv[1], "count") == 0) {
+        return count();
     }
     if (argc > 1 && strcmp(argv[1], "queues") == 0) {
         return queues();
