@@ -140,7 +140,6 @@ void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
     state.waits_for_a_time = state.waits_for_a_time || (state.acts != 0 && (!quiet || in_a_row > free_looks));
     if (in_a_row > (state.acts == 0 ? free_looks_before_acts : free_looks)) {
         (void)call.spend(figures::look_at_clock);
-        publish_clock(clock_now());
     }
 }
 
@@ -310,14 +309,14 @@ uint64_t begin_visit() noexcept
 
 } // namespace
 
-TurnedCall::TurnedCall(Kind kind) noexcept : kind_(kind)
+TurnedCall::TurnedCall(Kind kind) noexcept
 {
     if (!state.exact) {
         return;
     }
     thread.turns++;
     Picoseconds now = clock_now();
-    turn_ = kind == Kind::sets_up ? set_up(now) : take_turn(now, kind == Kind::looks);
+    turn_ = take_turn(now, kind);
     move_to(now);
     if (kind == Kind::looks && turn_ == Turn::without) {
         (void)begin_visit();
@@ -334,13 +333,8 @@ TurnedCall::~TurnedCall()
         return;
     }
     thread.turns--;
-    if (turn_ == Turn::refused) {
-        return;
-    }
     if (turn_ == Turn::ours) {
         end_turn(clock_now());
-    } else if (kind_ == Kind::sets_up) {
-        publish_clock(clock_now());
     }
 }
 
@@ -375,7 +369,7 @@ bool TurnedCall::visit(uint64_t& seen) noexcept
     }
     end_visit();
     Picoseconds now = clock_now();
-    turn_ = take_turn(now, true);
+    turn_ = take_turn(now, Kind::looks);
     move_to(now);
     if (turn_ == Turn::without) {
         seen = begin_visit();

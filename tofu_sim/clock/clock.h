@@ -54,7 +54,7 @@ class ClockedCall {
 /// begins when it is this process's turn, with all done that was due by then.
 class TurnedCall {
   public:
-    enum class Kind : uint8_t { acts, looks, sets_up };
+    using Kind = CallKind;
     explicit TurnedCall(Kind kind) noexcept;
     ~TurnedCall();
     TurnedCall(const TurnedCall&) = delete;
@@ -78,7 +78,6 @@ class TurnedCall {
     [[nodiscard]] bool visit(uint64_t& seen) noexcept;
 
     Turn turn_ = Turn::ours;
-    Kind kind_;
 };
 
 /// The program has found bytes written there (include/tofu_sim.h).

@@ -229,15 +229,13 @@ struct Wait {
     Picoseconds looks = never; ///< the latest time, if another event of the job follows
 };
 
-enum class For : uint8_t { acts, looks, sets_up };
-
 /// Called under the lock.
-void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) noexcept
+void enter_queue(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) noexcept
 {
     ScheduleHead& head = *own_state.head;
     Actor& me = *own_state.me;
-    const bool looks = what == For::looks;
-    const bool acts = what == For::acts;
+    const bool looks = kind == CallKind::looks;
+    const bool acts = kind == CallKind::acts;
     if (!has_turn) {
         come_back(now, looks);
     }
@@ -246,7 +244,7 @@ void enter_queue(Picoseconds& now, const Wait& wait, For what, bool has_turn) no
     if (acts && !from_outside) {
         head.stalled.store_relaxed(0); // no other process may follow
     }
-    if (from_outside || (what != For::sets_up && me.outside.load_acquire() != 0)) {
+    if (from_outside || (kind != CallKind::sets_up && me.outside.load_acquire() != 0)) {
         me.outside.store_relaxed(0);
         begin_settling();
     }
@@ -276,16 +274,16 @@ void receive(Picoseconds now, bool waited) noexcept
     }
 }
 
-Turn queue_up(Picoseconds& now, const Wait& wait, For what, bool has_turn) noexcept
+Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) noexcept
 {
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;
-        enter_queue(now, wait, what, has_turn);
+        enter_queue(now, wait, kind, has_turn);
         wakes = choose();
     }
     wake_chosen(wakes);
-    const Turn turn = await(now, what == For::looks);
+    const Turn turn = await(now, kind == CallKind::looks);
     if (turn == Turn::ours) {
         receive(now, wait.as == ActorState::idle);
     }
@@ -469,8 +467,9 @@ void reset_schedule_in_child() noexcept
     own_state = ScheduleState{};
 }
 
-Turn take_turn(Picoseconds& now, bool looks) noexcept
+Turn take_turn(Picoseconds& now, CallKind kind) noexcept
 {
+    const bool looks = kind == CallKind::looks;
     if (is_other_thread()) [[unlikely]] {
         return Turn::refused;
     }
@@ -482,11 +481,12 @@ Turn take_turn(Picoseconds& now, bool looks) noexcept
         return Turn::without;
     }
     if (!change_state(*own_state.me, ActorState::running, ActorState::inside)) {
-        return queue_up(now, {}, looks ? For::looks : For::acts, false);
+        return queue_up(now, {}, kind, false);
     }
     begin_inside(now);
-    if (is_ahead(now) || (!looks && may_come_from_outside()) || own_state.me->outside.load_acquire() != 0) {
-        return queue_up(now, {}, looks ? For::looks : For::acts, true);
+    if (is_ahead(now) || (kind == CallKind::acts && may_come_from_outside()) ||
+        (kind != CallKind::sets_up && own_state.me->outside.load_acquire() != 0)) {
+        return queue_up(now, {}, kind, true);
     }
     receive(now, false);
     return Turn::ours;
@@ -494,7 +494,7 @@ Turn take_turn(Picoseconds& now, bool looks) noexcept
 
 Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noexcept
 {
-    return queue_up(now, {ActorState::idle, until, looks}, For::looks, true);
+    return queue_up(now, {ActorState::idle, until, looks}, CallKind::looks, true);
 }
 
 bool visit_begins() noexcept
@@ -524,30 +524,6 @@ void end_turn(Picoseconds now) noexcept
     (void)change_state(me, ActorState::inside, ActorState::running);
     if (me.confirmed != 0) {
         ring_watchman(); // since it may poll memory again
-    }
-}
-
-Turn set_up(Picoseconds& now) noexcept
-{
-    if (is_other_thread()) [[unlikely]] {
-        return Turn::refused;
-    }
-    Actor& me = *own_state.me;
-    if (!change_state(me, ActorState::running, ActorState::inside)) {
-        return Turn::without; // it is not ahead of another process, so it needs no turn
-    }
-    begin_inside(now);
-    if (is_ahead(now)) {
-        return queue_up(now, {}, For::sets_up, true);
-    }
-    receive(now, false);
-    return Turn::ours;
-}
-
-void publish_clock(Picoseconds now) noexcept
-{
-    if (own_state.me != nullptr) {
-        own_state.me->clock.store_relaxed(now);
     }
 }
 

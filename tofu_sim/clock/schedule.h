@@ -46,8 +46,10 @@ enum class Turn : uint8_t {
              ///< it. Further polls also return without a turn (a visit), until a call that acts, or end_visit.
     refused, ///< A second thread calls.
 };
-/// Begins a call that acts, or a poll (`looks`).
-[[nodiscard]] Turn take_turn(Picoseconds& now, bool looks) noexcept;
+/// acts: other processes may see its effects. looks: a poll. sets_up: it acts, too, but it never comes from something
+/// outside uTofu.
+enum class CallKind : uint8_t { acts, looks, sets_up };
+[[nodiscard]] Turn take_turn(Picoseconds& now, CallKind kind) noexcept;
 /// Called by a poll that has found nothing. Waits for an arrival here, at most until `until`; or until `looks`, if
 /// another event of the job follows.
 [[nodiscard]] Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noexcept;
@@ -58,11 +60,6 @@ enum class Turn : uint8_t {
 void end_visit() noexcept;
 /// Called when a call returns.
 void end_turn(Picoseconds now) noexcept;
-/// Begins a call with effects that only this process sees (registering memory). It needs the turn only if other
-/// processes might see the effects too early.
-[[nodiscard]] Turn set_up(Picoseconds& now) noexcept;
-/// Publishes the clock after such a call.
-void publish_clock(Picoseconds now) noexcept;
 
 // ---- Called with the turn ----
 
