@@ -21,19 +21,28 @@ class AddressCache {
     /// The bytes at `stadd` as an address of this process, or null: not allowed, not mapped, or not yet seen.
     [[nodiscard]] std::byte* find(const RemoteVcq& vcq, uint64_t stadd, size_t length, Need need) const noexcept
     {
-        const uint64_t offset = stadd & stadd_offset_mask;
-        const uint32_t stag = uint32_t(stadd >> stadd_offset_bits);
-        const Line& line = lines_[index(vcq.serial, stag)];
-        if (line.serial != vcq.serial || line.stag != stag)
+        const Line& line = lines_[index(vcq.serial, uint32_t(stadd >> stadd_offset_bits))];
+        return find_in(line, vcq, stadd, length, need);
+    }
+
+    /// find() for a Put. Where Puts follow each other at a fixed distance, as in a ring, prefetches the lines of one to
+    /// come: a network interface stores beside the processor, but here the stores of the poster wait for each line that
+    /// the target's processor has read.
+    [[nodiscard]] std::byte* find_target(const RemoteVcq& vcq, uint64_t stadd, size_t length) noexcept
+    {
+        Line& line = lines_[index(vcq.serial, uint32_t(stadd >> stadd_offset_bits))];
+        std::byte* const target = find_in(line, vcq, stadd, length, Need::write);
+        if (target == nullptr) [[unlikely]]
             return nullptr;
-        // Acquire: the mapping described is at least as new as the sequence (partner: registry, publish).
-        if (line.sequence_word->load_acquire() != line.sequence)
-            return nullptr;
-        if (offset < line.first || offset > line.limit || length > line.limit - offset)
-            return nullptr;
-        if ((line.rights & uint32_t(need)) == 0)
-            return nullptr;
-        return line.base + offset;
+        const int32_t distance = int32_t(uint32_t(stadd) - line.last_put);
+        line.last_put = uint32_t(stadd);
+        if (distance == line.distance) {
+            std::byte* const later = target + puts_ahead * distance;
+            prefetch_to_write(later);
+            prefetch_to_write(later + length - 1);
+        }
+        line.distance = distance;
+        return target;
     }
 
     /// The same, filling the cache first. For bytes of this process (vcq.process null) the only way needed:
@@ -84,10 +93,30 @@ class AddressCache {
         std::byte* base = nullptr; ///< address of offset 0, which itself need not be mapped
         uint64_t first = 0;        ///< offsets reachable through base
         uint64_t limit = 0;
-        uint32_t rights = 0; ///< of Need
+        uint32_t rights = 0;   ///< of Need
+        uint32_t last_put = 0; ///< low half of its STADD
+        int32_t distance = 0;  ///< of the last two Puts
     };
     static_assert(sizeof(Line) == 64);
     static constexpr size_t num_lines = 256;
+    /// Measured: with fewer the lines come late, with more the target's own prefetches take them away again.
+    static constexpr ptrdiff_t puts_ahead = 3;
+
+    [[nodiscard]] static std::byte* find_in(const Line& line, const RemoteVcq& vcq, uint64_t stadd, size_t length,
+                                            Need need) noexcept
+    {
+        const uint64_t offset = stadd & stadd_offset_mask;
+        if (line.serial != vcq.serial || line.stag != uint32_t(stadd >> stadd_offset_bits))
+            return nullptr;
+        // Acquire: the mapping described is at least as new as the sequence (partner: registry, publish).
+        if (line.sequence_word->load_acquire() != line.sequence)
+            return nullptr;
+        if (offset < line.first || offset > line.limit || length > line.limit - offset)
+            return nullptr;
+        if ((line.rights & uint32_t(need)) == 0)
+            return nullptr;
+        return line.base + offset;
+    }
 
     /// The cost of copies from or to one address of a peer. Not part of a line, because a program that registers memory
     /// for each transfer gives it a new STag each time.

@@ -22,6 +22,17 @@ TOFU_SIM_AS_DEVICE void copy_large(std::byte* destination, const std::byte* sour
                                    CopyOrder order) noexcept;
 TOFU_SIM_AS_DEVICE void copy_small(std::byte* destination, const std::byte* source, size_t length) noexcept;
 
+/// Fetches the cache line at `address`, which need not be mapped, from the processors that have it.
+inline void prefetch_to_write(const std::byte* address) noexcept
+{
+#if defined(__x86_64__)
+    // The builtin asks for a shared line unless the compiler may use 3DNow!. No operation on processors without it.
+    asm volatile("prefetchw %0" : : "m"(*address));
+#else
+    __builtin_prefetch(address, 1);
+#endif
+}
+
 TOFU_SIM_AS_DEVICE inline void copy_bytes(void* destination, const void* source, size_t length,
                                           CopyOrder order) noexcept
 {

@@ -42,7 +42,7 @@ TOFU_SIM_HOT CopyOrder order_of(const Descriptor& d) noexcept
 TOFU_SIM_HOT void move_put(Execution& e, const void* data) noexcept
 {
     AddressCache& addresses = *e.vcq.addresses;
-    std::byte* const target = addresses.find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    std::byte* const target = addresses.find_target(e.remote->memory, e.d.rmt_stadd, e.d.length);
     if (target != nullptr) [[likely]] {
         copy_ordered(target, static_cast<const std::byte*>(data), e.d.length);
         return;
@@ -66,9 +66,11 @@ TOFU_SIM_HOT void execute_put(Execution& e) noexcept
     move_put(e, source);
 }
 
-TOFU_SIM_HOT void store_word(std::byte* target, uint64_t word) noexcept
+/// `target` is aligned.
+TOFU_SIM_HOT TOFU_SIM_AS_DEVICE void store_word(std::byte* target, uint64_t word) noexcept
 {
-    copy_ordered(target, reinterpret_cast<const std::byte*>(&word), sizeof word);
+    // Release: partner is a reader polling this word.
+    __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
 }
 
 TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
@@ -77,7 +79,7 @@ TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
         e.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
     }
-    std::byte* const target = e.vcq.addresses->find(e.remote->memory, e.d.rmt_stadd, e.d.length, Need::write);
+    std::byte* const target = e.vcq.addresses->find_target(e.remote->memory, e.d.rmt_stadd, e.d.length);
     const auto& data = e.d.data;
     if (target != nullptr && (reinterpret_cast<uintptr_t>(target) | e.d.length) % 8 == 0) [[likely]] {
         if (e.d.length == 8) [[likely]] {
