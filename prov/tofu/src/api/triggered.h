@@ -17,7 +17,7 @@
 #include "core/object.h"
 #include "cq/counter.h"
 #include "cq/cq.h"
-#include "msg/match.h"
+#include "msg/match_queue.h"
 #include "msg/sender.h"
 #include "rma/rma.h"
 #include "tx/ep_handle.h"

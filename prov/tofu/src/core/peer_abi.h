@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The interface of libfabric 2 for providers that use a queue, a counter or receives of another provider (fi_peer(3)).
 // It is declared here since one binary serves versions of libfabric that have it, have another form of it, or lack it.
-// Queues (cq/cq.cc), receives (msg/match.h) and their opening (api) follow it.
+// Queues (cq/cq.cc), receives (msg/match_queue.h) and their opening (api) follow it.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_tagged.h>
 
-#include "msg/match.h"
+#include "msg/match_queue.h"
 #include "msg/sender.h"
 #include "msg/wire.h"
 

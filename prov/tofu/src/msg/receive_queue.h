@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The application's receives: fi_recv and fi_trecv in all forms, FI_PEEK, FI_CLAIM, fi_cancel (ReceiveQueue); and
-// receives that another provider owns (Offer, SrxOwner). The protocol uses the base, MatchQueue (msg/match.h).
+// receives that another provider owns (Offer, SrxOwner). The protocol uses the base, MatchQueue (msg/match_queue.h).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "core/limits.h"
 #include "core/peer_abi.h"
 #include "mem/local_buffer.h"
-#include "msg/match.h"
+#include "msg/match_queue.h"
 
 namespace tofu {
 class CompletionQueue;
