@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The completion window by itself (utofu/vcq.h): tags, batches, and what never ends.
+// The completion table by itself: tags, batches, and what never ends.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
 
-#include "utofu/vcq.h"
+#include "utofu/under_way.h"
 
 namespace {
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A VCQ, in four layers: creation and registrations (Handle), the completion handlers of posts (CompletionTable), the
-// remote VCQs that a fence has to reach (UnsignaledPeers), posts (Posts: Handle), and polls until the end (Vcq: Posts).
-// All engines post by it, under the lock of the VCQ's owner. Only this module calls utofu_*.
+// A VCQ, in three layers: creation and registrations (Handle), posts (Posts: Handle), and polls until the end (Vcq:
+// Posts). All engines post by it, under the lock of the VCQ's owner. Only this module calls utofu_*.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <utofu.h>
 
@@ -17,6 +15,7 @@
 #include "core/system.h"
 #include "utofu/library.h"
 #include "utofu/tni_allocator.h"
+#include "utofu/under_way.h"
 
 namespace tofu::vcq {
 
@@ -71,213 +70,6 @@ class Handle : ForkAware {
     const Backend* backend_ = nullptr;
     StatisticsBook* book_ = nullptr;
     tni_allocator::TniSlot slot_{}; ///< on the node
-};
-
-// --- CompletionTable: finds the completion handler of a notice. A signaled post takes a tag, which travels
-// as EDATA and comes back with the notice; EDATA is one byte (caps: max_edata_size 1).
-
-/// The end of a communication, for its completion handler. Two words, which are passed in registers.
-struct Notice {
-    std::int64_t code;   ///< UTOFU_SUCCESS or the UTOFU_ERR_{TCQ,MRQ}_* of this communication
-    std::uint64_t value; ///< ARMW: the value before the operation; of others whatever the library says
-};
-
-/// Waits for the end of a communication; base of requests. Its function runs in the thread that polls, under the lock
-/// of the VCQ's owner, and may post again.
-struct CompletionHandler {
-    using Function = void (*)(CompletionHandler* self, Notice notice) noexcept;
-    Function notify;
-};
-
-/// The tags, numbered 1 to size - 1. They are matched one by one, since notices keep their order only per remote VCQ
-/// (guide 2.2.10).
-class CompletionTable {
-  public:
-    static constexpr unsigned size = 255;
-    /// The values of EDATA. Those that are no tags belong to unsignaled posts (Mark) and have an entry, too, which
-    /// expects no notice: so the handler of any EDATA is found without a comparison.
-    static constexpr unsigned edata_values = 256;
-    [[nodiscard]] static constexpr bool is_tag(std::uint64_t edata) noexcept { return edata != 0 && edata < size; }
-    /// Number of notices of a batch that lasts until it is closed.
-    static constexpr unsigned endless = 0xffff;
-
-    /// True if all tags are free.
-    void reset() noexcept;
-    /// The tag that acquire() gives next, or 0: none is free. It lets the owner keep its state by tag
-    /// (tx/operation.h), without an allocation.
-    [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
-    [[nodiscard]] unsigned free() const noexcept { return free_count_; }
-    [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
-    [[nodiscard]] bool no_waiters() const noexcept { return all_free() || all_given_up(); }
-
-    /// Takes a tag for one notice. 0: none is free.
-    [[nodiscard, gnu::always_inline]] std::uint8_t acquire(CompletionHandler* handler) noexcept
-    {
-        const std::uint8_t number = first_free_;
-        if (number == 0) [[unlikely]]
-            return 0;
-        Entry& entry = entries_[number];
-        first_free_ = entry.next_free;
-        free_count_--;
-        entry.handler = handler;
-        entry.expected = 1;
-        entry.age = 0;
-        return number;
-    }
-    void release(std::uint8_t number) noexcept
-    {
-        Entry& entry = entries_[number];
-        entry.expected = 0;
-        entry.age = 0;
-        entry.next_free = first_free_;
-        first_free_ = number;
-        free_count_++;
-    }
-    /// Returns the completion handler of a notice: one that does nothing, where it has been notified already.
-    [[nodiscard, gnu::always_inline]] CompletionHandler& arrived(std::uint8_t number) noexcept
-    {
-        Entry& entry = entries_[number];
-        CompletionHandler* handler = entry.handler;
-        if (entry.expected == 1) [[likely]]
-            release(number);
-        else if (entry.expected == 0) [[unlikely]]
-            handler = &given_up_handler;
-        else
-            (void)shorten(number);
-        return *handler;
-    }
-
-    // --- batches: posts to one peer that share one tag. Notices of posts to the same remote VCQ come in the order of
-    // the posts (guide 2.2.10), so the completion handler can count them.
-    /// Reserves the tag for `notices` notices.
-    void expect(std::uint8_t number, unsigned notices) noexcept
-    {
-        entries_[number].expected = static_cast<std::uint16_t>(notices);
-    }
-    /// Announces `more` further notices.
-    void extend(std::uint8_t number, unsigned more) noexcept
-    {
-        expect(number, entries_[number].expected + more);
-        entries_[number].age = 0;
-    }
-    /// One announced notice has come, or will not come. False: it was the last one, and the batch is closed.
-    [[nodiscard]] bool shorten(std::uint8_t number) noexcept
-    {
-        Entry& entry = entries_[number];
-        if (entry.expected == endless)
-            return true;
-        entry.age = 0;
-        if (--entry.expected != 0)
-            return true;
-        release(number);
-        return false;
-    }
-    /// Frees the tag, if it still belongs to `handler`: no notice will come for it any more.
-    void close(std::uint8_t number, const CompletionHandler* handler) noexcept
-    {
-        if (belongs_to(number, handler))
-            release(number);
-    }
-    /// Ends an endless batch for which failures may still arrive at any time. Its tag is not freed, so that they
-    /// reach no other completion handler, and no_waiters() does not count it.
-    void abandon(std::uint8_t number, const CompletionHandler* handler) noexcept
-    {
-        if (belongs_to(number, handler))
-            entries_[number].handler = &given_up_handler;
-    }
-
-    // --- communications that do not end
-    static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
-    /// Has any tag reached that age? If no tag is free, given up tags of that age are used again.
-    [[nodiscard]] bool grow_older() noexcept;
-    /// Gives up the completion handlers of an age whose notices are missing, and notifies them. False: there was none.
-    /// `for good`: their tags are free again; else not, so that a late notice is not taken for that of another
-    /// completion handler.
-    bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
-
-  private:
-    /// The completion handler of tags that were given up. They are not free, so that late notices reach no other
-    /// completion handler.
-    static void ignore(CompletionHandler*, Notice) noexcept {}
-    static constinit inline CompletionHandler given_up_handler{ignore};
-    struct Entry {
-        CompletionHandler* handler = nullptr; ///< of the last user, where the tag is free
-        std::uint8_t next_free = 0;
-        std::uint16_t expected = 0; ///< notices until the tag is free again; 1 except for batches; 0: it is free
-        std::uint16_t age = 0;
-        [[nodiscard]] bool is_free() const noexcept { return expected == 0; }
-    };
-    [[nodiscard]] bool belongs_to(std::uint8_t number, const CompletionHandler* handler) const noexcept
-    {
-        return !entries_[number].is_free() && entries_[number].handler == handler;
-    }
-    [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
-
-    std::uint16_t free_count_ = 0;
-    std::uint8_t first_free_ = 0; ///< 0: none
-    Entry entries_[edata_values];
-};
-
-// --- UnsignaledPeers: the remote VCQs that have unsignaled posts under way: posts since the last fence whose effect no
-// notice reports. A post to the same peer as the last one costs one comparison, another post costs one lookup in a
-// table.
-
-class UnsignaledPeers {
-  public:
-    /// Notes an unsignaled post that is about to be made. False: no memory, so the post must not be made.
-    [[nodiscard, gnu::always_inline]] bool note(utofu_vcq_id_t peer) noexcept
-    {
-        return last_ == peer || note_other(peer);
-    }
-    /// A fence has been posted, whose notice confirms all posts before it.
-    void fenced(utofu_vcq_id_t peer) noexcept;
-    [[nodiscard]] bool has(utofu_vcq_id_t peer) const noexcept
-    {
-        const std::size_t at = find(peer);
-        return size_ != 0 && table_[at].peer == peer && table_[at].unsignaled;
-    }
-    void clear() noexcept;
-    /// Calls `fence(peer)` for each peer as long as it answers true. False: some peers are left. `hand` is the place to
-    /// go on from; begin with 0.
-    template <class Fence>
-    [[nodiscard]] bool visit(std::size_t& hand, Fence&& fence)
-    {
-        for (; hand < size_; hand++)
-            if (table_[hand].unsignaled && !fence(table_[hand].peer))
-                return false;
-        return true;
-    }
-
-  private:
-    struct Entry {
-        utofu_vcq_id_t peer = none;
-        bool unsignaled = false;
-    };
-    static constexpr utofu_vcq_id_t none = ~utofu_vcq_id_t{0}; // no VCQ has this ID
-
-    /// The entry of a peer, or the free entry where it belongs. The table must not be empty.
-    [[nodiscard]] std::size_t find(utofu_vcq_id_t peer) const noexcept
-    {
-        std::size_t at = size_ == 0 ? 0 : (peer * 0x9e3779b97f4a7c15u >> 32) & (size_ - 1);
-        while (size_ != 0 && table_[at].peer != peer && table_[at].peer != none)
-            at = (at + 1) & (size_ - 1);
-        return at;
-    }
-    /// Notes a peer that is not `last_`. False: no memory.
-    [[gnu::noinline]] bool note_other(utofu_vcq_id_t peer) noexcept
-    {
-        if (!has(peer) && !note_slowly(peer))
-            return false;
-        last_ = peer;
-        return true;
-    }
-    [[nodiscard]] bool note_slowly(utofu_vcq_id_t peer) noexcept;
-    [[nodiscard]] bool grow() noexcept;
-
-    utofu_vcq_id_t last_ = none;     ///< the peer noted last, while it has unsignaled posts
-    std::unique_ptr<Entry[]> table_; ///< every peer that was ever noted; its size is a power of two, half of it free
-    std::size_t size_ = 0;
-    std::size_t used_ = 0;
 };
 
 // --- Posts: posts one-sided communications with the notices that the caller wants, one at a time or in batches, and
