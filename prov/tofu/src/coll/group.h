@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A collective group of a member, from its join to its end: the join, in which members agree on it, and its
-// operations, over lanes or over barrier gates. A step of an operation returns an outcome; only the group decides
-// what fails or ends.
+// A collective group of a member (Group), from its join, in which members agree on it (Joining), to its end, for which a
+// closed group waits until its neighbours have left or died (Vigil). Its operations are executed by coll/rounds.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,10 @@
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
-#include <rdma/fi_errno.h>
 
 #include "coll/barrier_circuit.h"
 #include "coll/lanes.h"
-#include "coll/plan.h"
-#include "core/containers.h"
-#include "tx/operation.h"
-#include "utofu/barrier_gate.h"
+#include "coll/rounds.h"
 #include "utofu/library.h"
 
 namespace tofu {
@@ -29,79 +24,7 @@ namespace tofu::coll {
 class Collectives;
 class Group;
 
-// --- A collective operation, the queue of a group's operations, and the outcome of a step of the first one
-
-/// A collective under way or waiting: by a plan, or over gates.
-struct CollectiveOp : Request {
-    CollectiveOp* next = nullptr;
-    Plan plan;
-    Shape shape;
-    Native native; ///< how gates execute it; no rounds: the plan is executed
-    const void* in = nullptr;
-    void* out = nullptr;
-    unsigned round = 0; ///< on gates
-    std::uint32_t signature = 0;
-};
-
-/// The operations of a group, in the order of their calls.
-using OpQueue = List<CollectiveOp, &CollectiveOp::next>;
-
-struct Outcome {
-    enum class Kind : std::uint8_t {
-        waits,   ///< no progress is possible now
-        goes_on, ///< there was progress, or a peer was found dead, which has ended the operation
-        over,
-        fails, ///< the operation fails
-        breaks ///< the group is broken
-    };
-    Kind kind;
-    int err = 0;
-    int prov_errno = 0;
-};
-inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH};
-
-// --- Census: checks whether all members live. Rounds: executes the operation under way over lanes, round by round of
-// its plan. While it makes no progress, it checks whether the state of a neighbour is the reason.
-
-/// Asks all members, one after the other, whether their endpoints are open. A member whose death keeps a round of gates
-/// from its end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
-class Census : vcq::CompletionHandler {
-  public:
-    Census(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
-    void begin() noexcept
-    {
-        under_way_ = true;
-        start_over();
-    }
-    void end() noexcept
-    {
-        under_way_ = false;
-        start_over();
-    }
-    void start_over() noexcept
-    {
-        next_ = 1;
-        found_ = {Outcome::Kind::waits};
-    }
-    [[nodiscard]] bool under_way() const noexcept { return under_way_; }
-    /// Asks the next one. `waits`; `breaks`: a member is dead, or its endpoint has closed; `over`: all live.
-    [[nodiscard]] Outcome step() noexcept;
-
-  private:
-    static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    [[nodiscard]] const Peer& asked() const noexcept
-    {
-        return roster_.members[(roster_.rank + asked_) % roster_.size()];
-    }
-
-    Lanes& lanes_;
-    const Roster& roster_;
-    bool under_way_ = false;
-    bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier census
-    unsigned next_ = 1;   ///< the member to ask next, counted from this one
-    unsigned asked_ = 1;  ///< the member that is asked, likewise
-    Outcome found_{Outcome::Kind::waits};
-};
+// --- Vigil: finds the neighbours of a closed group that have died
 
 /// Asks the neighbours that have not left whether they live, one at a time. The memory of a closed group is released
 /// when all have left or are dead; one that dies before says nothing, nor does one whose endpoint closed before this
@@ -118,89 +41,6 @@ class Vigil : vcq::CompletionHandler {
     Lanes& lanes_;
     unsigned next_ = 0;       ///< lane that was asked last
     std::uint64_t asked_ = 0; ///< time of the last question
-};
-
-class Rounds {
-  public:
-    Rounds(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), census_(lanes, roster) {}
-    /// Called before the next operation begins.
-    void restart() noexcept
-    {
-        begun_ = false;
-        in_vain_ = probes_ = overtaken_ = 0;
-        census_.end();
-    }
-    /// Executes as much of the operation's round as possible now.
-    [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
-    /// Called when the operation has made no progress. Checks the state of the neighbours once in `per_look` calls.
-    [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
-    /// Called when the operation has failed over gates. `breaks`: a member is dead; `over`: all live.
-    [[nodiscard]] Outcome seek_death(const CollectiveOp& op, unsigned per_look) noexcept;
-    /// What the neighbours say of the next operation, before it begins.
-    [[nodiscard]] Outcome hear_all() const noexcept;
-    void moved() noexcept { in_vain_ = 0; }
-
-  private:
-    [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
-    [[nodiscard]] bool receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
-    [[nodiscard]] Outcome hear(const Lane& lane) const noexcept;
-    [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
-    [[nodiscard]] bool overtaken() const noexcept;
-    [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
-
-    Lanes& lanes_;
-    Census census_;
-    bool begun_ = false;       ///< round_ is a round of the operation under way
-    unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
-    unsigned probes_ = 0;      ///< of the operation over gates
-    unsigned overtaken_ = 0;   ///< probes since a neighbour was first found beyond the operation
-    std::uint64_t probed_ = 0; ///< time of the last probe
-    Round round_;
-};
-
-// --- OverGates: the barrier gates of a group after its join: operations over them, and their release.
-
-class OverGates {
-  public:
-    /// In place of the number of members in the last word of a member: it frees no gates that packets may come to.
-    static constexpr unsigned given_up = 0xff;
-
-    explicit OverGates(std::uint64_t group) noexcept : group_(group) {}
-    /// True if gates execute the operations that they support.
-    [[nodiscard]] bool used() const noexcept { return used_; }
-    void use(bool all_have_proven) noexcept { used_ = all_have_proven; }
-    [[nodiscard]] vcq::Gates& gates() noexcept { return gates_; }
-    [[nodiscard]] bool held() const noexcept { return gates_.count() != 0; }
-    /// Called before the next operation begins.
-    void restart() noexcept
-    {
-        begun_ = false;
-        failed_ = UTOFU_SUCCESS;
-    }
-    /// Starts a round of the operation with this number, or polls it.
-    [[nodiscard]] Outcome step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept;
-    /// Called when the first operation has failed for all members: a member may have begun a round that never ends.
-    /// Later operations use Puts. False: no memory for their plans.
-    [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
-    /// Called when this member has left the group. Frees the gates when all members have left. Reports to the
-    /// neighbours how many members are known to have left.
-    void hear_leaves(Lanes& lanes, unsigned n) noexcept;
-    /// Some members will not be known to have left: the gates stay until the domain is closed.
-    void give_up() noexcept { heard_ = given_up; }
-    [[nodiscard]] bool gave_up() const noexcept { return heard_ == given_up; }
-    /// What the word of a member that has left says of others.
-    [[nodiscard]] unsigned heard() const noexcept { return heard_; }
-
-  private:
-    [[nodiscard]] int start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept;
-    [[nodiscard]] int poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept;
-
-    std::uint64_t group_; ///< distinguishes its rounds from those of all other groups
-    vcq::Gates gates_;
-    bool used_ = false;
-    bool begun_ = false;         ///< a round of the operation under way has begun
-    int failed_ = UTOFU_SUCCESS; ///< the error of such a round, while a dead member is looked for
-    unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left; or given_up
 };
 
 // --- Joining: finds the neighbours, waits until all members have called, and lets them agree whether operations use

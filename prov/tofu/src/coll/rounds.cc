@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// See rounds.h.
+#include "coll/rounds.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/log.h"
+
+namespace tofu::coll {
+
+using enum Outcome::Kind;
+constexpr unsigned rounds_per_look = 8;     // rounds without progress between two checks of all neighbours' words
+constexpr unsigned rounds_per_clock = 1024; // and between two reads of the clock
+constexpr unsigned polls_per_look = 64;     // of gates between two checks of all neighbours' words
+constexpr std::uint64_t probe_after_ms = 10;
+constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
+constexpr unsigned probes_alone = 100;     // that it may last before members that are no neighbours are asked
+
+// --- Census
+
+Outcome Census::step() noexcept
+{
+    if (found_.kind != waits || asking_)
+        return found_;
+    if (next_ == roster_.size())
+        return {over};
+    asked_ = next_;
+    asking_ = true; // the notice may come within the post
+    const vcq::Post post = lanes_.ask(asked(), *this);
+    asking_ &= post == vcq::Post::done;
+    return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
+}
+
+void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+{
+    Census& census = *static_cast<Census*>(handler);
+    const int gone = census.lanes_.answer_of(census.asked(), notice);
+    census.asking_ = false;
+    if (gone != 0)
+        census.found_ = {breaks, gone, static_cast<int>(notice.code)};
+    else
+        census.next_ += census.next_ == census.asked_;
+}
+
+// --- Rounds
+
+Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
+{
+    if (++in_vain_ % per_look == 0)
+        if (const Outcome out = ask_all(op); out.kind != waits)
+            return out;
+    if (census_.under_way())
+        if (const Outcome out = census_.step(); out.kind != waits)
+            return out.kind == over ? mismatch : out;
+    if (in_vain_ % rounds_per_clock != 0)
+        return {waits};
+    const std::uint64_t time = clock_ms();
+    if (time < probed_ + probe_after_ms)
+        return {waits};
+    probed_ = time;
+    const std::uint32_t now = lanes_.now();
+    lanes_.probe(op.signature);
+    if (now != lanes_.now())
+        return {goes_on};
+    if (op.native.rounds == 0)
+        return {waits};
+    probes_++;
+    overtaken_ = overtaken() ? overtaken_ + 1 : 0;
+    if (overtaken_ == probes_overtaken) {
+        census_.begin();
+    } else if (probes_ > probes_alone && !census_.under_way()) {
+        // Asks one member after the other, one for each probe. The packet that a round lacks may be that of a member
+        // that is no neighbour. If all others have ended the operation, none of them looks for its death.
+        if (const Outcome out = census_.step(); out.kind != over)
+            return out;
+        census_.start_over();
+    }
+    return {waits};
+}
+
+Outcome Rounds::seek_death(const CollectiveOp& op) noexcept
+{
+    if (++in_vain_ % polls_per_look == 0)
+        if (const Outcome out = ask_all(op); out.kind != waits)
+            return out;
+    if (!census_.under_way())
+        census_.begin();
+    return census_.step();
+}
+
+/// True if the neighbour's messages or its probe belong to another call than ours.
+bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
+{
+    const std::uint64_t other = lanes_.area(lane).awaited();
+    const std::uint32_t now = lanes_.now();
+    Tail tail;
+    return (op_of(other) == now && other != 0 && static_cast<std::uint32_t>(other) != op.signature) ||
+           (lanes_.head(lane, tail) == Lanes::Head::there && tail.op == now && tail.signature != op.signature);
+}
+
+/// True if a neighbour is beyond the operation: it has ended for all, or it has failed there and no word has arrived.
+bool Rounds::overtaken() const noexcept
+{
+    return std::ranges::any_of(lanes_.all(), [&](const Lane& lane) {
+        const std::uint64_t at = lanes_.area(lane).awaited();
+        return lanes_.passed_by(lane) || (at != 0 && static_cast<std::int32_t>(op_of(at) - lanes_.now()) > 0);
+    });
+}
+
+/// What the neighbour's word says of the operation under way, or of the next one.
+Outcome Rounds::hear(const Lane& lane) const noexcept
+{
+    const std::uint64_t word = lanes_.area(lane).said();
+    const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.now());
+    switch (kind_of(word)) {
+    case Word::none: break;
+    case Word::failed:
+        if (ahead == 0)
+            return {fails, error_of(word), 0};
+        break;
+    case Word::left:
+    case Word::broken:
+        if (ahead <= 0)
+            return {breaks, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
+        break;
+    }
+    return {waits};
+}
+
+Outcome Rounds::hear_all() const noexcept
+{
+    for (const Lane& lane : lanes_.all())
+        if (const Outcome out = hear(lane); out.kind != waits)
+            return out;
+    return {waits};
+}
+
+/// Checks the words and the messages of all neighbours.
+Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
+{
+    const std::uint32_t now = lanes_.now();
+    for (Lane& lane : lanes_.all()) {
+        if (const Outcome out = hear(lane); out.kind != waits)
+            return out;
+        const bool contradiction = contradicts(op, lane);
+        if (now != lanes_.now())
+            return {goes_on};
+        if (contradiction)
+            return mismatch;
+    }
+    return {waits};
+}
+
+/// Posts the chunks that have room at the receiver. True: all have been posted.
+[[gnu::always_inline]] inline bool Rounds::send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+{
+    Lane& lane = lanes_.all()[t.lane];
+    const std::size_t bytes = t.view.bytes();
+    while (!t.over) {
+        if (lane.step != Lane::Step::known) {
+            if (lanes_.passed_by(lane))
+                out = {fails, FI_ESHUTDOWN, 0};
+            return false;
+        }
+        if (!lanes_.has_room(lane)) {
+            if (in_vain_ != 0 && lanes_.passed_by(lane))
+                out = mismatch;
+            return false;
+        }
+        const std::size_t size = std::min(chunk, bytes - t.done);
+        if (lanes_.send(lane, t.view, t.done, size, op.signature) != vcq::Post::done)
+            return false;
+        t.done += size;
+        t.over = t.done == bytes;
+        out.kind = goes_on;
+    }
+    return true;
+}
+
+/// Consumes the chunks that have arrived. True: all have arrived.
+[[gnu::always_inline]] inline bool Rounds::receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept
+{
+    Lane& lane = lanes_.all()[t.lane];
+    const std::size_t bytes = t.view.bytes();
+    const Transfer* const before = t.behind == Transfer::none ? nullptr : &round_.send[t.behind];
+    while (!t.over) {
+        if (before != nullptr && !before->over && before->done <= t.done)
+            return false;
+        Tail tail;
+        const Lanes::Head found = lanes_.head(lane, tail);
+        if (found != Lanes::Head::there) {
+            // Reads the word first, then the lane again: the peer's last message was put before the word.
+            if (found == Lanes::Head::none && in_vain_ != 0 && lanes_.passed_by(lane) &&
+                lanes_.head(lane, tail) == Lanes::Head::none)
+                out = mismatch;
+            return false;
+        }
+        const std::size_t size = std::min(chunk, bytes - t.done);
+        if (tail.op != lanes_.now() || tail.signature != op.signature || tail.length != size) {
+            out = mismatch;
+            return false;
+        }
+        const std::byte* const payload = lanes_.area(lane).payload_of(tail);
+        if (t.take == Take::copy) {
+            t.view.write(t.done, payload, size);
+        } else {
+            alignas(32) std::byte theirs[chunk];
+            std::memcpy(theirs, payload, size);
+            op.plan.combine(t.view.base + t.done, theirs, size, t.take);
+        }
+        t.done += size;
+        t.over = t.done == bytes;
+        out.kind = goes_on;
+        if (!lanes_.take(lane))
+            return false;
+    }
+    return true;
+}
+
+Outcome Rounds::step(CollectiveOp& op) noexcept
+{
+    if (!begun_ && !op.plan.next(round_))
+        return {over};
+    begun_ = true;
+    const std::uint32_t now = lanes_.now();
+    Outcome out{waits};
+    bool all = true;
+    const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
+    // Sends first: a receive may wait until a send has read the memory that it overwrites.
+    for (unsigned t = 0; t < round_.sends && going(); t++)
+        all &= round_.send[t].over || send_some(op, round_.send[t], out);
+    for (unsigned t = 0; t < round_.receives && going(); t++)
+        all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
+    if (now != lanes_.now())
+        return {goes_on};
+    if (out.kind == fails)
+        return out;
+    if (all)
+        begun_ = false;
+    else if (out.kind == waits)
+        return wait(op, rounds_per_look);
+    in_vain_ = 0;
+    return {goes_on};
+}
+
+// --- OverGates
+
+/// Starts the round of the operation. A barrier has no data, and so no seal.
+int OverGates::start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
+{
+    vcq::GateData data;
+    unsigned used = 0;
+    if (op.native.form != Native::Form::barrier) {
+        const bool source = op.shape.coll != FI_BROADCAST || op.shape.root == roster.rank;
+        const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
+        used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
+                    seal_of(group_, number, op.round, op.signature), data);
+    }
+    return gates_.start(op.native.op, data, used);
+}
+
+/// Polls the round, and writes its result to the memory of a member that wants it.
+int OverGates::poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
+{
+    vcq::GateData data;
+    const int code = gates_.poll(op.native.op, data);
+    if (code != UTOFU_SUCCESS || op.native.form == Native::Form::barrier)
+        return code;
+    const bool ours = op.shape.root == roster.rank;
+    const bool wanted = op.shape.coll == FI_BROADCAST ? !ours : op.shape.coll != FI_REDUCE || ours;
+    const bool agreed = unpack(op.native, op.shape, op.round, wanted ? static_cast<std::byte*>(op.out) : nullptr,
+                               seal_of(group_, number, op.round, op.signature), roster.size(), data);
+    return agreed ? UTOFU_SUCCESS : UTOFU_ERR_BARRIER_MISMATCH;
+}
+
+Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
+{
+    if (failed_ != UTOFU_SUCCESS) [[unlikely]] {
+        const Outcome out = rounds.seek_death(op);
+        if (out.kind != over)
+            return out;
+        return used_ ? Outcome{breaks, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
+    }
+    int code = UTOFU_SUCCESS;
+    if (!begun_) {
+        code = start(op, number, roster);
+        if (code == UTOFU_ERR_BUSY)
+            return {waits};
+        begun_ = code == UTOFU_SUCCESS;
+    }
+    if (code == UTOFU_SUCCESS)
+        code = poll(op, number, roster);
+    if (code == UTOFU_ERR_NOT_COMPLETED)
+        return rounds.wait(op, polls_per_look);
+    begun_ = false;
+    rounds.moved();
+    if (code == UTOFU_ERR_BARRIER_MISMATCH)
+        return mismatch;
+    failed_ = code;
+    if (code != UTOFU_SUCCESS)
+        return {waits}; // it does not say whether a member has died
+    return {++op.round == op.native.rounds ? over : goes_on};
+}
+
+bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
+{
+    if (!used_)
+        return true;
+    used_ = false;
+    for (CollectiveOp* op = ops.first()->next; op != nullptr; op = op->next) {
+        if (op->native.rounds == 0)
+            continue;
+        op->native = {};
+        op->signature = signature_of(op->shape);
+        if (op->plan.open(op->shape, roster.rank, roster.size(), op->in, op->out) != 0)
+            return false;
+    }
+    return true;
+}
+
+/// Packets may arrive at our gates until all members have left. The word of a member that has left says of how many
+/// members it knows this, from itself down. That number doubles when the last of these knows of as many.
+void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
+{
+    const unsigned all = bits_of(n);
+    const unsigned before = heard_;
+    while (heard_ < all) {
+        const Lane& lane = lanes.all()[down(heard_)];
+        const std::uint64_t word = lanes.area(lane).said();
+        const bool left = kind_of(word) == Word::left;
+        if (left && heard_of(word) != given_up && heard_of(word) >= heard_)
+            heard_++;
+        else if ((left && heard_of(word) == given_up) || !lane.may_be_written)
+            give_up();
+        else
+            break;
+    }
+    if (heard_ == all)
+        gates_.free();
+    if (heard_ != before)
+        lanes.tell(word_of(Word::left, op_of(lanes.all()[0].own_word), static_cast<int>(heard_)));
+}
+
+} // namespace tofu::coll
