@@ -3,7 +3,10 @@
 // left.
 #pragma once
 
+#include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -50,6 +53,29 @@ class BriefFile {
     int fd_ = -1;
     bool spare_ = false;
 };
+
+/// Calls `take` with each line of a file until it answers true. True: it has.
+template <typename Take>
+bool visit_lines(const char* path, Take&& take)
+{
+    const BriefFile file(path, O_RDONLY);
+    char text[PATH_MAX + 4096];
+    size_t filled = 0;
+    for (ssize_t got = 1; file.is_open() && got > 0;) {
+        got = ::read(file.get(), text + filled, sizeof text - 1 - filled);
+        filled += got > 0 ? size_t(got) : 0;
+        text[filled] = '\0';
+        char* line = text;
+        for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
+            *end = '\0';
+            if (take(line))
+                return true;
+        }
+        filled -= size_t(line - text);
+        std::memmove(text, line, filled);
+    }
+    return false;
+}
 
 /// Calls `take` with the name of each entry of a directory that is open. False: not all could be read.
 template <typename Take>

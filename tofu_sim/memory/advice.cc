@@ -7,9 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef MADV_COLD // Linux 5.4
 #define MADV_COLD 20
@@ -72,28 +70,21 @@ Advice parse_flags(const char* flags) noexcept
 /// From the line "VmFlags:" of the mapping that holds `at`.
 Advice read_flags(uint64_t at) noexcept
 {
-    const BriefFile file("/proc/self/smaps", O_RDONLY);
-    char text[8192];
-    size_t filled = 0;
     bool here = false;
-    for (ssize_t got = 1; file.is_open() && got > 0;) {
-        got = ::read(file.get(), text + filled, sizeof text - 1 - filled);
-        filled += got > 0 ? size_t(got) : 0;
-        text[filled] = '\0';
-        char* line = text;
-        for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
-            *end = '\0';
-            char* dash = nullptr;
-            const uint64_t start = std::strtoull(line, &dash, 16);
-            if (dash != line && *dash == '-')
-                here = start <= at && at < std::strtoull(dash + 1, nullptr, 16);
-            else if (here && std::strncmp(line, "VmFlags:", 8) == 0)
-                return parse_flags(line);
+    Advice advice;
+    (void)visit_lines("/proc/self/smaps", [&](const char* line) {
+        char* dash = nullptr;
+        const uint64_t start = std::strtoull(line, &dash, 16);
+        if (dash != line && *dash == '-') {
+            here = start <= at && at < std::strtoull(dash + 1, nullptr, 16);
+            return false;
         }
-        filled -= size_t(line - text);
-        std::memmove(text, line, filled);
-    }
-    return {};
+        const bool found = here && std::strncmp(line, "VmFlags:", 8) == 0;
+        if (found)
+            advice = parse_flags(line);
+        return found;
+    });
+    return advice;
 }
 
 } // namespace

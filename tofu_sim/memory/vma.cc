@@ -96,29 +96,6 @@ bool parse_line(const char* line, Vma* vma, std::string* name)
     return true;
 }
 
-/// Calls `take` with each line of /proc/self/maps until it says that it has enough.
-template <typename Take>
-bool read_lines(Take&& take)
-{
-    const BriefFile file("/proc/self/maps", O_RDONLY);
-    char text[PATH_MAX + 4096];
-    size_t filled = 0;
-    for (ssize_t got = 1; file.is_open() && got > 0;) {
-        got = ::read(file.get(), text + filled, sizeof text - 1 - filled);
-        filled += got > 0 ? size_t(got) : 0;
-        text[filled] = '\0';
-        char* line = text;
-        for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
-            *end = '\0';
-            if (take(line))
-                return true;
-        }
-        filled -= size_t(line - text);
-        std::memmove(text, line, filled);
-    }
-    return false;
-}
-
 } // namespace
 
 size_t mapping_limit() noexcept
@@ -160,7 +137,7 @@ void VmaQuery::all(std::vector<Vma>* vmas) const
     for (uint64_t at = 0; !text_ && query(fd_, at, covering_or_next, &vma, nullptr, 0); at = vma.end)
         vmas->push_back(vma);
     if (text_ || vmas->empty())
-        (void)read_lines([&](const char* line) {
+        (void)visit_lines("/proc/self/maps", [&](const char* line) {
             if (parse_line(line, &vma, nullptr))
                 vmas->push_back(vma);
             return false;
@@ -208,7 +185,7 @@ std::string VmaQuery::name(uint64_t address) const
 
 bool VmaQuery::find_text(uint64_t address, Vma* vma, std::string* name) const
 {
-    return read_lines([&](const char* line) { // as few as may be are taken apart
+    return visit_lines("/proc/self/maps", [&](const char* line) { // as few as may be are taken apart
         const char* const dash = std::strchr(line, '-');
         return dash != nullptr && std::strtoull(dash + 1, nullptr, 16) > address && parse_line(line, vma, name);
     });
