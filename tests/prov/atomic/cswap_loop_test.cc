@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The runner over a network with an adversary: every operation and datatype alone, then several initiators at
-// once on the same words. Run by make check; links the runner, the kernels and the VCQ.
+// once on the same words. Run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Every kernel against the oracle on edge values, and the table of methods against the page.
-// Run by make check; links atomic/op_table.cc and atomic/op_table.cc.
+// Run by make check.
 #include <gtest/gtest.h>
 
 #include <array>

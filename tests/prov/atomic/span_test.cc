@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Many words that loop together over a network with an adversary: one Get, a batch of CSWAPs, and what becomes of words
-// that changed in between (atomic/cswap_loop.cc). Run by make check; links the runner, the kernels and the VCQ.
+// that changed in between (atomic/cswap_loop.cc). Run by make check.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Atomics of elements wider than a word, under lock words, over a network with an adversary (atomic/wide.cc). Run by
-// make check; links the runner, the kernels and the VCQ.
+// make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Which memory is private and of no file, and which is of one shared file, as new kernels answer and as old ones have
-// to be read.
-// Run by make check; links mem/mem_hooks.cc, whose ioctl(2) is the one here.
+// to be read. The ioctl(2) of the provider is the one here.
+// Run by make check.
 #include <gtest/gtest.h>
 
 #include <cerrno>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The registration cache over a library that pins pages as hardware does: memory is replaced between transfers in
 // every way the C library has, and what the cache hands out must be of the pages that are there now.
-// Run by make check; links mem/local_buffer.cc, reg_cache.cc, mem_hooks.cc, utofu/vcq.cc.
+// Run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Keys as an initiator sees them: buckets whole and torn, lookups over a scripted library, stale keys, overflow VCQs
-// and peers that give false answers. Run by make check; links mem/mr_directory.cc, tx/remote_memory.cc, utofu/vcq.cc.
+// and peers that give false answers. Run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>

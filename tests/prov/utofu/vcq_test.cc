@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The VCQ layer over a scripted library: each test sets the content of the queues and checks the notified handlers.
-// Run by make check; links utofu/vcq.cc.
+// Run by make check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
