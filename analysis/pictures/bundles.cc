@@ -37,9 +37,8 @@ class Bundles final : public NetworkPicture {
     {
         for (unit_ = {46, 46}; unit_.x > 7; unit_.x = unit_.y = unit_.x - 1) {
             gap_ = {std::max(unit_.x * 0.42, 3.0), std::max(unit_.x * 0.42, 3.0)};
-            if (fits(960)) {
+            if (fits(960))
                 break;
-            }
         }
     }
     [[nodiscard]] double axis_room() const noexcept override { return 18; }
@@ -54,18 +53,16 @@ class Bundles final : public NetworkPicture {
         std::map<std::pair<uint32_t, unsigned>, std::pair<double, LinkLoads::Place>> hottest; // by unit and group
         for (const auto& [place, load] : view_.loads.by_link()) {
             auto& best = hottest[{place.first / nodes_per_unit, group_of(place.second)}];
-            if (value_of(load) > best.first) {
+            if (value_of(load) > best.first)
                 best = {value_of(load), place};
-            }
         }
         for (uint32_t unit = 0; unit < view_.topology.num_nodes() / nodes_per_unit; unit++) {
             const Coords c = view_.topology.coords_of(unit * nodes_per_unit);
             for (unsigned group = 0; group < groups; group++) {
                 const auto found = hottest.find({unit, group});
                 const bool busy = found != hottest.end() && found->second.first > 0;
-                if (!busy && group != inside && !bundle_exists(c, group)) {
+                if (!busy && group != inside && !bundle_exists(c, group))
                     continue;
-                }
                 if (busy) {
                     const LinkLoads::Place& place = found->second.second;
                     svg.tip("hottest of this bundle: " + tip_of(place, view_.loads.by_link().at(place)));

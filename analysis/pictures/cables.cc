@@ -37,9 +37,8 @@ class Cables final : public NetworkPicture {
     {
         for (k_ = 2.0; k_ > 1.0; k_ -= 0.1) {
             size_units();
-            if (fits(760)) {
+            if (fits(760))
                 break;
-            }
         }
         size_units();
     }
@@ -152,9 +151,8 @@ class Cables final : public NetworkPicture {
         default: return out_of_unit(c, port);
         }
         const Point from = node_at(c), there = node_at(to);
-        if (port == Port::b_plus || port == Port::b_minus) {
+        if (port == Port::b_plus || port == Port::b_minus)
             return std::abs(c[4] - to[4]) == 2 ? beside(from, there) : straight(from, there, 12 * k_);
-        }
         return std::abs(int(column_of(c)) - int(column_of(to))) == 3 ? over(from, there)
                                                                      : straight(from, there, 19 * k_);
     }
@@ -167,9 +165,8 @@ class Cables final : public NetworkPicture {
     void draw_units(Svg& svg) const override
     {
         const uint32_t nodes = view_.topology.num_nodes();
-        for (uint32_t node = 0; node < nodes; node += nodes_per_unit) {
+        for (uint32_t node = 0; node < nodes; node += nodes_per_unit)
             draw_unit(svg, view_.topology.coords_of(node));
-        }
         std::vector<std::pair<double, LinkLoads::Place>> links;
         for (uint32_t node = 0; node < nodes; node++) {
             for (unsigned port = 0; port < ports_per_node; port++) {
@@ -183,15 +180,13 @@ class Cables final : public NetworkPicture {
         std::stable_sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
         for (const auto& [value, place] : links) {
             const Stroke stroke = stroke_of(place.first, place.second);
-            if (value > 0) {
+            if (value > 0)
                 svg.tip(tip_of(place, view_.loads.by_link().at(place)));
-            }
             stroke.filled ? svg.path(stroke.d, colour(value))
                           : svg.path(stroke.d, "none", colour(value), value > 0 ? stroke.width : stroke.width * 0.7);
         }
-        for (uint32_t node = 0; node < nodes; node++) {
+        for (uint32_t node = 0; node < nodes; node++)
             draw_node(svg, node);
-        }
     }
 
     void draw_unit(Svg& svg, const Coords& c) const
@@ -216,18 +211,14 @@ class Cables final : public NetworkPicture {
             svg.text(at.x + 10, y + 4, "b" + std::to_string(row), small);
         }
         const TextStyle middle = {.size = 11, .colour = ink::faint, .anchor = Anchor::middle};
-        if (exists(c, Port::x_plus)) {
+        if (exists(c, Port::x_plus))
             svg.text(at.x + unit_.x + gap_.x / 2, at.y - 4, "X+", middle);
-        }
-        if (exists(c, Port::x_minus)) {
+        if (exists(c, Port::x_minus))
             svg.text(at.x - gap_.x / 2, at.y + unit_.y + 12, "X-", middle);
-        }
-        if (exists(c, Port::y_plus)) {
+        if (exists(c, Port::y_plus))
             svg.text(at.x - 5, at.y + unit_.y + gap_.y / 2 + 4, "Y+", middle);
-        }
-        if (exists(c, Port::y_minus)) {
+        if (exists(c, Port::y_minus))
             svg.text(at.x + unit_.x + 5, at.y - gap_.y / 2 + 4, "Y-", middle);
-        }
     }
 
     void draw_node(Svg& svg, uint32_t node) const
@@ -236,9 +227,8 @@ class Cables final : public NetworkPicture {
         const auto& ranks = view_.ranks[node];
         const bool used = !ranks.empty();
         std::string tip = "node " + node_label(view_.topology, node) + (used ? ": rank" : "");
-        for (const std::string& rank : ranks) {
+        for (const std::string& rank : ranks)
             tip += " " + rank;
-        }
         svg.tip(tip).rect(at.x - 19 * k_, at.y - 12 * k_, 38 * k_, 24 * k_, used ? "#ffffff" : ink::ground, 4 * k_,
                           used ? ink::text : ink::line);
         std::string label = used ? ranks.front() : "";
@@ -255,12 +245,10 @@ class Cables final : public NetworkPicture {
                                           "grey boxes have none. Lines are cables, one line for each",
                                           "direction: traffic keeps right. b0 and b2 are neighbours,",
                                           "and so are the first and the last column."};
-        if (has_links(0) || has_links(1)) {
+        if (has_links(0) || has_links(1))
             lines.insert(lines.end(), {"Arrows between units: 12 cables, one of each node, in the", "order a, b, c."});
-        }
-        if (has_links(2)) {
+        if (has_links(2))
             lines.emplace_back("Small squares on top: the same along Z.");
-        }
         return lines;
     }
 

@@ -31,12 +31,10 @@ std::string move_to(Point p)
 NetworkPicture::NetworkPicture(const NetworkView& view)
     : view_(view), units_(view.topology.units()), hottest_(hottest_links(view.loads, 10))
 {
-    for (const auto& [place, load] : view.loads.by_link()) {
+    for (const auto& [place, load] : view.loads.by_link())
         bytes_count_ = bytes_count_ || load.bytes != 0;
-    }
-    for (const auto& [place, load] : view.loads.by_link()) {
+    for (const auto& [place, load] : view.loads.by_link())
         most_ = std::max(most_, value_of(load));
-    }
 }
 
 std::string NetworkPicture::draw()
@@ -129,20 +127,17 @@ std::string NetworkPicture::tip_of(const LinkLoads::Place& place, const LinkLoad
 {
     std::string tip = link_name(view_.topology, place) + ": " + bytes_text(load.bytes) + ", " +
                       count_text(load.operations) + " operations";
-    if (load.packets != 0) {
+    if (load.packets != 0)
         tip += ", " + count_text(load.packets) + " barrier packets";
-    }
     return tip;
 }
 
 void NetworkPicture::draw_head(Svg& svg) const
 {
     std::string torus;
-    for (unsigned axis = 0; axis < 3; axis++) {
-        if (wraps(axis)) {
+    for (unsigned axis = 0; axis < 3; axis++)
+        if (wraps(axis))
             torus += "XYZ"[axis];
-        }
-    }
     svg.text(margin, 34, "Network: traffic of the links", {.size = 19, .bold = true});
     svg.text(margin, 56,
              "job " + view_.job + ", " + std::to_string(units_[0]) + " x " + std::to_string(units_[1]) + " x " +
@@ -172,14 +167,12 @@ void NetworkPicture::draw_badges(Svg& svg) const
             const bool free = std::none_of(taken.begin(), taken.end(), [&](Point other) {
                 return std::hypot(other.x - at.x, other.y - at.y) < 19;
             });
-            if (free) {
+            if (free)
                 break;
-            }
         }
         taken.push_back(at);
-        if (std::hypot(at.x - want.x, at.y - want.y) > 9) {
+        if (std::hypot(at.x - want.x, at.y - want.y) > 9)
             svg.line(want.x, want.y, at.x, at.y, ink::text, 1);
-        }
         draw_badge(svg, at, i + 1);
     }
 }
@@ -217,12 +210,10 @@ void NetworkPicture::draw_scale(Svg& svg, double x, double y) const
              {.size = 13, .bold = true});
     constexpr double width = 396;
     constexpr unsigned pieces = 66;
-    for (unsigned i = 0; i < pieces; i++) {
+    for (unsigned i = 0; i < pieces; i++)
         svg.rect(x + width / pieces * i, y + 10, width / pieces + 0.5, 14, heat((i + 0.5) / pieces));
-    }
-    if (most_ <= 0) {
+    if (most_ <= 0)
         return;
-    }
     const double step = bytes_count_ ? nice_step_of_bytes(most_, 4) : nice_step(most_, 4);
     for (double value = 0; value <= most_ * 1.0001; value += step) {
         const double at = x + width * value / most_;
@@ -240,9 +231,8 @@ void NetworkPicture::draw_hints(Svg& svg, double x, double y) const
     lines.insert(lines.end(),
                  {"", "* time for which a link of Tofu-D (6.8 GB/s, 93 %) is", "busy with that many bytes."});
     for (const std::string& line : lines) {
-        if (!line.empty()) {
+        if (!line.empty())
             svg.text(x, y, line, {.size = 12, .colour = ink::faint});
-        }
         y += line.empty() ? 8 : 17;
     }
 }
@@ -255,9 +245,8 @@ NetworkView network_of(const trace::Run& run)
                      .ranks = std::vector<std::vector<std::string>>(run.topology.num_nodes()),
                      .length = run.length,
                      .clock = run.clock};
-    for (uint32_t i = 0; i < run.processes.size(); i++) {
+    for (uint32_t i = 0; i < run.processes.size(); i++)
         view.ranks[run.processes[i].node].push_back(process_label(run, i));
-    }
     return view;
 }
 

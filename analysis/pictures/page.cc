@@ -65,9 +65,8 @@ void put_ranks(const Run& run, std::FILE* to)
 void write_page(const Run& run, const std::vector<std::string>& warnings, std::FILE* to)
 {
     uint64_t bytes = 0, waited = 0, lived = 0;
-    for (const Transfer& transfer : run.transfers) {
+    for (const Transfer& transfer : run.transfers)
         bytes += transfer.bytes;
-    }
     for (const Times& times : times_of(run)) {
         waited += times.waiting;
         lived += times.total;
@@ -80,9 +79,8 @@ void write_page(const Run& run, const std::vector<std::string>& warnings, std::F
                  escaped(run.processes.front().name).c_str(), units[0], units[1], units[2],
                  run.clock == ClockKind::real ? "real ones of the machine that ran the simulator, not Tofu-D's."
                                               : ("Tofu-D's by the virtual clock: " + run.what_counts() + ".").c_str());
-    for (const std::string& warning : warnings) {
+    for (const std::string& warning : warnings)
         std::fprintf(to, "<div class=\"note\">%s</div>\n", escaped(warning).c_str());
-    }
     std::fputs("<div class=\"figures\">\n", to);
     put_figure(to, count_text(run.processes.size()), "processes");
     put_figure(to, count_text(run.topology.num_nodes()), "nodes");

@@ -45,9 +45,8 @@ void draw_chart(const Chart& chart, const Sums& sums, const char* name)
     double most = 0;
     for (unsigned place = chart.first; place <= chart.last; place++) {
         double sum = 0;
-        for (const double value : sums[place]) {
+        for (const double value : sums[place])
             sum += value;
-        }
         most = std::max(most, sum);
     }
     svg.text(chart.x, chart.y - 16, name, {.size = 15, .bold = true});
@@ -69,9 +68,8 @@ void draw_chart(const Chart& chart, const Sums& sums, const char* name)
         const double x = chart.x + (place - chart.first) * each;
         for (unsigned kind = 0; kind < kinds; kind++) {
             const double value = sums[place][kind];
-            if (value <= 0) {
+            if (value <= 0)
                 continue;
-            }
             const double height = std::max(chart.height * value / most, 0.7);
             y -= height;
             const auto whole = static_cast<uint64_t>(value);
@@ -94,9 +92,8 @@ std::string draw_sizes(const Run& run)
     std::array<double, kinds> totals{};
     unsigned first = most_places, last = 0;
     for (const Transfer& transfer : run.transfers) {
-        if (transfer.op == Op::nop) {
+        if (transfer.op == Op::nop)
             continue;
-        }
         const bool is_atomic = transfer.op >= Op::armw4 && transfer.op <= Op::cswap8;
         const uint32_t size = transfer.op == Op::armw4 || transfer.op == Op::cswap4 ? 4
                               : is_atomic                                           ? 8

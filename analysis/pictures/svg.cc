@@ -37,11 +37,9 @@ double nice_step(double most, unsigned wanted)
 {
     const double rough = std::max(most, 1e-9) / wanted;
     const double power = std::pow(10, std::floor(std::log10(rough)));
-    for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
-        if (factor * power >= rough) {
+    for (const double factor : {1.0, 2.0, 2.5, 5.0})
+        if (factor * power >= rough)
             return factor * power;
-        }
-    }
     return 10 * power;
 }
 
@@ -57,9 +55,8 @@ std::string number(double value)
     char text[32];
     std::snprintf(text, sizeof text, "%.1f", value);
     std::string out = text;
-    if (out.ends_with(".0")) {
+    if (out.ends_with(".0"))
         out.resize(out.size() - 2);
-    }
     return out == "-0" ? "0" : out;
 }
 
@@ -82,9 +79,8 @@ std::string escaped(std::string_view text)
 double text_width(std::string_view text, const TextStyle& style)
 {
     size_t letters = 0;
-    for (const char c : text) {
+    for (const char c : text)
         letters += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0; // of UTF-8
-    }
     const double each = style.fixed ? 0.602 : style.bold ? 0.66 : 0.59;
     return static_cast<double>(letters) * each * style.size;
 }
@@ -165,18 +161,14 @@ void Svg::text(double x, double y, std::string_view text, const TextStyle& style
 {
     out_ += "<text" + attribute("x", number(x)) + attribute("y", number(y)) +
             attribute("font-size", number(style.size)) + attribute("fill", style.colour);
-    if (style.anchor != Anchor::start) {
+    if (style.anchor != Anchor::start)
         out_ += attribute("text-anchor", style.anchor == Anchor::middle ? "middle" : "end");
-    }
-    if (style.bold) {
+    if (style.bold)
         out_ += attribute("font-weight", "bold");
-    }
-    if (style.fixed) {
+    if (style.fixed)
         out_ += attribute("font-family", "'DejaVu Sans Mono', monospace");
-    }
-    if (style.turned != 0) {
+    if (style.turned != 0)
         out_ += attribute("transform", "rotate(" + number(style.turned) + " " + number(x) + " " + number(y) + ")");
-    }
     out_ += ">" + escaped(text) + "</text>\n";
 }
 

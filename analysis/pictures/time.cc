@@ -29,12 +29,10 @@ constexpr size_t most_cells = 64; ///< of the matrix, along a side
 std::vector<uint32_t> main_threads(const Run& run)
 {
     std::vector<std::map<uint32_t, uint64_t>> weight(run.processes.size());
-    for (const Transfer& transfer : run.transfers) {
+    for (const Transfer& transfer : run.transfers)
         weight[transfer.from][transfer.thread] += transfer.returned - transfer.posted + 1;
-    }
-    for (const Wait& wait : run.waits) {
+    for (const Wait& wait : run.waits)
         weight[wait.process][wait.thread] += wait.ended - wait.began + 1;
-    }
     std::vector<uint32_t> threads;
     for (const auto& of_process : weight) {
         const auto most = std::max_element(of_process.begin(), of_process.end(),
@@ -58,19 +56,14 @@ class Shares {
           rows_(rows, std::vector<Share>(columns))
     {
         const auto threads = main_threads(run);
-        for (uint32_t i = 0; i < run.processes.size(); i++) {
+        for (uint32_t i = 0; i < run.processes.size(); i++)
             add(i, run.processes[i].began, run.processes[i].ended, &Share::alive);
-        }
-        for (const Transfer& transfer : run.transfers) {
-            if (transfer.thread == threads[transfer.from]) {
+        for (const Transfer& transfer : run.transfers)
+            if (transfer.thread == threads[transfer.from])
                 add(transfer.from, transfer.posted, transfer.returned, &Share::post);
-            }
-        }
-        for (const Wait& wait : run.waits) {
-            if (wait.thread == threads[wait.process]) {
+        for (const Wait& wait : run.waits)
+            if (wait.thread == threads[wait.process])
                 add(wait.process, wait.began, wait.ended, &Share::wait);
-            }
-        }
     }
     [[nodiscard]] const Share& at(size_t row, unsigned column) const { return rows_[row][column]; }
 
@@ -109,9 +102,8 @@ class Timeline {
         singly_ ? draw_legend(svg) : draw_band_legend(svg);
         draw_axis(svg);
         singly_ ? draw_rows(svg) : draw_bands(svg);
-        if (singly_) {
+        if (singly_)
             draw_arrows(svg);
-        }
         return svg.finish();
     }
 
@@ -149,9 +141,8 @@ class Timeline {
         svg.text(x + 30, 64, "none: computing, posting", {.size = 12, .colour = ink::faint});
         x += 30 + text_width("none: computing, posting", {.size = 12}) + 36;
         constexpr double width = 240;
-        for (unsigned i = 0; i < 40; i++) {
+        for (unsigned i = 0; i < 40; i++)
             svg.rect(x + width / 40 * i, 54, width / 40 + 0.5, 12, wait_colour((i + 0.5) / 40));
-        }
         svg.text(x - 8, 64, "0", {.size = 12, .colour = ink::faint, .anchor = Anchor::end});
         svg.text(x + width + 8, 64, "100 %", {.size = 12, .colour = ink::faint});
         x += width + 8 + text_width("100 %", {.size = 12}) + 24;
@@ -182,13 +173,11 @@ class Timeline {
     /// What a column is painted as: what it has most of, computing last.
     static const char* state(const Share& share)
     {
-        if (share.alive <= 0) {
+        if (share.alive <= 0)
             return nullptr;
-        }
         const float most = std::max(share.post, share.wait);
-        if (most < share.alive / 3) {
+        if (most < share.alive / 3)
             return ink::compute;
-        }
         return share.wait >= share.post ? ink::wait : ink::post;
     }
 
@@ -202,12 +191,10 @@ class Timeline {
             for (unsigned column = 0; column < columns;) {
                 const char* const colour = state(shares_.at(row, column));
                 unsigned end = column + 1;
-                while (end < columns && state(shares_.at(row, end)) == colour) {
+                while (end < columns && state(shares_.at(row, end)) == colour)
                     end++;
-                }
-                if (colour != nullptr) {
+                if (colour != nullptr)
                     svg.rect(left + column, y + gap, end - column, inner, colour);
-                }
                 column = end;
             }
             if (run_.processes[row].killed) {
@@ -238,9 +225,8 @@ class Timeline {
                     colour = alive <= 0 ? "" : wait_colour(std::round(20.0 * double(waiting / alive)) / 20);
                 }
                 if (colour != before || column + wide > columns) {
-                    if (!before.empty()) {
+                    if (!before.empty())
                         svg.rect(left + began, row_at(band), column - began, row_height_ + 0.3, before);
-                    }
                     before = colour;
                     began = column;
                 }
@@ -259,25 +245,21 @@ class Timeline {
     void draw_arrows(Svg& svg) const
     {
         std::vector<const Wait*> longest;
-        for (const Wait& wait : run_.waits) {
-            if (wait.transfer != no_index && wait.awaited != wait.process && x_of(wait.ended) - x_of(wait.began) > 5) {
+        for (const Wait& wait : run_.waits)
+            if (wait.transfer != no_index && wait.awaited != wait.process && x_of(wait.ended) - x_of(wait.began) > 5)
                 longest.push_back(&wait);
-            }
-        }
         std::stable_sort(longest.begin(), longest.end(),
                          [](const Wait* a, const Wait* b) { return a->ended - a->began > b->ended - b->began; });
         std::vector<double> taken;
         for (const Wait* wait : longest) {
-            if (taken.size() == most_arrows) {
+            if (taken.size() == most_arrows)
                 break;
-            }
             const Transfer& cause = run_.transfers[wait->transfer];
             const double x2 = x_of(wait->ended), x1 = std::min(x_of(cause.posted), x2);
             const bool crowded =
                 std::any_of(taken.begin(), taken.end(), [&](double x) { return std::abs(x - x2) < 9; });
-            if (crowded) {
+            if (crowded)
                 continue;
-            }
             taken.push_back(x2);
             const bool down = wait->process > cause.from;
             const double y1 = row_at(cause.from) + row_height_ / 2;
@@ -307,9 +289,8 @@ class Timeline {
 void draw_scale(Svg& svg, double x, double y, double most)
 {
     constexpr double width = 260;
-    for (unsigned i = 0; i < 52; i++) {
+    for (unsigned i = 0; i < 52; i++)
         svg.rect(x + width / 52 * i, y, width / 52 + 0.5, 12, heat((i + 0.5) / 52));
-    }
     svg.text(x, y + 30, "0", {.size = 12, .colour = ink::faint});
     svg.text(x + width, y + 30, time_text(static_cast<uint64_t>(most)),
              {.size = 12, .colour = ink::faint, .anchor = Anchor::middle});
@@ -321,9 +302,8 @@ using Pair = std::pair<uint32_t, uint32_t>; ///< the process that waits, and the
 void draw_longest(Svg& svg, const Run& run, const std::map<Pair, uint64_t>& pairs, double table)
 {
     std::vector<std::pair<uint64_t, Pair>> longest;
-    for (const auto& [pair, length] : pairs) {
+    for (const auto& [pair, length] : pairs)
         longest.push_back({length, pair});
-    }
     std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     svg.text(table, 84, "The longest", {.size = 15, .bold = true});
     const TextStyle end = {.size = 12, .colour = ink::faint, .anchor = Anchor::end};
@@ -345,9 +325,8 @@ void draw_longest(Svg& svg, const Run& run, const std::map<Pair, uint64_t>& pair
         std::snprintf(text, sizeof text, "%.1f %%", share);
         svg.text(table + 390, y, text, cell);
     }
-    if (longest.empty()) {
+    if (longest.empty())
         svg.text(table, y, "No process waited for another one.", {.size = 13, .colour = ink::faint});
-    }
 }
 
 } // namespace
@@ -413,9 +392,8 @@ std::string draw_waits(const Run& run)
         svg.text(x0 + at, y0 - 10, label, {.size = 12, .anchor = Anchor::middle});
         svg.text(x0 - 10, y0 + at + 4, label, {.size = 12, .anchor = Anchor::end});
     }
-    if (most > 0) {
+    if (most > 0)
         draw_scale(svg, x0, y0 + size + 26, most);
-    }
     draw_longest(svg, run, pairs, table);
     return svg.finish();
 }

@@ -90,9 +90,8 @@ class Halo : public Pattern {
         for (unsigned axis = 0; axis < axes(); axis++) {
             for (const bool up : {true, false}) {
                 Coords there = here;
-                if (!step(there, axis, up)) {
+                if (!step(there, axis, up))
                     continue;
-                }
                 const uint32_t to =
                     placement_.topology().node_of(there) * placement_.ppn() + process % placement_.ppn();
                 if (to < size() && to != process) {
@@ -101,9 +100,8 @@ class Halo : public Pattern {
                 }
             }
         }
-        if (messages != 0) {
+        if (messages != 0)
             steps.receive(0, messages);
-        }
     }
     [[nodiscard]] virtual unsigned axes() const noexcept = 0;
     /// To the neighbour. False: the grid ends here.
@@ -111,9 +109,8 @@ class Halo : public Pattern {
 
     [[nodiscard]] static bool step_along(unsigned& at, unsigned length, bool wraps, bool up) noexcept
     {
-        if (!wraps && (up ? at + 1 == length : at == 0)) {
+        if (!wraps && (up ? at + 1 == length : at == 0))
             return false;
-        }
         at = (at + (up ? 1 : length - 1)) % length;
         return true;
     }
@@ -128,11 +125,10 @@ class Halo3 final : public Halo {
   protected:
     void fill(uint32_t process, uint32_t round, Steps& steps) const override
     {
-        if (const auto& grid = placement_.grid()) {
+        if (const auto& grid = placement_.grid())
             fill_grid(*grid, process, steps);
-        } else {
+        else
             Halo::fill(process, round, steps);
-        }
     }
     [[nodiscard]] unsigned axes() const noexcept override { return 3; }
     [[nodiscard]] bool step(Coords& c, unsigned axis, bool up) const noexcept override
@@ -140,9 +136,8 @@ class Halo3 final : public Halo {
         const Topology& topology = placement_.topology();
         const unsigned inner = unit_shape[axis];
         unsigned at = c[axis] * inner + turned(c[axis], c[3 + axis], inner);
-        if (!step_along(at, topology.units()[axis] * inner, (topology.wraps() >> axis & 1) != 0, up)) {
+        if (!step_along(at, topology.units()[axis] * inner, (topology.wraps() >> axis & 1) != 0, up))
             return false;
-        }
         c[axis] = static_cast<uint8_t>(at / inner);
         c[3 + axis] = static_cast<uint8_t>(turned(at / inner, at % inner, inner));
         return true;
@@ -157,9 +152,8 @@ class Halo3 final : public Halo {
         unsigned messages = 0;
         for (unsigned axis = 0; axis < 3; axis++) {
             for (const bool up : {true, false}) {
-                if (grid[axis] < 2 || (grid[axis] == 2 && up != (here[axis] == 0))) {
+                if (grid[axis] < 2 || (grid[axis] == 2 && up != (here[axis] == 0)))
                     continue;
-                }
                 Grid there = here;
                 there[axis] = (here[axis] + (up ? 1 : grid[axis] - 1)) % grid[axis];
                 const uint32_t to = ((there[2] * grid[1] + there[1]) * grid[0] + there[0]) * placement_.ppn() +
@@ -170,9 +164,8 @@ class Halo3 final : public Halo {
                 }
             }
         }
-        if (messages != 0) {
+        if (messages != 0)
             steps.receive(0, messages);
-        }
     }
     [[nodiscard]] static unsigned turned(unsigned unit, unsigned at, unsigned length) noexcept
     {
@@ -192,9 +185,8 @@ class Halo6 final : public Halo {
         const unsigned length = axis < 3 ? topology.units()[axis] : unit_shape[axis - 3];
         const bool wraps = axis == 4 || (axis < 3 && (topology.wraps() >> axis & 1) != 0);
         unsigned at = c[axis];
-        if (!step_along(at, length, wraps && length > 2, up)) {
+        if (!step_along(at, length, wraps && length > 2, up))
             return false;
-        }
         c[axis] = static_cast<uint8_t>(at);
         return true;
     }
@@ -211,9 +203,8 @@ std::unique_ptr<Pattern> make(const Placement& placement, const PatternOptions& 
 void Pattern::Steps::send(uint32_t to, uint32_t stage, uint32_t bytes)
 {
     const unsigned number = sent_++;
-    if (!is_wanted()) {
+    if (!is_wanted())
         return;
-    }
     const Placement& placement = pattern_.placement_;
     step_.kind = Step::Kind::post;
     Message& m = step_.message;

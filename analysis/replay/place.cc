@@ -16,11 +16,9 @@ std::optional<Paths> parse_paths(std::string_view text) noexcept
 {
     constexpr std::pair<const char*, Paths> known[] = {
         {"recorded", Paths::recorded}, {"spread", Paths::spread}, {"target", Paths::target}, {"source", Paths::source}};
-    for (const auto& [name, paths] : known) {
-        if (text == name) {
+    for (const auto& [name, paths] : known)
+        if (text == name)
             return paths;
-        }
-    }
     return std::nullopt;
 }
 
@@ -40,9 +38,8 @@ std::optional<Grid> parse_grid(std::string_view text) noexcept
     for (unsigned axis = 0; axis < 3; axis++) {
         const size_t end = axis < 2 ? text.find('x') : text.size();
         const auto value = end != text.npos ? number_of(text.substr(0, end), max_nodes) : std::nullopt;
-        if (!value || *value == 0) {
+        if (!value || *value == 0)
             return std::nullopt;
-        }
         grid[axis] = static_cast<uint32_t>(*value);
         text = axis < 2 ? text.substr(end + 1) : std::string_view();
     }
@@ -55,9 +52,8 @@ std::optional<Grid> parse_grid(std::string_view text) noexcept
 std::pair<uint32_t, uint32_t> on_ring(uint32_t units, uint32_t inner, uint32_t at) noexcept
 {
     const uint32_t rest = inner - 1;
-    if (at >= units * rest) {
+    if (at >= units * rest)
         return {units * inner - 1 - at, 0};
-    }
     const uint32_t unit = at / rest;
     return {unit, 1 + (unit % 2 == 0 ? at % rest : rest - 1 - at % rest)};
 }
@@ -114,9 +110,8 @@ std::string check_grid(const Grid& grid)
 std::array<uint32_t, 3> units_of(const Grid& grid) noexcept
 {
     std::array<uint32_t, 3> units{};
-    for (unsigned axis = 0; axis < 3; axis++) {
+    for (unsigned axis = 0; axis < 3; axis++)
         units[axis] = (grid[axis] + unit_shape[axis] - 1) / unit_shape[axis];
-    }
     return units;
 }
 
@@ -137,9 +132,8 @@ void Placement::shuffle(uint64_t seed)
     std::iota(order_.begin(), order_.end(), 0u);
     // Not std::shuffle, whose result differs between libraries.
     std::mt19937_64 numbers(seed);
-    for (size_t i = order_.size(); i > 1; i--) {
+    for (size_t i = order_.size(); i > 1; i--)
         std::swap(order_[i - 1], order_[numbers() % i]);
-    }
 }
 
 /// A line through the plane of Y, B and Z, C, times a line along X and A, which has an even number of nodes: back and
@@ -157,14 +151,11 @@ void Placement::wind()
                        on_line(unit_shape[2], column));
     };
     order_.reserve(topology_.num_nodes());
-    for (uint32_t x = 0; x < along; x++) {
-        for (uint32_t i = 1; i < plane; i++) {
+    for (uint32_t x = 0; x < along; x++)
+        for (uint32_t i = 1; i < plane; i++)
             order_.push_back(node(x, x % 2 == 0 ? i : plane - i));
-        }
-    }
-    for (uint32_t x = along; x-- > 0;) {
+    for (uint32_t x = along; x-- > 0;)
         order_.push_back(node(x, 0));
-    }
 }
 
 void Placement::fold(const Grid& grid)
@@ -176,11 +167,9 @@ void Placement::fold(const Grid& grid)
     };
     order_.reserve(size_t{grid[0]} * grid[1] * grid[2]);
     for (uint32_t z = 0; z < grid[2]; z++) {
-        for (uint32_t y = 0; y < grid[1]; y++) {
-            for (uint32_t x = 0; x < grid[0]; x++) {
+        for (uint32_t y = 0; y < grid[1]; y++)
+            for (uint32_t x = 0; x < grid[0]; x++)
                 order_.push_back(node_at(topology_, place(0, x), place(1, y), place(2, z)));
-            }
-        }
     }
 }
 

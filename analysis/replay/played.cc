@@ -105,17 +105,15 @@ class Played final : public Pattern {
     /// Threads of a process.
     [[nodiscard]] static uint32_t strands_of(const Call& call) noexcept
     {
-        if constexpr (!by_slots) {
+        if constexpr (!by_slots)
             return call.algorithm == schedule::FieldAlgorithm::double_tree ? 2 : 1;
-        }
         return 1;
     }
     [[nodiscard]] Algorithm algorithm_of(uint32_t process, uint32_t strand) const noexcept
     {
         Call call = call_;
-        if constexpr (!by_slots) {
+        if constexpr (!by_slots)
             call.strand = strands_ == 1 ? 2 : strand;
-        }
         return Algorithm(call, process, size());
     }
 
@@ -125,11 +123,10 @@ class Played final : public Pattern {
     }
     [[nodiscard]] uint64_t number_in_field(const Actor& actor, const Transfer& t) const noexcept
     {
-        if constexpr (by_slots) {
+        if constexpr (by_slots)
             return 0;
-        } else {
+        else
             return uint64_t{actor.round} * actor.algorithm.tags() + t.lane;
-        }
     }
     [[nodiscard]] bool find_round(uint32_t number, Actor& actor) const
     {
@@ -176,9 +173,8 @@ template <class Algorithm>
 bool Played<Algorithm>::send_step(uint32_t number, Actor& actor, const Transfer& t, uint32_t message, Step& step)
 {
     if constexpr (!by_slots) {
-        if (actor.step++ != 0) {
+        if (actor.step++ != 0)
             return false;
-        }
         post(number, t, t.bytes, key_between(t.peer, number, number_in_field(actor, t), false), actor.posts++, step);
         return true;
     } else {
@@ -222,14 +218,12 @@ bool Played<Algorithm>::receive_step(uint32_t number, Actor& actor, const Transf
                  key_between(t.peer, number, lane_number(schedule::mirror(t.lane), first), true), 0, step);
             return true;
         }
-        if (actor.step != 0) {
+        if (actor.step != 0)
             return false;
-        }
         step.key = key_between(number, t.peer, lane_number(t.lane, taken), false);
     } else {
-        if (actor.step != 0) {
+        if (actor.step != 0)
             return false;
-        }
         step.key = key_between(number, t.peer, number_in_field(actor, t), false);
     }
     actor.step++;
@@ -248,20 +242,17 @@ void Played<Algorithm>::move_on(Actor& actor) const noexcept
     if (actor.phase == first) {
         // All messages that have room, of one transfer after the other.
         if (actor.transfer < list.size() &&
-            ++actor.message < std::min(first_messages, messages_of(list[actor.transfer]))) {
+            ++actor.message < std::min(first_messages, messages_of(list[actor.transfer])))
             return;
-        }
         actor.message = 0;
-        if (++actor.transfer < list.size()) {
+        if (++actor.transfer < list.size())
             return;
-        }
         actor.phase = receive;
         actor.transfer = 0;
         return;
     }
-    if (++actor.transfer < list.size()) {
+    if (++actor.transfer < list.size())
         return;
-    }
     actor.transfer = 0;
     if (actor.phase == receive) {
         actor.phase = send;
@@ -283,9 +274,8 @@ bool Played<Algorithm>::next(uint32_t index, Step& step)
     for (;;) {
         switch (actor.phase) {
         case begin:
-            if (actor.round == rounds()) {
+            if (actor.round == rounds())
                 return false;
-            }
             actor.algorithm = algorithm_of(number, index / size());
             actor.posts = index / size() * (tnis_per_node / 2);
             actor.phase = round;
@@ -305,24 +295,21 @@ bool Played<Algorithm>::next(uint32_t index, Step& step)
             break;
         case first:
             if (actor.transfer < actor.sends.size() &&
-                send_step(number, actor, actor.sends[actor.transfer], actor.message, step)) {
+                send_step(number, actor, actor.sends[actor.transfer], actor.message, step))
                 return true;
-            }
             move_on(actor);
             break;
         case receive:
             if (actor.transfer < actor.receives.size() && actor.message < messages_of(actor.receives[actor.transfer]) &&
-                receive_step(number, actor, actor.receives[actor.transfer], step)) {
+                receive_step(number, actor, actor.receives[actor.transfer], step))
                 return true;
-            }
             move_on(actor);
             break;
         case send:
             if (actor.transfer < actor.sends.size() &&
                 actor.message + first_messages < messages_of(actor.sends[actor.transfer]) &&
-                send_step(number, actor, actor.sends[actor.transfer], actor.message + first_messages, step)) {
+                send_step(number, actor, actor.sends[actor.transfer], actor.message + first_messages, step))
                 return true;
-            }
             move_on(actor);
             break;
         }
@@ -359,9 +346,8 @@ schedule::Call provider_call(std::string_view name, std::string_view algorithm, 
                                                                      {"reduce", reduce},       {"allreduce", allreduce},
                                                                      {"allgather", allgather}, {"alltoall", alltoall}};
     schedule::Call call{.count = bytes};
-    for (const auto& [word, kind] : kinds) {
+    for (const auto& [word, kind] : kinds)
         call.kind = name == word ? kind : call.kind;
-    }
     if (call.kind == allreduce) {
         // Elements of 8 bytes where that is possible: slices are of whole ones.
         call.element = bytes % 8 == 0 ? 8 : 1;
@@ -379,9 +365,8 @@ std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement&
                                          const PatternOptions& options)
 {
     constexpr std::string_view collectives[] = {"barrier", "broadcast", "reduce", "allreduce", "allgather", "alltoall"};
-    if (std::find(std::begin(collectives), std::end(collectives), name) == std::end(collectives)) {
+    if (std::find(std::begin(collectives), std::end(collectives), name) == std::end(collectives))
         return nullptr;
-    }
     using enum schedule::FieldAlgorithm;
     constexpr std::pair<std::string_view, std::pair<std::string_view, schedule::FieldAlgorithm>> fields[] = {
         {"broadcast", {"chain", chain}},
@@ -399,12 +384,10 @@ std::unique_ptr<Pattern> make_collective(std::string_view name, const Placement&
     }
     const schedule::Call call = provider_call(name, options.algorithm, options.bytes);
     std::string algorithm = options.algorithm;
-    for (const AlgorithmName& one : algorithm_names) {
+    for (const AlgorithmName& one : algorithm_names)
         algorithm = algorithm.empty() && name == one.pattern ? one.name : algorithm;
-    }
-    if (algorithm == "provider") {
+    if (algorithm == "provider")
         algorithm = schedule::Schedule(call, 0, options.processes).goes_round_a_ring() ? "ring" : "doubling";
-    }
     return std::make_unique<Played<schedule::Schedule>>(placement, options, call, algorithm);
 }
 

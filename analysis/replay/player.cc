@@ -19,9 +19,8 @@ Player::Player(Script& script, Traffic& traffic) : script_(script), traffic_(tra
 uint32_t Player::play()
 {
     at_work_ = script_.actors();
-    for (uint32_t actor = 0; actor < script_.actors(); actor++) {
+    for (uint32_t actor = 0; actor < script_.actors(); actor++)
         go_on(actor, 0);
-    }
     traffic_.run();
     return at_work_;
 }
@@ -43,9 +42,8 @@ void Player::go_on(uint32_t actor, Picoseconds now)
             }
             break;
         case Step::Kind::wait:
-            if (!wait(actor, step, now)) {
+            if (!wait(actor, step, now))
                 return;
-            }
             break;
         case Step::Kind::meet: {
             Events& meeting = meetings_[step.key];
@@ -90,18 +88,15 @@ void Player::happen(Key key, Picoseconds when)
         events_[key] = {count, when};
         return;
     }
-    if (found != events_.end()) {
+    if (found != events_.end())
         events_.erase(found);
-    }
     std::vector<Waiter> list; // of a meeting there are several
-    for (; waiter != end; ++waiter) {
+    for (; waiter != end; ++waiter)
         list.push_back(waiter->second);
-    }
     waiters_.erase(key);
     std::sort(list.begin(), list.end(), [](const Waiter& a, const Waiter& b) { return a.actor < b.actor; });
-    for (const Waiter& one : list) {
+    for (const Waiter& one : list)
         go_on(one.actor, std::max(one.since, when) + one.cost);
-    }
 }
 
 } // namespace tofu::sim::replay

@@ -18,9 +18,8 @@ ReplayProgress::ReplayProgress(uint64_t expected) : expected_(expected), termina
 
 ReplayProgress::~ReplayProgress()
 {
-    if (shown_) {
+    if (shown_)
         std::fputs("\r\033[K", stderr);
-    }
 }
 
 void ReplayProgress::at(uint64_t messages)
@@ -28,9 +27,8 @@ void ReplayProgress::at(uint64_t messages)
     const Clock::time_point now = Clock::now();
     const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
     const double passed = seconds(now - begin_);
-    if (passed < announce_after || messages == 0 || expected_ <= messages) {
+    if (passed < announce_after || messages == 0 || expected_ <= messages)
         return;
-    }
     const double left = passed / static_cast<double>(messages) * static_cast<double>(expected_ - messages);
     if (!announced_ && left > worth_a_line) {
         std::fprintf(stderr, "tofu-sim: %llu of about %llu messages took %.0f s; remaining: about %.0f s\n",

@@ -59,9 +59,8 @@ class Queues {
     [[nodiscard]] uint32_t pop(const Name& name)
     {
         const auto found = queues_.find(name);
-        if (found == queues_.end() || found->second.empty()) {
+        if (found == queues_.end() || found->second.empty())
             return no_index;
-        }
         const uint32_t transfer = found->second.front();
         found->second.pop_front();
         return transfer;
@@ -90,15 +89,12 @@ void Recorded::match()
     Queues<std::pair<uint32_t, uint16_t>> tcq;
     for (uint32_t i = 0; i < run_.transfers.size(); i++) {
         const Transfer& transfer = run_.transfers[i];
-        if (transfer.told && !transfer.failed && transfer.to != no_index) {
+        if (transfer.told && !transfer.failed && transfer.to != no_index)
             remote.push({transfer.to, transfer.to_vcq, transfer.from, transfer.vcq, family_of(transfer.op)}, i);
-        }
-        if (transfer.mine) { // the poster sees a failure, too
+        if (transfer.mine) // the poster sees a failure, too
             own.push({transfer.from, transfer.vcq, family_of(transfer.op)}, i);
-        }
-        if (transfer.tcq) {
+        if (transfer.tcq)
             tcq.push({transfer.from, transfer.vcq}, i);
-        }
     }
     for (const Notice& notice : run_.notices) {
         const Family family = family_of_notice(notice.type);
@@ -106,9 +102,8 @@ void Recorded::match()
                                  ? own.pop({notice.process, notice.vcq, family})
                                  : remote.pop({notice.process, notice.vcq, notice.peer, notice.peer_vcq, family}));
     }
-    for (const Entry& entry : run_.entries) {
+    for (const Entry& entry : run_.entries)
         of_entry_.push_back(tcq.pop({entry.process, entry.vcq}));
-    }
 }
 
 /// A round of gates ends for no process before all have begun it: those that overlap belong together.
@@ -126,23 +121,19 @@ void Recorded::meet()
     size_t oldest = 0; // of the groups that may still get members
     for (uint32_t i = 0; i < run_.gates.size(); i++) {
         const Gates& gates = run_.gates[i];
-        if (gates.ended == 0) {
+        if (gates.ended == 0)
             continue;
-        }
-        while (oldest < groups.size() && groups[oldest].first_ended <= gates.began) {
+        while (oldest < groups.size() && groups[oldest].first_ended <= gates.began)
             oldest++;
-        }
         size_t at = oldest;
         for (; at < groups.size(); at++) {
             const Group& group = groups[at];
             if (group.round == gates.round && group.first_ended > gates.began &&
-                std::find(group.members.begin(), group.members.end(), gates.process) == group.members.end()) {
+                std::find(group.members.begin(), group.members.end(), gates.process) == group.members.end())
                 break;
-            }
         }
-        if (at == groups.size()) {
+        if (at == groups.size())
             groups.push_back({gates.round, 0, ~uint64_t{0}, 0, {}});
-        }
         Group& group = groups[at];
         group.last_began = std::max(group.last_began, gates.began);
         group.first_ended = std::min(group.first_ended, gates.ended);
@@ -150,9 +141,8 @@ void Recorded::meet()
         group.members.push_back(gates.process);
         number_of[i] = static_cast<uint32_t>(at);
     }
-    for (const Group& group : groups) {
+    for (const Group& group : groups)
         round_takes_.push_back(group.last_ended - group.last_began);
-    }
     for (const uint32_t number : number_of) {
         group_of_round_.push_back(
             {number, number == no_index ? 0 : static_cast<uint32_t>(groups[number].members.size())});
@@ -188,9 +178,8 @@ void Recorded::collect()
     }
     for (uint32_t i = 0; i < run_.gates.size(); i++) {
         const Gates& gates = run_.gates[i];
-        if (gates.ended != 0) {
+        if (gates.ended != 0)
             add(gates.process, gates.thread, {gates.began, gates.ended, i, What::round});
-        }
     }
     for (auto& [name, thread] : threads) {
         std::stable_sort(thread.items.begin(), thread.items.end(), [](const Item& a, const Item& b) {
@@ -200,16 +189,14 @@ void Recorded::collect()
     }
     std::map<uint32_t, Thread*> last; // of a process, the one that did something until the end
     for (Thread& thread : threads_) {
-        for (const Item& item : thread.items) {
+        for (const Item& item : thread.items)
             thread.done = std::max(thread.done, item.end);
-        }
         Thread*& best = last[thread.process];
         best = best == nullptr || best->done < thread.done ? &thread : best;
     }
     waited_for_.resize(run_.transfers.size());
-    for (Thread& thread : threads_) {
+    for (Thread& thread : threads_)
         write_steps(thread, last[thread.process] == &thread);
-    }
 }
 
 void Recorded::write_computation(Thread& thread, uint64_t time, double factor)
@@ -227,9 +214,8 @@ void Recorded::write_wait(Thread& thread, uint32_t transfer, Point point, Picose
         write_computation(thread, took, 1);
         return;
     }
-    if (is_waited_for(transfer, point)) {
+    if (is_waited_for(transfer, point))
         return;
-    }
     waited_for_[transfer] = static_cast<uint8_t>(waited_for_[transfer] | 1u << static_cast<uint8_t>(point));
     Step step;
     step.kind = Step::Kind::wait;
@@ -287,16 +273,14 @@ void Recorded::write_steps(Thread& thread, bool until_it_left)
         done = std::max(done, item.end);
     }
     thread.items = {};
-    if (until_it_left) {
+    if (until_it_left)
         write_computation(thread, process.ended - std::min(process.ended, done), options_.cpu);
-    }
 }
 
 uint32_t Recorded::node_of(uint32_t process, uint32_t recorded) const noexcept
 {
-    if (options_.as_recorded) {
+    if (options_.as_recorded)
         return recorded;
-    }
     return process != no_index ? placement_.node_of(process)
                                : placement_.at(recorded % placement_.topology().num_nodes());
 }
@@ -305,9 +289,8 @@ Message Recorded::message_of(uint32_t number) const
 {
     const Transfer& transfer = run_.transfers[number];
     Message m;
-    if (transfer.to_node == no_index) {
+    if (transfer.to_node == no_index)
         return m;
-    }
     m.from = node_of(transfer.from, transfer.from_node);
     m.to = node_of(transfer.to, transfer.to_node);
     m.length = transfer.bytes;
@@ -331,13 +314,11 @@ Message Recorded::message_of(uint32_t number) const
 bool Recorded::next(uint32_t actor, Step& step)
 {
     Thread& thread = threads_[actor];
-    if (thread.at == thread.steps.size()) {
+    if (thread.at == thread.steps.size())
         return false;
-    }
     step = thread.steps[thread.at++];
-    if (step.kind == Step::Kind::post) {
+    if (step.kind == Step::Kind::post)
         step.message = message_of(static_cast<uint32_t>(step.key));
-    }
     return true;
 }
 

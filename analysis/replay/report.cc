@@ -35,12 +35,10 @@ Cut cut_across(const Topology& topology, const replay::Traffic& traffic, unsigne
     };
     for (uint32_t node = 0; node < topology.num_nodes(); node++) {
         const unsigned at = topology.coords_of(node)[axis];
-        if (at == length / 2 - 1 || (wraps && at == length - 1)) {
+        if (at == length / 2 - 1 || (wraps && at == length - 1))
             add(node, up[axis]);
-        }
-        if (at == length / 2 || (wraps && at == 0)) {
+        if (at == length / 2 || (wraps && at == 0))
             add(node, down[axis]);
-        }
     }
     return cut;
 }
@@ -50,13 +48,11 @@ Cut bisection(const Topology& topology, const replay::Traffic& traffic)
 {
     Cut best;
     for (unsigned axis = 0; axis < 6; axis++) {
-        if ((axis < 3 ? topology.units()[axis] : unit_shape[axis - 3]) < 2) {
+        if ((axis < 3 ? topology.units()[axis] : unit_shape[axis - 3]) < 2)
             continue;
-        }
         const Cut cut = cut_across(topology, traffic, axis);
-        if (best.links == 0 || cut.links < best.links) {
+        if (best.links == 0 || cut.links < best.links)
             best = cut;
-        }
     }
     return best;
 }
@@ -74,9 +70,8 @@ void print_network(const Topology& topology, const replay::Traffic& traffic, Pic
     for (uint32_t node = 0; node < topology.num_nodes(); node++) {
         for (unsigned port = 0; port < ports_per_node; port++) {
             const Link link{node, static_cast<Port>(port)};
-            if (const replay::Carried& carried = traffic.carried(node, link.port); carried.busy != 0) {
+            if (const replay::Carried& carried = traffic.carried(node, link.port); carried.busy != 0)
                 links.push_back({carried, link});
-            }
         }
     }
     const size_t most = std::min<size_t>(links.size(), 10);

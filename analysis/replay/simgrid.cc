@@ -48,9 +48,8 @@ class SimGridFluid final : public Fluid {
         zone_->set_parent(nullptr);
         here_ = add_host("here");
         there_ = add_host("there");
-        for (size_t i = 0; i < links; i++) {
+        for (size_t i = 0; i < links; i++)
             spare_.push_back(add_link(i));
-        }
         sg::s4u::Comm::on_completion_cb([this](const auto& activity) { end(&activity); });
     }
 
@@ -78,9 +77,8 @@ class SimGridFluid final : public Fluid {
     void start(uint32_t id, Picoseconds work) override
     {
         zone_->laid.clear();
-        for (const uint32_t resource : claims_.at(id)) {
+        for (const uint32_t resource : claims_.at(id))
             zone_->laid.push_back(used_.at(resource).link);
-        }
         auto comm = sg::s4u::Comm::sendto_init(here_, there_);
         comm->set_payload_size(work);
         streams_[comm.get()] = {comm, id};
@@ -115,9 +113,8 @@ class SimGridFluid final : public Fluid {
                                       "--cfg=network/latency-factor:1",
                                       "--cfg=network/bandwidth-factor:1"};
         std::vector<char*> list;
-        for (std::string& word : words) {
+        for (std::string& word : words)
             list.push_back(word.data());
-        }
         int count = static_cast<int>(list.size());
         list.push_back(nullptr);
         return sg::s4u::Engine(&count, list.data());
@@ -155,9 +152,8 @@ class SimGridFluid final : public Fluid {
     void end(const sg::s4u::Activity* activity)
     {
         const auto found = streams_.find(activity);
-        if (found == streams_.end()) {
+        if (found == streams_.end())
             return;
-        }
         const Stream stream = found->second; // the last reference may be this one
         streams_.erase(found);
         give_back(claims_.at(stream.id));

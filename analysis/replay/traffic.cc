@@ -28,9 +28,8 @@ Traffic::Traffic(const Topology& topology, double slower, Fluid* fluid, size_t m
       resources_(size_t{topology.num_nodes()} * resources_per_node),
       fed_(size_t{topology.num_nodes()} * ports_per_node), senders_(size_t{topology.num_nodes()} * tnis_per_node)
 {
-    if (fluid == nullptr) {
+    if (fluid == nullptr)
         return;
-    }
     fluid->ended = [this](uint32_t id, Picoseconds when) {
         now_ = std::max(now_, when);
         sharing_--;
@@ -84,9 +83,8 @@ void Traffic::push(Event event)
 
 void Traffic::signal(Key key, Picoseconds when)
 {
-    if (key != 0) {
+    if (key != 0)
         push({when, 0, Kind::signal, 0, key});
-    }
 }
 
 bool Traffic::asks(const Message& message) const noexcept
@@ -112,9 +110,8 @@ void Traffic::carry(const Message& message, Picoseconds start)
     Picoseconds ready =
         start + figures::fetch + (reads ? figures::first_packet(message.length, figures::largest_packet) : 0);
     Sender& sender = senders_[message.from * tnis_per_node + message.from_tni];
-    if (message.in_order) {
+    if (message.in_order)
         ready = std::max(ready, sender.last_ready);
-    }
     sender.last_ready = std::max(sender.last_ready, ready);
     make_stream(message, false, ready);
 }
@@ -170,9 +167,8 @@ void Traffic::make_stream(const Message& message, bool answer, Picoseconds ready
 void Traffic::count_event()
 {
     constexpr uint64_t events_per_look = 1 << 16;
-    if (++handled_ % events_per_look == 0 && progressed) {
+    if (++handled_ % events_per_look == 0 && progressed)
         progressed();
-    }
 }
 
 void Traffic::handle(const Event& event)
@@ -184,9 +180,8 @@ void Traffic::handle(const Event& event)
     case Kind::left: leave(event.stream); break;
     case Kind::hop: advance(event.stream, event.time); break;
     case Kind::over:
-        if (streams_[event.stream].generation == event.key) {
+        if (streams_[event.stream].generation == event.key)
             end(event.stream, now_);
-        }
         break;
     case Kind::signal: happened(event.key, event.time); break;
     }
@@ -200,9 +195,8 @@ void Traffic::line_up(uint32_t id)
         begin(id);
         return;
     }
-    if (sender.first == 0) {
+    if (sender.first == 0)
         push({sender.free_at, 0, Kind::left, number, 0});
-    }
     (sender.first == 0 ? sender.first : streams_[sender.last - 1].next) = id + 1;
     sender.last = id + 1;
 }
@@ -213,9 +207,8 @@ void Traffic::leave(uint32_t number)
     const uint32_t next = sender.first;
     sender.first = streams_[next - 1].next;
     begin(next - 1);
-    if (sender.first != 0) {
+    if (sender.first != 0)
         push({sender.free_at, 0, Kind::left, number, 0});
-    }
 }
 
 /// The first of a TNI since the port was idle, and as many others as share it without loss are there.
@@ -223,9 +216,8 @@ bool Traffic::is_crowded(uint32_t port, uint8_t tni) noexcept
 {
     const uint32_t place = port % resources_per_node - tnis_per_node;
     uint8_t& fed = fed_[size_t{port / resources_per_node} * ports_per_node + place];
-    if (resources_[port].streams == 0 && resources_[port].free_at <= now_) {
+    if (resources_[port].streams == 0 && resources_[port].free_at <= now_)
         fed = 0;
-    }
     const bool is_new = (fed >> tni & 1) == 0;
     const bool crowded = is_new && static_cast<unsigned>(std::popcount(fed)) >= figures::crowd;
     fed = static_cast<uint8_t>(fed | 1u << tni);
@@ -242,14 +234,12 @@ void Traffic::begin(uint32_t id)
     senders_[stream.sender].free_at = sent;
     signal(stream.answer ? stream.message.noted : stream.message.sent, sent + figures::notice);
     if (stream.resources.size() > 1 &&
-        is_crowded(stream.resources.front(), static_cast<uint8_t>(stream.sender % tnis_per_node))) {
+        is_crowded(stream.resources.front(), static_cast<uint8_t>(stream.sender % tnis_per_node)))
         stream.work += figures::crowd_pause;
-    }
-    if (most_ == 0) {
+    if (most_ == 0)
         advance(id, now_);
-    } else {
+    else
         begin_shared(id);
-    }
 }
 
 /// Its first bits come to the next link or TNI at `head`: they wait until that is free, and go on while the rest
@@ -276,11 +266,10 @@ void Traffic::advance(uint32_t id, Picoseconds head)
         over = here.free_at;
     }
     over -= last * figures::hop; // which end() counts
-    if (most_ == 0) {
+    if (most_ == 0)
         end(id, over);
-    } else {
+    else
         push({std::max(over, now_), 0, Kind::over, id, stream.generation});
-    }
 }
 
 /// All of the rest of its way is free when it comes there. Others that come there earlier find the gap that it leaves.
@@ -290,9 +279,8 @@ bool Traffic::pass_at_once(const Stream& stream, Picoseconds head) noexcept
     Picoseconds then = head;
     for (size_t at = stream.at; at < stream.resources.size(); at++, then += figures::hop) {
         const Resource& r = place(at);
-        if (then < r.free_at && (then < r.gap_from || then + stream.work > r.gap_to)) {
+        if (then < r.free_at && (then < r.gap_from || then + stream.work > r.gap_to))
             return false;
-        }
     }
     then = head;
     for (size_t at = stream.at; at < stream.resources.size(); at++, then += figures::hop) {
@@ -312,19 +300,16 @@ void Traffic::begin_shared(uint32_t id)
 {
     Stream& stream = streams_[id];
     uint32_t others = 0; // where there are most
-    for (const uint32_t place : stream.resources) {
+    for (const uint32_t place : stream.resources)
         others = std::max(others, resources_[place].streams++);
-    }
     if (stream.packet) {
         push({now_ + stream.work * (1 + others), 0, Kind::over, id, stream.generation});
         return;
     }
     if (others != 0) {
-        for (const uint32_t place : stream.resources) {
-            if (const uint32_t other = resources_[place].alone; other != 0) {
+        for (const uint32_t place : stream.resources)
+            if (const uint32_t other = resources_[place].alone; other != 0)
                 hand_over(other - 1);
-            }
-        }
         if (!share(id, stream.work)) {
             took_turns_++;
             advance(id, now_);
@@ -342,33 +327,29 @@ void Traffic::begin_shared(uint32_t id)
 void Traffic::hand_over(uint32_t id)
 {
     Stream& stream = streams_[id];
-    for (const uint32_t place : stream.resources) {
+    for (const uint32_t place : stream.resources)
         resources_[place].alone = 0;
-    }
     const Picoseconds passed = now_ - stream.started;
-    if (passed < stream.work && share(id, stream.work - passed)) {
+    if (passed < stream.work && share(id, stream.work - passed))
         stream.generation++;
-    }
 }
 
 /// False: SimGrid has as many as it is to get.
 bool Traffic::share(uint32_t id, Picoseconds work)
 {
     const Stream& stream = streams_[id];
-    if (sharing_ >= most_ || !fluid_->claim(id, stream.resources)) {
+    if (sharing_ >= most_ || !fluid_->claim(id, stream.resources))
         return false;
-    }
     for (const uint32_t place : stream.resources) {
         Picoseconds& free_at = resources_[place].free_at;
         free_at = std::max(free_at, now_) + work;
     }
     sharing_++;
     shared_++;
-    if (in_fluid_) {
+    if (in_fluid_)
         fluid_->start(id, work);
-    } else {
+    else
         to_share_.push_back({id, work});
-    }
     return true;
 }
 

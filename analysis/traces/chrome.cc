@@ -46,12 +46,10 @@ class ChromeWriter {
             slice(span.process, span.thread, span.began, span.ended, "compute", "compute");
             std::fputs("}", to_);
         }
-        for (const Wait& wait : run_.waits) {
+        for (const Wait& wait : run_.waits)
             write_wait(wait);
-        }
-        for (size_t i = 0; i < run_.transfers.size(); i++) {
+        for (size_t i = 0; i < run_.transfers.size(); i++)
             write_transfer(i, run_.transfers[i]);
-        }
         for (const Notice& notice : run_.notices) {
             next();
             std::fprintf(
@@ -59,18 +57,16 @@ class ChromeWriter {
                 "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"notice\",\"name\":\"notice: %s\",\"pid\":%u,\"tid\":%u,\"ts\":",
                 notice_name(notice.type), notice.process, notice.thread);
             time(notice.time);
-            if (notice.peer != no_index) {
+            if (notice.peer != no_index)
                 std::fprintf(to_, ",\"args\":{\"from rank\":%s}", rank(notice.peer).c_str());
-            }
             std::fputs("}", to_);
         }
         size_t number = 0;
         for (const Gates& gates : run_.gates) {
             // Asynchronous: a thread does other things between start and end.
             mark("b", number, gates, gates.began);
-            if (gates.ended != 0) {
+            if (gates.ended != 0)
                 mark("e", number, gates, gates.ended);
-            }
             number++;
         }
         std::fputs("\n]}\n", to_);
@@ -132,9 +128,8 @@ class ChromeWriter {
                             "  " + process.name));
             metadata("process_sort_index", i, 0, "sort_index", std::to_string(i));
             metadata("thread_name", i, arrivals_track, "name", "\"arrivals\"");
-            for (const uint32_t thread : threads[i]) {
+            for (const uint32_t thread : threads[i])
                 metadata("thread_name", i, thread, "name", quoted("thread " + std::to_string(thread)));
-            }
         }
     }
 
@@ -150,18 +145,15 @@ class ChromeWriter {
     {
         slice(transfer.from, transfer.thread, transfer.posted, transfer.returned, "post", op_name(transfer.op));
         std::fprintf(to_, ",\"args\":{\"bytes\":%u", transfer.bytes);
-        if (transfer.to != no_index) {
+        if (transfer.to != no_index)
             std::fprintf(to_, ",\"to rank\":%s", rank(transfer.to).c_str());
-        } else if (transfer.to_node != no_index) {
+        else if (transfer.to_node != no_index)
             std::fprintf(to_, ",\"to node\":\"%s\"", node_label(run_.topology, transfer.to_node).c_str());
-        }
-        if (transfer.count != 1) {
+        if (transfer.count != 1)
             std::fprintf(to_, ",\"in a row\":%u", transfer.count);
-        }
         std::fprintf(to_, ",\"path\":%u%s}}", transfer.path, transfer.failed ? ",\"failed\":true" : "");
-        if (transfer.to == no_index || transfer.arrived == 0) {
+        if (transfer.to == no_index || transfer.arrived == 0)
             return;
-        }
         slice(transfer.to, arrivals_track, transfer.arrived, transfer.arrived + 1, "arrival", op_name(transfer.op));
         std::fprintf(to_, ",\"args\":{\"bytes\":%u,\"from rank\":%s}}", transfer.bytes, rank(transfer.from).c_str());
         arrow("s", "", number, transfer.from, transfer.thread, transfer.posted);

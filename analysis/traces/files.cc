@@ -19,9 +19,8 @@ bool is_trace_name(std::string_view name)
     for (;;) {
         const size_t dot = name.rfind('.');
         const size_t digits = name.find_last_not_of("0123456789");
-        if (dot == name.npos || digits != dot || dot + 1 == name.size()) {
+        if (dot == name.npos || digits != dot || dot + 1 == name.size())
             return name.ends_with(".trace");
-        }
         name.remove_suffix(name.size() - dot);
     }
 }
@@ -36,15 +35,13 @@ std::string add_trace_files(const char* word, std::vector<std::string>& paths)
         return {};
     }
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(word), ::closedir);
-    if (!directory) {
+    if (!directory)
         return std::string(word) + ": " + std::strerror(errno);
-    }
     const size_t before = paths.size();
     while (const dirent* const entry = ::readdir(directory.get())) {
         const std::string name = entry->d_name;
-        if (is_trace_name(name)) {
+        if (is_trace_name(name))
             paths.push_back(std::string(word) + "/" + name);
-        }
     }
     std::sort(paths.begin() + static_cast<ptrdiff_t>(before), paths.end());
     return paths.size() != before ? std::string() : std::string(word) + " has no file *.trace; name the files";

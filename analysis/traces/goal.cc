@@ -58,17 +58,15 @@ class GoalWriter {
         }
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
-            if (travels(transfer)) {
+            if (travels(transfer))
                 items_[transfer.from].push_back({transfer.posted, Step::post, i, transfer.thread});
-            }
         }
         for (uint32_t i = 0; i < run_.waits.size(); i++) {
             const Wait& wait = run_.waits[i];
             items_[wait.process].push_back({wait.ended, Step::wait, i, wait.thread});
         }
-        for (auto& list : items_) {
+        for (auto& list : items_)
             std::stable_sort(list.begin(), list.end(), [](const Item& a, const Item& b) { return a.time < b.time; });
-        }
     }
 
     [[nodiscard]] static bool travels(const Transfer& transfer) noexcept
@@ -82,9 +80,8 @@ class GoalWriter {
         std::map<std::pair<uint32_t, uint32_t>, uint32_t> next;
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
-            if (travels(transfer)) {
+            if (travels(transfer))
                 tags_[i] = 2 * next[{transfer.from, transfer.to}]++;
-            }
         }
     }
 
@@ -95,9 +92,8 @@ class GoalWriter {
         label_ = 0;
         for (const uint32_t number : run_.arrivals[process]) {
             const Transfer& transfer = run_.transfers[number];
-            if (!travels(transfer)) {
+            if (!travels(transfer))
                 continue;
-            }
             const bool question = asks(transfer.op);
             received[number] = label("recv %ub from %u tag %u", question ? question_bytes : transfer.bytes,
                                      transfer.from, tags_[number]);
@@ -133,24 +129,21 @@ class GoalWriter {
                 const Wait& wait = run_.waits[item.number];
                 const auto found = received.find(wait.transfer);
                 auto& answers = answers_[item.thread];
-                if (found == received.end() && (answers.empty() || wait.end != End::notice)) {
+                if (found == received.end() && (answers.empty() || wait.end != End::notice))
                     continue;
-                }
                 now = label("calc %u", 0, 0, 0);
                 if (found != received.end()) {
                     require(now, found->second);
                 } else {
-                    for (const uint32_t answer : answers) {
+                    for (const uint32_t answer : answers)
                         require(now, answer);
-                    }
                     answers.clear();
                 }
                 break;
             }
             }
-            if (before != last.end()) {
+            if (before != last.end())
                 require(now, before->second);
-            }
             last[item.thread] = now;
         }
         answers_.clear();

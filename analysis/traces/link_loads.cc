@@ -31,9 +31,8 @@ Flow sum_of_path(const FlowTable& table, unsigned place, unsigned path) noexcept
 void LinkLoads::add(uint32_t from, uint32_t to, unsigned path, const Flow& sum)
 {
     if (from >= topology_.num_nodes() || to >= topology_.num_nodes() || path >= path_ids ||
-        !Topology::contains_path(decode_path(path)) || (sum.operations == 0 && sum.barrier_packets == 0)) {
+        !Topology::contains_path(decode_path(path)) || (sum.operations == 0 && sum.barrier_packets == 0))
         return;
-    }
     for (const Link& link : route(topology_, topology_.coords_of(from), decode_path(path), topology_.coords_of(to))) {
         LinkLoad& out = loads_[{link.node, link.port}];
         out.operations += sum.operations;
@@ -54,9 +53,8 @@ void LinkLoads::add(const FlowTable& table, uint32_t node)
     for (unsigned place = 0; place < max_flow_nodes; place++) {
         // Acquire: no more than a moment's look; partner is flow_place.
         const uint32_t there = table.nodes[place].load_acquire();
-        for (unsigned id = 0; there != 0 && id < path_ids; id++) {
+        for (unsigned id = 0; there != 0 && id < path_ids; id++)
             add(node, there - 1, id, sum_of_path(table, place, id));
-        }
     }
 }
 
@@ -68,9 +66,8 @@ void LinkLoads::add(const TniGates& gates, uint32_t tni)
         const GateRef target = gate.dst[static_cast<unsigned>(Input::packet)].load_relaxed();
         const uint32_t path = gate.path.load_relaxed();
         if ((version & 1) != 0 || gate.configured.load_relaxed() == 0 || node >= topology_.num_nodes() ||
-            target >= topology_.num_nodes() * gates_per_node) {
+            target >= topology_.num_nodes() * gates_per_node)
             continue;
-        }
         add(node, node_of_gate(target), path, {.barrier_packets = last_round(gate.out, epoch_of_version(version))});
     }
 }
@@ -78,11 +75,9 @@ void LinkLoads::add(const TniGates& gates, uint32_t tni)
 void LinkLoads::add(const NodeCalendars& calendars, uint32_t node)
 {
     for (unsigned port = 0; node < topology_.num_nodes() && port < ports_per_node; port++) {
-        for (unsigned channel = 0; channel < virtual_channels; channel++) {
-            if (const Picoseconds without = calendars.credit[port][channel].without; without != 0) {
+        for (unsigned channel = 0; channel < virtual_channels; channel++)
+            if (const Picoseconds without = calendars.credit[port][channel].without; without != 0)
                 loads_[{node, static_cast<Port>(port)}].without_credit[channel] += without;
-            }
-        }
     }
 }
 

@@ -68,17 +68,15 @@ class Otf2Writer {
         collect();
         archive_ = OTF2_Archive_Open(directory.c_str(), "run", OTF2_FILEMODE_WRITE, 1 << 20, 4 << 20,
                                      OTF2_SUBSTRATE_POSIX, OTF2_COMPRESSION_NONE);
-        if (archive_ == nullptr) {
+        if (archive_ == nullptr)
             return false;
-        }
         static constexpr OTF2_FlushCallbacks flush = {.otf2_pre_flush = before_flush, .otf2_post_flush = after_flush};
         note(OTF2_Archive_SetFlushCallbacks(archive_, &flush, nullptr));
         note(OTF2_Archive_SetSerialCollectiveCallbacks(archive_));
         note(OTF2_Archive_OpenEvtFiles(archive_));
         std::vector<uint64_t> counts;
-        for (uint32_t location = 0; location < locations_.size(); location++) {
+        for (uint32_t location = 0; location < locations_.size(); location++)
             counts.push_back(write_events(location));
-        }
         note(OTF2_Archive_CloseEvtFiles(archive_));
         note(OTF2_Archive_OpenDefFiles(archive_));
         for (uint32_t location = 0; location < locations_.size(); location++) {
@@ -98,25 +96,21 @@ class Otf2Writer {
 
     void collect()
     {
-        for (const Computation& span : run_.computations) {
+        for (const Computation& span : run_.computations)
             spans_[{span.process, span.thread}].push_back({span.began, span.ended, compute_region, no_index});
-        }
-        for (const Wait& wait : run_.waits) {
+        for (const Wait& wait : run_.waits)
             spans_[{wait.process, wait.thread}].push_back({wait.began, wait.ended, wait_region, no_index});
-        }
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
             spans_[{transfer.from, transfer.thread}].push_back(
                 {transfer.posted, transfer.returned, first_op_region + static_cast<uint32_t>(transfer.op), i});
         }
         first_location_.resize(run_.processes.size());
-        for (uint32_t process = 0; process < run_.processes.size(); process++) {
+        for (uint32_t process = 0; process < run_.processes.size(); process++)
             spans_.try_emplace({process, 0}); // no process has thread 0: it takes the arrivals
-        }
         for (const auto& [place, spans] : spans_) {
-            if (place.second == 0) {
+            if (place.second == 0)
                 first_location_[place.first] = static_cast<uint32_t>(locations_.size());
-            }
             locations_.push_back(place);
         }
     }
@@ -283,9 +277,8 @@ class Otf2Writer {
 
 std::string write_otf2(const Run& run, const std::string& directory)
 {
-    if (::access(directory.c_str(), F_OK) == 0) {
+    if (::access(directory.c_str(), F_OK) == 0)
         return directory + " exists; remove it or use another name";
-    }
     return Otf2Writer(run).write(directory) ? std::string() : "cannot write all of " + directory + ": see above";
 }
 

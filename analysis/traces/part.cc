@@ -55,11 +55,9 @@ class Cutter {
     static void keep(std::vector<Item>& items, Take&& take)
     {
         size_t kept = 0;
-        for (Item& item : items) {
-            if (take(item)) {
+        for (Item& item : items)
+            if (take(item))
                 items[kept++] = std::move(item);
-            }
-        }
         items.erase(items.begin() + static_cast<ptrdiff_t>(kept), items.end());
     }
 
@@ -93,14 +91,11 @@ class Cutter {
 uint64_t first_message(const Run& run) noexcept
 {
     uint64_t first = run.length;
-    for (const Transfer& transfer : run.transfers) {
-        if (transfer.to != transfer.from && transfer.to_node != no_index) {
+    for (const Transfer& transfer : run.transfers)
+        if (transfer.to != transfer.from && transfer.to_node != no_index)
             first = std::min(first, transfer.posted);
-        }
-    }
-    for (const Gates& gates : run.gates) {
+    for (const Gates& gates : run.gates)
         first = std::min(first, gates.began);
-    }
     return first == run.length ? 0 : first;
 }
 

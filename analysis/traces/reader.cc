@@ -25,9 +25,8 @@ struct CloseFile {
     explicit CloseFile(int file) noexcept : fd(file) {}
     ~CloseFile()
     {
-        if (fd >= 0) {
+        if (fd >= 0)
             ::close(fd);
-        }
     }
     CloseFile(const CloseFile&) = delete;
     CloseFile& operator=(const CloseFile&) = delete;
@@ -40,9 +39,8 @@ size_t read_at(int fd, void* to, size_t bytes, uint64_t offset)
     size_t got = 0;
     while (got < bytes) {
         const ssize_t now = ::pread(fd, static_cast<char*>(to) + got, bytes - got, static_cast<off_t>(offset + got));
-        if (now <= 0) {
+        if (now <= 0)
             break;
-        }
         got += static_cast<size_t>(now);
     }
     return got;
@@ -50,9 +48,8 @@ size_t read_at(int fd, void* to, size_t bytes, uint64_t offset)
 
 std::string check_header(const std::string& path, FileHeader& header)
 {
-    if (header.magic != file_magic) {
+    if (header.magic != file_magic)
         return path + (header.magic == 0 && header.record_bytes <= sizeof(Record) ? cut_off : no_trace);
-    }
     if (header.version != format_version) {
         return path + " has version " + std::to_string(header.version) + ", this tofu-sim reads " +
                std::to_string(format_version) + "; use the tofu-sim of the library that wrote it";
@@ -61,10 +58,8 @@ std::string check_header(const std::string& path, FileHeader& header)
     const auto clock = static_cast<uint32_t>(header.clock);
     if (header.header_bytes != header_bytes || header.chunk_bytes != chunk_bytes ||
         header.record_bytes != sizeof(Record) || nodes == 0 || nodes > max_nodes || header.node >= nodes ||
-        header.started > latest || header.ended.raw > latest ||
-        clock > static_cast<uint32_t>(ClockKind::virtual_tofud)) {
+        header.started > latest || header.ended.raw > latest || clock > static_cast<uint32_t>(ClockKind::virtual_tofud))
         return path + " has an invalid header; record the run again";
-    }
     header.job[sizeof header.job - 1] = '\0';
     header.name[sizeof header.name - 1] = '\0';
     return {};
@@ -80,21 +75,18 @@ void take_chunk(const std::byte* chunk, size_t bytes, ProcessTrace& trace)
 {
     ChunkHeader head{};
     std::memcpy(&head, chunk, sizeof head);
-    if (head.magic != chunk_magic) {
+    if (head.magic != chunk_magic)
         return; // taken, and its owner killed
-    }
     for (size_t at = sizeof head; at + sizeof(Record) <= bytes; at += sizeof(Record)) {
         Event event;
         std::memcpy(&event.record, chunk + at, sizeof event.record);
         event.thread = head.thread;
-        if (event.record.type == Type::none) {
+        if (event.record.type == Type::none)
             return;
-        }
-        if (is_sound_record(event.record, trace.header)) {
+        if (is_sound_record(event.record, trace.header))
             trace.events.push_back(event);
-        } else {
+        else
             trace.damaged++;
-        }
     }
 }
 
@@ -104,9 +96,8 @@ bool is_sound_record(const Record& record, const FileHeader& header) noexcept
 {
     const uint8_t what = record.what;
     const bool in_time = record.time >= header.started && record.time <= latest;
-    if (!in_time || record.vcq >= vcqs_per_node) {
+    if (!in_time || record.vcq >= vcqs_per_node)
         return false;
-    }
     switch (record.type) {
     case Type::post:
     case Type::arrival: return is_op(what);
@@ -130,28 +121,24 @@ std::string read_trace(const std::string& path, ProcessTrace& trace)
     trace.path = path;
     const CloseFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     struct stat status {};
-    if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
+    if (file.fd < 0 || ::fstat(file.fd, &status) != 0)
         return path + ": " + std::strerror(errno);
-    }
-    if (!S_ISREG(status.st_mode)) {
+    if (!S_ISREG(status.st_mode))
         return path + no_trace;
-    }
     const auto size = static_cast<uint64_t>(status.st_size);
     const size_t got = read_at(file.fd, &trace.header, sizeof trace.header, 0);
     if (got < sizeof trace.header) {
         const bool ours = got >= sizeof trace.header.magic && trace.header.magic == file_magic;
         return path + (ours || got == 0 ? cut_off : no_trace);
     }
-    if (std::string problem = check_header(path, trace.header); !problem.empty()) {
+    if (std::string problem = check_header(path, trace.header); !problem.empty())
         return problem;
-    }
     const auto chunk = std::make_unique<std::byte[]>(chunk_bytes);
     uint64_t at = header_bytes;
     for (; at < size; at += chunk_bytes) {
         const size_t bytes = read_at(file.fd, chunk.get(), chunk_bytes, at);
-        if (bytes < sizeof(ChunkHeader)) {
+        if (bytes < sizeof(ChunkHeader))
             break;
-        }
         take_chunk(chunk.get(), bytes, trace);
     }
     const uint64_t there = size < header_bytes ? 0 : (size - header_bytes) / chunk_bytes;

@@ -23,16 +23,14 @@ class Owners {
     void add(uint64_t vcq_id, uint64_t from, uint32_t process) { owners_[vcq_key(vcq_id)].push_back({from, process}); }
     void sort()
     {
-        for (auto& [key, spans] : owners_) {
+        for (auto& [key, spans] : owners_)
             std::sort(spans.begin(), spans.end());
-        }
     }
     [[nodiscard]] uint32_t find(uint64_t vcq_id, uint64_t time) const
     {
         const auto found = owners_.find(vcq_key(vcq_id));
-        if (found == owners_.end()) {
+        if (found == owners_.end())
             return no_index;
-        }
         const auto& spans = found->second;
         const auto after = std::upper_bound(spans.begin(), spans.end(), std::pair(time, no_index));
         return after == spans.begin() ? after->second : std::prev(after)->second;
@@ -49,17 +47,14 @@ class Builder {
     void build()
     {
         start_ = traces_.front().header.started;
-        for (const ProcessTrace& trace : traces_) {
+        for (const ProcessTrace& trace : traces_)
             start_ = std::min(start_, trace.header.started);
-        }
-        for (uint32_t i = 0; i < traces_.size(); i++) {
+        for (uint32_t i = 0; i < traces_.size(); i++)
             add_process(i);
-        }
         owners_.sort();
         for (uint32_t i = 0; i < traces_.size(); i++) {
-            for (const Event& event : traces_[i].events) {
+            for (const Event& event : traces_[i].events)
                 add_event(i, event);
-            }
             add_computations(i);
             finish_process();
         }
@@ -78,9 +73,8 @@ class Builder {
         uint64_t last = header.started;
         for (const Event& event : trace.events) {
             const Record& record = event.record;
-            if (record.type == Type::open_vcq) {
+            if (record.type == Type::open_vcq)
                 owners_.add(record.peer, since(record.time), number);
-            }
             last = std::max(last, end_of(record));
         }
         const uint64_t left = header.ended.raw;
@@ -123,9 +117,8 @@ class Builder {
         case Type::wait:
             run_.waits.push_back(
                 {time, since(end_of(record)), process, event.thread, no_index, no_index, End{record.what}});
-            if (record.peer != 0 && End{record.what} == End::notice) {
+            if (record.peer != 0 && End{record.what} == End::notice)
                 run_.waits.back().awaited = owners_.find(record.peer, time);
-            }
             break;
         case Type::notice:
             run_.notices.push_back({time, process, event.thread, owners_.find(record.peer, time), record.vcq,
@@ -215,9 +208,8 @@ class Builder {
             const uint64_t time = since(event.record.time);
             const bool is_first = ends.empty();
             const auto [end, is_new] = ends.try_emplace(event.thread, is_first ? run_.processes[process].began : time);
-            if (time >= end->second + least_computation) {
+            if (time >= end->second + least_computation)
                 run_.computations.push_back({end->second, time, process, event.thread});
-            }
             end->second = std::max(end->second, since(end_of(event.record)));
         }
         std::stable_sort(run_.computations.begin() + static_cast<ptrdiff_t>(first), run_.computations.end(),
@@ -239,9 +231,8 @@ class Builder {
         for (const Relay& relay : relays_) {
             const Record& record = relay.record;
             auto& queue = waiting_[{record.duration, record.vcq}];
-            while (!queue.empty() && run_.transfers[queue.front()].arrived != 0) {
+            while (!queue.empty() && run_.transfers[queue.front()].arrived != 0)
                 queue.pop_front();
-            }
             if (!queue.empty()) {
                 end(run_.transfers[queue.front()], record, relay.time);
                 queue.pop_front();
@@ -261,9 +252,8 @@ class Builder {
         for (uint32_t i = 0; i < run_.transfers.size(); i++) {
             const Transfer& transfer = run_.transfers[i];
             run_.length = std::max({run_.length, transfer.arrived, transfer.returned});
-            if (transfer.to != no_index && transfer.arrived != 0) {
+            if (transfer.to != no_index && transfer.arrived != 0)
                 run_.arrivals[transfer.to].push_back(i);
-            }
         }
         for (auto& list : run_.arrivals) {
             std::stable_sort(list.begin(), list.end(), [this](uint32_t a, uint32_t b) {
@@ -285,13 +275,11 @@ class Builder {
         while (at != list.begin()) {
             const uint32_t number = *--at;
             const Transfer& transfer = run_.transfers[number];
-            if (transfer.arrived < from) {
+            if (transfer.arrived < from)
                 return no_index;
-            }
             if (transfer.posted <= until && transfer.op != Op::get &&
-                (sender != no_index ? transfer.from == sender : transfer.from != process)) {
+                (sender != no_index ? transfer.from == sender : transfer.from != process))
                 return number;
-            }
         }
         return no_index;
     }
@@ -313,16 +301,13 @@ class Builder {
                 }
                 continue;
             }
-            if (wait.end == End::tcq || wait.end == End::going_on) {
+            if (wait.end == End::tcq || wait.end == End::going_on)
                 continue;
-            }
             wait.transfer = last_arrival(wait.process, wait.began, wait.ended, wait.awaited);
-            if (wait.transfer != no_index) {
+            if (wait.transfer != no_index)
                 wait.awaited = run_.transfers[wait.transfer].from;
-            }
-            if (wait.awaited == wait.process) {
+            if (wait.awaited == wait.process)
                 wait.awaited = no_index;
-            }
         }
     }
 
@@ -376,19 +361,16 @@ void warn(const Run& run, std::vector<std::string>& warnings)
         warnings.push_back(std::to_string(run.processes.size()) + " of " + std::to_string(run.expected) +
                            " processes have a trace here; the others are missing in the results");
     }
-    if (killed != 0) {
+    if (killed != 0)
         warnings.push_back(std::to_string(killed) + " processes were killed or still run");
-    }
-    if (cut != 0) {
+    if (cut != 0)
         warnings.push_back(std::to_string(cut) + " files are incomplete: their ends are missing");
-    }
     if (lost != 0) {
         warnings.push_back(std::to_string(lost) +
                            " records were dropped since their trace was full; raise TOFU_SIM_TRACE_MIB");
     }
-    if (damaged != 0) {
+    if (damaged != 0)
         warnings.push_back(std::to_string(damaged) + " records are invalid and were omitted");
-    }
 }
 
 } // namespace
@@ -398,25 +380,21 @@ std::string read_run(std::span<const std::string> paths, Run& run, std::vector<s
     run = {};
     std::vector<ProcessTrace> traces(paths.size());
     for (size_t i = 0; i < paths.size(); i++) {
-        if (std::string problem = read_trace(paths[i], traces[i]); !problem.empty()) {
+        if (std::string problem = read_trace(paths[i], traces[i]); !problem.empty())
             return problem;
-        }
-        if (std::string problem = compare(traces.front(), traces[i]); !problem.empty()) {
+        if (std::string problem = compare(traces.front(), traces[i]); !problem.empty())
             return problem;
-        }
     }
-    if (traces.empty()) {
+    if (traces.empty())
         return "no trace found; use the files of TOFU_SIM_TRACE, or their directory";
-    }
     std::sort(traces.begin(), traces.end(), [](const ProcessTrace& a, const ProcessTrace& b) {
         return std::pair(a.header.rank, a.header.pid) < std::pair(b.header.rank, b.header.pid);
     });
     for (size_t i = 1; i < traces.size(); i++) {
         const FileHeader& a = traces[i - 1].header;
         const FileHeader& b = traces[i].header;
-        if (a.pid == b.pid && a.rank == b.rank && a.started == b.started) {
+        if (a.pid == b.pid && a.rank == b.rank && a.started == b.started)
             return traces[i - 1].path + " and " + traces[i].path + " are the same trace; name each once";
-        }
     }
     const FileHeader& first = traces.front().header;
     run.job = first.job;
@@ -456,9 +434,8 @@ const char* round_name(Round round) noexcept
 
 std::string Run::what_counts() const
 {
-    if (cpu_permille == 0) {
+    if (cpu_permille == 0)
         return "communication alone";
-    }
     char text[96];
     std::snprintf(text, sizeof text, "communication, and computation at %g times the time of this machine",
                   cpu_permille / 1000.0);

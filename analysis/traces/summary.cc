@@ -38,9 +38,8 @@ void add_credit(const Run& run, LinkLoads& loads, uint32_t buffer)
     // Zeros, which take no memory until something passes there.
     const std::unique_ptr<std::byte, void (*)(void*)> area(
         static_cast<std::byte*>(std::calloc(nodes, clock_node_bytes)), std::free);
-    if (run.clock == ClockKind::real || area == nullptr) {
+    if (run.clock == ClockKind::real || area == nullptr)
         return;
-    }
     struct Seen {
         std::vector<bool> nodes;
     } seen{std::vector<bool>(nodes)};
@@ -50,25 +49,20 @@ void add_credit(const Run& run, LinkLoads& loads, uint32_t buffer)
     };
     Network network(run.topology, area.get(), touch, &seen, buffer);
     std::vector<const Transfer*> order;
-    for (const Transfer& transfer : run.transfers) {
+    for (const Transfer& transfer : run.transfers)
         if (transfer.arrived != 0 && transfer.from_node < nodes && transfer.to_node < nodes &&
-            transfer.from_tni < tnis_per_node && transfer.to_tni < tnis_per_node) {
+            transfer.from_tni < tnis_per_node && transfer.to_tni < tnis_per_node)
             order.push_back(&transfer);
-        }
-    }
     std::stable_sort(order.begin(), order.end(),
                      [](const auto* a, const auto* b) { return a->returned < b->returned; });
     for (const Transfer* transfer : order) {
         const Way way = network.way(transfer->from_node, transfer->path, transfer->to_node);
-        for (uint32_t i = 0; i < std::min(transfer->count, most_in_a_row); i++) {
+        for (uint32_t i = 0; i < std::min(transfer->count, most_in_a_row); i++)
             (void)network.carry(way, transit_of(*transfer), transfer->returned * 1000);
-        }
     }
-    for (uint32_t node = 0; node < nodes; node++) {
-        if (seen.nodes[node]) {
+    for (uint32_t node = 0; node < nodes; node++)
+        if (seen.nodes[node])
             loads.add(*network.calendars(node), node);
-        }
-    }
     loads.know_credit();
 }
 
@@ -97,11 +91,9 @@ LinkLoads loads_of(const Run& run)
 std::vector<HotLink> hottest_links(const LinkLoads& loads, size_t most)
 {
     std::vector<HotLink> links;
-    for (const auto& [place, load] : loads.by_link()) {
-        if (load.bytes + load.operations + load.packets != 0) {
+    for (const auto& [place, load] : loads.by_link())
+        if (load.bytes + load.operations + load.packets != 0)
             links.push_back({place, load});
-        }
-    }
     const auto hotter = [](const HotLink& a, const HotLink& b) {
         return std::tuple(a.load.bytes, a.load.operations, a.load.packets) >
                std::tuple(b.load.bytes, b.load.operations, b.load.packets);
@@ -139,9 +131,8 @@ void print_counters(const Topology& topology, const LinkLoads& loads, bool exact
         std::fprintf(to, "  %-19s  %-4s  %13llu  %10llu  %17llu  %10llu ", node_label(topology, place.first).c_str(),
                      port_name(place.second), packets(port.sent), units(port.sent), packets(port.received),
                      units(port.received));
-        for (const Picoseconds without : port.sent.without_credit) {
+        for (const Picoseconds without : port.sent.without_credit)
             std::fprintf(to, " %s", loads.knows_credit() ? std::to_string(credit_cycles(without)).c_str() : "?");
-        }
         std::fputc('\n', to);
     }
 }
@@ -154,22 +145,18 @@ std::string link_name(const Topology& topology, const LinkLoads::Place& place)
 std::vector<Times> times_of(const Run& run)
 {
     std::map<std::pair<uint32_t, uint32_t>, Times> by_thread;
-    for (const Transfer& transfer : run.transfers) {
+    for (const Transfer& transfer : run.transfers)
         by_thread[{transfer.from, transfer.thread}].posting += transfer.returned - transfer.posted;
-    }
-    for (const Wait& wait : run.waits) {
+    for (const Wait& wait : run.waits)
         by_thread[{wait.process, wait.thread}].waiting += wait.ended - wait.began;
-    }
     std::vector<Times> times(run.processes.size());
     for (const auto& [place, thread] : by_thread) {
         Times& best = times[place.first];
-        if (thread.posting + thread.waiting >= best.posting + best.waiting) {
+        if (thread.posting + thread.waiting >= best.posting + best.waiting)
             best = thread;
-        }
     }
-    for (size_t i = 0; i < times.size(); i++) {
+    for (size_t i = 0; i < times.size(); i++)
         times[i].total = std::max(run.processes[i].ended - run.processes[i].began, times[i].posting + times[i].waiting);
-    }
     return times;
 }
 
@@ -208,9 +195,8 @@ std::string count_text(uint64_t count)
     const std::string digits = std::to_string(count);
     std::string text;
     for (size_t i = 0; i < digits.size(); i++) {
-        if (i != 0 && (digits.size() - i) % 3 == 0) {
+        if (i != 0 && (digits.size() - i) % 3 == 0)
             text += ',';
-        }
         text += digits[i];
     }
     return text;
@@ -219,9 +205,8 @@ std::string count_text(uint64_t count)
 void print_summary(const Run& run, std::FILE* to)
 {
     uint64_t bytes = 0;
-    for (const Transfer& transfer : run.transfers) {
+    for (const Transfer& transfer : run.transfers)
         bytes += transfer.bytes;
-    }
     const auto units = run.topology.units();
     std::fprintf(to, "job %s: %zu processes on %ux%ux%u (%u nodes), %s of %s\n", run.job.c_str(), run.processes.size(),
                  units[0], units[1], units[2], run.topology.num_nodes(), time_text(run.length).c_str(),

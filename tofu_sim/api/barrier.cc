@@ -47,9 +47,8 @@ int result(int code) noexcept
 [[gnu::noinline]] int start_watched(VbgSet& set, Kind kind, Packet own) noexcept
 {
     const TurnedCall turn(TurnedCall::Kind::acts);
-    if (turn.is_refused()) {
+    if (turn.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
     std::optional<ClockedCall> call;
     if (has_clock()) {
         call.emplace();
@@ -61,9 +60,8 @@ int result(int code) noexcept
 
 int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 {
-    if (instruments != 0) [[unlikely]] {
+    if (instruments != 0) [[unlikely]]
         return start_watched(set, kind, own);
-    }
     const VbgSet::Guard guard(set);
     return result(set.start(process_vbgs()->circuit(), kind, own));
 }
@@ -71,34 +69,29 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 [[gnu::noinline]] int poll_watched(VbgSet& set, Kind kind, Packet& packet) noexcept
 {
     TurnedCall turn(TurnedCall::Kind::looks);
-    if (turn.is_refused()) {
+    if (turn.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
     const Circuit& circuit = process_vbgs()->circuit();
     // In exact mode the end is written before its time.
     const auto look = [&] {
-        if (const int bad = set.check(kind); bad != UTOFU_SUCCESS) {
+        if (const int bad = set.check(kind); bad != UTOFU_SUCCESS)
             return bad;
-        }
         const uint64_t end = is_exact() ? set.ends_at(circuit) : 0;
         const bool early = !turn.may_look() || (end != never && end > clock_now());
         return early ? int{UTOFU_ERR_NOT_COMPLETED} : set.poll(circuit, kind, packet);
     };
     int rc = look();
-    if (rc == UTOFU_ERR_NOT_COMPLETED && is_exact() && turn.wait(set.vain_polls(), set.ends_at(circuit))) {
+    if (rc == UTOFU_ERR_NOT_COMPLETED && is_exact() && turn.wait(set.vain_polls(), set.ends_at(circuit)))
         rc = look();
-    }
-    if (rc != UTOFU_ERR_NOT_COMPLETED) {
+    if (rc != UTOFU_ERR_NOT_COMPLETED)
         turn.found();
-    }
     if (has_clock()) {
         ClockedCall call;
         if (rc == UTOFU_ERR_NOT_COMPLETED) {
             call.found_nothing();
         } else {
-            if ((instruments & instrument_trace) != 0 && packet.time > clock_now()) {
+            if ((instruments & instrument_trace) != 0 && packet.time > clock_now())
                 trace::begin_wait(trace::now());
-            }
             call.wait_until(packet.time);
             (void)call.spend(figures::found);
         }
@@ -109,16 +102,13 @@ int start(VbgSet& set, Kind kind, const Packet& own) noexcept
 int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) noexcept
 {
     VbgSet* const set = find_vbg_set(vbg_id);
-    if (set == nullptr) [[unlikely]] {
+    if (set == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VBG_ID);
-    }
-    if (flags != 0) [[unlikely]] {
+    if (flags != 0) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_FLAGS);
-    }
     const VbgSet::Guard guard(*set);
-    if (instruments != 0) [[unlikely]] {
+    if (instruments != 0) [[unlikely]]
         return poll_watched(*set, kind, packet);
-    }
     return result(set->poll(process_vbgs()->circuit(), kind, packet));
 }
 
@@ -127,13 +117,11 @@ int poll(utofu_vbg_id_t vbg_id, unsigned long flags, Kind kind, Packet& packet) 
 template <typename Call>
 int with_vbgs(TurnedCall::Kind kind, Call call) noexcept
 {
-    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
+    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     const TurnedCall turn(kind);
-    if (turn.is_refused()) {
+    if (turn.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
     return result(call(*process_vbgs()));
 }
 
@@ -159,16 +147,13 @@ int putofu_set_vbg(struct utofu_vbg_setting vbg_settings[], size_t num_vbg_setti
 int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_t* tni_id, utofu_bg_id_t* bg_id,
                           uint16_t* extra_val)
 {
-    if (coords == nullptr || tni_id == nullptr || bg_id == nullptr || extra_val == nullptr) {
+    if (coords == nullptr || tni_id == nullptr || bg_id == nullptr || extra_val == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
-    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS) {
+    if (const int rc = enter_vbgs(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     const auto gate = Vbgs::gate_of(process_topology(), vbg_id);
-    if (!gate) {
+    if (!gate)
         return fail(UTOFU_ERR_INVALID_VBG_ID);
-    }
     const Coords where = decode_coords(vbg_id);
     std::copy(where.begin(), where.end(), coords);
     *tni_id = static_cast<utofu_tni_id_t>(decode_tni(vbg_id));
@@ -180,12 +165,10 @@ int putofu_query_vbg_info(utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_
 int putofu_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
-    if (set == nullptr) [[unlikely]] {
+    if (set == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VBG_ID);
-    }
-    if (flags != 0) [[unlikely]] {
+    if (flags != 0) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_FLAGS);
-    }
     return start(*set, Kind::barrier, barrier_packet());
 }
 
@@ -193,23 +176,18 @@ int putofu_reduce_uint64(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, uint64_
                          unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
-    if (set == nullptr) [[unlikely]] {
+    if (set == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VBG_ID);
-    }
-    if (!is_integer_op(bits_of(op))) [[unlikely]] {
+    if (!is_integer_op(bits_of(op))) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_OP);
-    }
     const auto wanted = static_cast<ReduceOp>(bits_of(op));
-    if (data == nullptr) [[unlikely]] {
+    if (data == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     if (num_data == 0 || num_data > max_uint64_elements || (wanted == ReduceOp::maxloc && num_data % 2 != 0))
-        [[unlikely]] {
+        [[unlikely]]
         return fail(UTOFU_ERR_INVALID_NUMBER);
-    }
-    if (flags != 0) [[unlikely]] {
+    if (flags != 0) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_FLAGS);
-    }
     return start(*set, Kind::integers, integer_packet(wanted, {data, num_data}));
 }
 
@@ -217,21 +195,16 @@ int putofu_reduce_double(utofu_vbg_id_t vbg_id, enum utofu_reduce_op op, double 
                          unsigned long int flags)
 {
     VbgSet* const set = find_vbg_set(vbg_id);
-    if (set == nullptr) [[unlikely]] {
+    if (set == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VBG_ID);
-    }
-    if (bits_of(op) != UTOFU_REDUCE_OP_BFPSUM) [[unlikely]] {
+    if (bits_of(op) != UTOFU_REDUCE_OP_BFPSUM) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_OP);
-    }
-    if (data == nullptr) [[unlikely]] {
+    if (data == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
-    if (num_data == 0 || num_data > max_double_elements) [[unlikely]] {
+    if (num_data == 0 || num_data > max_double_elements) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_NUMBER);
-    }
-    if (flags != 0) [[unlikely]] {
+    if (flags != 0) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_FLAGS);
-    }
     return start(*set, Kind::doubles, double_packet({data, num_data}));
 }
 
@@ -243,29 +216,24 @@ int putofu_poll_barrier(utofu_vbg_id_t vbg_id, unsigned long int flags)
 
 int putofu_poll_reduce_uint64(utofu_vbg_id_t vbg_id, unsigned long int flags, uint64_t data[])
 {
-    if (data == nullptr) [[unlikely]] {
+    if (data == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     Packet packet;
     const int rc = poll(vbg_id, flags, Kind::integers, packet);
-    if (rc == UTOFU_SUCCESS) {
+    if (rc == UTOFU_SUCCESS)
         std::copy_n(packet.words, packet.count, data);
-    }
     return rc;
 }
 
 int putofu_poll_reduce_double(utofu_vbg_id_t vbg_id, unsigned long int flags, double data[])
 {
-    if (data == nullptr) [[unlikely]] {
+    if (data == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     Packet packet;
     const int rc = poll(vbg_id, flags, Kind::doubles, packet);
-    if (rc == UTOFU_SUCCESS) {
-        for (unsigned i = 0; i < packet.count; i++) {
+    if (rc == UTOFU_SUCCESS)
+        for (unsigned i = 0; i < packet.count; i++)
             data[i] = bfp_value(packet, i);
-        }
-    }
     return rc;
 }
 

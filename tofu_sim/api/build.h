@@ -20,15 +20,12 @@ inline constexpr unsigned long onesided_flags =
 [[nodiscard]] inline int build_common(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t rmt_stadd, uint64_t edata,
                                       unsigned long flags) noexcept
 {
-    if ((flags & ~onesided_flags) != 0) [[unlikely]] {
+    if ((flags & ~onesided_flags) != 0) [[unlikely]]
         return UTOFU_ERR_INVALID_FLAGS;
-    }
-    if ((flags & UTOFU_ONESIDED_FLAG_PATH(6)) == UTOFU_ONESIDED_FLAG_PATH(6)) [[unlikely]] {
+    if ((flags & UTOFU_ONESIDED_FLAG_PATH(6)) == UTOFU_ONESIDED_FLAG_PATH(6)) [[unlikely]]
         return UTOFU_ERR_INVALID_PATH_ID; // B = 3
-    }
-    if (edata > 0xff) [[unlikely]] {
+    if (edata > 0xff) [[unlikely]]
         return UTOFU_ERR_INVALID_EDATA;
-    }
     d.op = op;
     d.edata = static_cast<uint8_t>(edata);
     d.flags = static_cast<uint32_t>(flags & 0xffff);
@@ -43,9 +40,8 @@ inline constexpr unsigned long onesided_flags =
 [[nodiscard]] inline int build_transfer(Descriptor& d, Op op, uint64_t rmt_vcq_id, uint64_t lcl_stadd,
                                         uint64_t rmt_stadd, size_t length, uint64_t edata, unsigned long flags) noexcept
 {
-    if (length > max_transfer) [[unlikely]] {
+    if (length > max_transfer) [[unlikely]]
         return UTOFU_ERR_INVALID_SIZE;
-    }
     d.lcl_stadd = lcl_stadd;
     d.length = static_cast<uint32_t>(length);
     return build_common(d, op, rmt_vcq_id, rmt_stadd, edata, flags);
@@ -54,12 +50,10 @@ inline constexpr unsigned long onesided_flags =
 /// MTU and transmission gap (guide 2.2.9). 0 as MTU is taken as the largest.
 [[nodiscard]] inline int build_gap(Descriptor& d, size_t mtu, size_t gap) noexcept
 {
-    if (mtu > max_mtu_bytes) [[unlikely]] {
+    if (mtu > max_mtu_bytes) [[unlikely]]
         return UTOFU_ERR_INVALID_SIZE;
-    }
-    if (gap > max_gap_units) [[unlikely]] {
+    if (gap > max_gap_units) [[unlikely]]
         return UTOFU_ERR_INVALID_NUMBER;
-    }
     d.mtu = static_cast<uint16_t>(mtu);
     d.gap = static_cast<uint8_t>(gap);
     return UTOFU_SUCCESS;
@@ -77,12 +71,10 @@ inline constexpr unsigned long onesided_flags =
                                          uint64_t rmt_stadd, size_t length, uint64_t edata,
                                          unsigned long flags) noexcept
 {
-    if (length > max_length) [[unlikely]] {
+    if (length > max_length) [[unlikely]]
         return UTOFU_ERR_INVALID_SIZE;
-    }
-    if (data == nullptr && length != 0) [[unlikely]] {
+    if (data == nullptr && length != 0) [[unlikely]]
         return UTOFU_ERR_INVALID_POINTER;
-    }
     d.length = static_cast<uint32_t>(length);
     // Word by word, as programs write what they post: a wider load would have to wait for their stores. And each word
     // by itself, so that the descriptor need not lie in memory (tni/execute.h).
@@ -97,15 +89,12 @@ inline constexpr unsigned long onesided_flags =
             from = copy;
         }
         std::memcpy(&d.data[0], from, 8);
-        if (length > 8) {
+        if (length > 8)
             std::memcpy(&d.data[1], from + 8, 8);
-        }
-        if (length > 16) {
+        if (length > 16)
             std::memcpy(&d.data[2], from + 16, 8);
-        }
-        if (length > 24) {
+        if (length > 24)
             std::memcpy(&d.data[3], from + 24, 8);
-        }
     }
     return build_common(d, Op::put_piggyback, rmt_vcq_id, rmt_stadd, edata, flags);
 }
@@ -113,12 +102,10 @@ inline constexpr unsigned long onesided_flags =
 [[nodiscard]] inline int build_armw(Descriptor& d, Op op, unsigned size, uint64_t rmt_vcq_id, int armw_op,
                                     uint64_t operand, uint64_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
 {
-    if (armw_op < UTOFU_ARMW_OP_SWAP || armw_op > UTOFU_ARMW_OP_OR) [[unlikely]] {
+    if (armw_op < UTOFU_ARMW_OP_SWAP || armw_op > UTOFU_ARMW_OP_OR) [[unlikely]]
         return UTOFU_ERR_INVALID_OP;
-    }
-    if (rmt_stadd % size != 0) [[unlikely]] {
+    if (rmt_stadd % size != 0) [[unlikely]]
         return UTOFU_ERR_INVALID_STADD;
-    }
     d.armw_op = static_cast<uint8_t>(armw_op);
     d.operand = operand;
     return build_common(d, op, rmt_vcq_id, rmt_stadd, edata, flags);
@@ -128,9 +115,8 @@ inline constexpr unsigned long onesided_flags =
                                      uint64_t new_value, uint64_t rmt_stadd, uint64_t edata,
                                      unsigned long flags) noexcept
 {
-    if (rmt_stadd % size != 0) [[unlikely]] {
+    if (rmt_stadd % size != 0) [[unlikely]]
         return UTOFU_ERR_INVALID_STADD;
-    }
     d.compare = old_value;
     d.operand = new_value;
     return build_common(d, op, rmt_vcq_id, rmt_stadd, edata, flags);

@@ -14,17 +14,14 @@ template <typename Build>
 [[gnu::always_inline]] inline int start(utofu_vcq_hdl_t vcq_hdl, void* cbdata, Build&& build) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) [[unlikely]] {
+    if (vcq == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
     Descriptor d;
-    if (const int rc = build(d); rc != UTOFU_SUCCESS) [[unlikely]] {
+    if (const int rc = build(d); rc != UTOFU_SUCCESS) [[unlikely]]
         return fail(rc);
-    }
     const VcqGuard guard(*vcq);
-    if (!toq_takes(*vcq, 1)) [[unlikely]] {
+    if (!toq_takes(*vcq, 1)) [[unlikely]]
         return UTOFU_ERR_BUSY;
-    }
     const int rc = post_inline(*vcq, d, cbdata);
     return rc == UTOFU_SUCCESS ? rc : fail(rc);
 }
@@ -41,11 +38,10 @@ template <Op op>
                                              WordOf<op> operand, utofu_stadd_t rmt_stadd, uint64_t edata,
                                              unsigned long flags) noexcept
 {
-    if constexpr (is_cswap<op>) {
+    if constexpr (is_cswap<op>)
         return build_cswap(d, op, sizeof operand, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
-    } else {
+    else
         return build_armw(d, op, sizeof operand, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
-    }
 }
 
 template <Op op>
@@ -53,16 +49,13 @@ template <Op op>
                                 utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
 {
     Descriptor d;
-    if (const int rc = build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags); rc != UTOFU_SUCCESS) {
+    if (const int rc = build_word<op>(d, rmt_vcq_id, what, operand, rmt_stadd, edata, flags); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     const VcqGuard guard(vcq);
-    if (!toq_takes(vcq, 1)) {
+    if (!toq_takes(vcq, 1))
         return UTOFU_ERR_BUSY;
-    }
-    if (gather_first(vcq, d, flags)) {
+    if (gather_first(vcq, d, flags))
         return UTOFU_SUCCESS;
-    }
     const int posted = post(vcq, d, nullptr);
     return posted == UTOFU_SUCCESS ? posted : fail(posted);
 }
@@ -74,12 +67,10 @@ template <Op op>
                                  unsigned long flags) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) [[unlikely]] {
+    if (vcq == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
-    if (gather_next<op>(*vcq, rmt_vcq_id, what, operand, rmt_stadd, edata, flags)) [[likely]] {
+    if (gather_next<op>(*vcq, rmt_vcq_id, what, operand, rmt_stadd, edata, flags)) [[likely]]
         return UTOFU_SUCCESS;
-    }
     return start_row<op>(*vcq, rmt_vcq_id, what, operand, rmt_stadd, edata, flags);
 }
 
@@ -106,24 +97,19 @@ template <typename Build>
 int start_blocks(utofu_vcq_hdl_t vcq_hdl, void* cbdata, size_t stride, size_t num_blocks, Build&& build) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) {
+    if (vcq == nullptr)
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
     Descriptor d;
-    if (const int rc = build(d); rc != UTOFU_SUCCESS) {
+    if (const int rc = build(d); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
-    if (num_blocks == 0 || num_blocks > toq_entries) {
+    if (num_blocks == 0 || num_blocks > toq_entries)
         return fail(UTOFU_ERR_INVALID_NUMBER);
-    }
     const VcqGuard guard(*vcq);
-    if (!toq_takes(*vcq, num_blocks)) {
+    if (!toq_takes(*vcq, num_blocks))
         return UTOFU_ERR_BUSY;
-    }
     for (size_t block = 0; block < num_blocks; block++) {
-        if (const int rc = post(*vcq, d, cbdata); rc != UTOFU_SUCCESS) {
+        if (const int rc = post(*vcq, d, cbdata); rc != UTOFU_SUCCESS)
             return fail(rc); // an invalid VCQ ID: the first one already
-        }
         next_block(d, stride);
     }
     return UTOFU_SUCCESS;

@@ -12,12 +12,10 @@ namespace {
 
 int check_target(utofu_vcq_hdl_t vcq_hdl, const void* desc, const size_t* desc_size) noexcept
 {
-    if (find_vcq(vcq_hdl) == nullptr) {
+    if (find_vcq(vcq_hdl) == nullptr)
         return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
-    if (desc == nullptr || desc_size == nullptr || reinterpret_cast<uintptr_t>(desc) % 8 != 0) {
+    if (desc == nullptr || desc_size == nullptr || reinterpret_cast<uintptr_t>(desc) % 8 != 0)
         return UTOFU_ERR_INVALID_POINTER;
-    }
     return UTOFU_SUCCESS;
 }
 
@@ -25,19 +23,15 @@ template <typename Build>
 int prepare_blocks(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t* desc_size, size_t stride, size_t num_blocks,
                    Build&& build) noexcept
 {
-    if (const int rc = check_target(vcq_hdl, desc, desc_size); rc != UTOFU_SUCCESS) {
+    if (const int rc = check_target(vcq_hdl, desc, desc_size); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     Descriptor d;
-    if (const int rc = build(d); rc != UTOFU_SUCCESS) {
+    if (const int rc = build(d); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
-    if (d.op != Op::nop && !is_possible_vcq_id(d.rmt_vcq_id, Process::self().topology())) {
+    if (d.op != Op::nop && !is_possible_vcq_id(d.rmt_vcq_id, Process::self().topology()))
         return fail(UTOFU_ERR_INVALID_VCQ_ID);
-    }
-    if (num_blocks == 0 || num_blocks > toq_entries) {
+    if (num_blocks == 0 || num_blocks > toq_entries)
         return fail(UTOFU_ERR_INVALID_NUMBER);
-    }
     size_t used = 0;
     for (size_t block = 0; block < num_blocks; block++) {
         used += encode_descriptor(d, static_cast<std::byte*>(desc) + used);
@@ -60,9 +54,8 @@ size_t count_descriptors(const std::byte* desc, size_t desc_size) noexcept
     Descriptor d;
     while (desc_size != 0) {
         const auto used = decode_descriptor(desc, desc_size, d);
-        if (!used || (d.op != Op::nop && !is_possible_vcq_id(d.rmt_vcq_id, Process::self().topology()))) {
+        if (!used || (d.op != Op::nop && !is_possible_vcq_id(d.rmt_vcq_id, Process::self().topology())))
             return 0;
-        }
         desc += *used;
         desc_size -= *used;
         count++;
@@ -78,17 +71,14 @@ int accept_all(const Vcq& vcq, const std::byte* desc, size_t desc_size) noexcept
     Descriptor d;
     while (desc_size != 0) {
         const auto used = decode_descriptor(desc, desc_size, d);
-        if (!used) {
+        if (!used)
             return UTOFU_ERR_INVALID_DESC;
-        }
-        if (session && !takes_session(d)) {
+        if (session && !takes_session(d))
             return UTOFU_ERR_NOT_SUPPORTED;
-        }
         Remote* remote = nullptr; // found again by its post
         const RemoteStatus status = d.op == Op::nop ? RemoteStatus::found : find_remote(d.rmt_vcq_id, remote);
-        if (status > RemoteStatus::no_owner) {
+        if (status > RemoteStatus::no_owner)
             return refusal_of(status);
-        }
         desc += *used;
         desc_size -= *used;
     }
@@ -235,42 +225,34 @@ int putofu_prepare_nop(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void* d
 int putofu_post_toq(utofu_vcq_hdl_t vcq_hdl, void* desc, size_t desc_size, void* cbdata)
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) {
+    if (vcq == nullptr)
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
     const VcqGuard guard(*vcq);
     if (desc_size == 0) {
         start_pending(*vcq);
         return UTOFU_SUCCESS;
     }
-    if (desc == nullptr || reinterpret_cast<uintptr_t>(desc) % 8 != 0) {
+    if (desc == nullptr || reinterpret_cast<uintptr_t>(desc) % 8 != 0)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     const auto* bytes = static_cast<const std::byte*>(desc);
-    if (vcq->special == 0 && start_prepared(*vcq, bytes, desc_size)) {
+    if (vcq->special == 0 && start_prepared(*vcq, bytes, desc_size))
         return UTOFU_SUCCESS;
-    }
     const size_t count = count_descriptors(bytes, desc_size);
-    if (count == 0 || count > toq_entries) {
+    if (count == 0 || count > toq_entries)
         return fail(UTOFU_ERR_INVALID_DESC);
-    }
-    if (!toq_takes(*vcq, count)) {
+    if (!toq_takes(*vcq, count))
         return UTOFU_ERR_BUSY;
-    }
-    if (const int rc = accept_all(*vcq, bytes, desc_size); rc != UTOFU_SUCCESS) {
+    if (const int rc = accept_all(*vcq, bytes, desc_size); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     start_pending(*vcq);
     // The memory is the caller's: should another thread change it meanwhile, each descriptor is still checked.
     while (desc_size != 0) {
         Descriptor d;
         const auto used = decode_descriptor(bytes, desc_size, d);
-        if (!used) {
+        if (!used)
             return fail(UTOFU_ERR_INVALID_DESC);
-        }
-        if (const int rc = post_accepted(*vcq, d, cbdata); rc != UTOFU_SUCCESS) {
+        if (const int rc = post_accepted(*vcq, d, cbdata); rc != UTOFU_SUCCESS)
             return fail(rc);
-        }
         bytes += *used;
         desc_size -= *used;
     }

@@ -53,9 +53,8 @@ const char* describe(int code) noexcept
 
 int fail(int code) noexcept
 {
-    if (code != UTOFU_ERR_BUSY && code != UTOFU_ERR_NOT_FOUND) {
+    if (code != UTOFU_ERR_BUSY && code != UTOFU_ERR_NOT_FOUND)
         last_error = code;
-    }
     return code;
 }
 
@@ -83,19 +82,16 @@ void putofu_query_utofu_version(int* major_ver, int* minor_ver)
 
 int putofu_query_my_coords(uint8_t coords[])
 {
-    if (coords == nullptr) {
+    if (coords == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     // Acts, in exact mode: what the processes of a node then divide among themselves, for example by locks on a file,
     // goes to them in the order of turns.
     const TurnedCall call(TurnedCall::Kind::acts);
-    if (call.is_refused()) {
+    if (call.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
     const Coords mine = self.coords();
     std::copy(mine.begin(), mine.end(), coords);
     return UTOFU_SUCCESS;
@@ -103,9 +99,8 @@ int putofu_query_my_coords(uint8_t coords[])
 
 void putofu_get_last_error(const char* text)
 {
-    if (text != nullptr) {
+    if (text != nullptr)
         std::snprintf(const_cast<char*>(text), 1024, "%s (%d)", describe(last_error), last_error);
-    }
 }
 
 } // extern "C"

@@ -15,15 +15,12 @@ namespace {
 int give_tnis(uint64_t share, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexcept
 {
     auto* const ids = static_cast<utofu_tni_id_t*>(std::calloc(tnis_per_node, sizeof(utofu_tni_id_t)));
-    if (ids == nullptr) {
+    if (ids == nullptr)
         return fail(UTOFU_ERR_OUT_OF_MEMORY);
-    }
     size_t count = 0;
-    for (unsigned tni = 0; tni < tnis_per_node; tni++) {
-        if ((share >> (tni * cqs_per_tni) & ((uint64_t{1} << cqs_per_tni) - 1)) != 0) {
+    for (unsigned tni = 0; tni < tnis_per_node; tni++)
+        if ((share >> (tni * cqs_per_tni) & ((uint64_t{1} << cqs_per_tni) - 1)) != 0)
             ids[count++] = static_cast<utofu_tni_id_t>(tni);
-        }
-    }
     *num_tnis = count;
     *tni_ids = ids;
     return UTOFU_SUCCESS;
@@ -31,13 +28,11 @@ int give_tnis(uint64_t share, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexce
 
 int query_tnis(bool barrier, utofu_tni_id_t** tni_ids, size_t* num_tnis) noexcept
 {
-    if (tni_ids == nullptr || num_tnis == nullptr) {
+    if (tni_ids == nullptr || num_tnis == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     return give_tnis(barrier ? ~uint64_t{0} : self.job().placement().cq_share, tni_ids, num_tnis);
 }
 
@@ -71,12 +66,10 @@ utofu_barrier_caps barrier_caps = {
 template <typename Caps>
 int query_caps(utofu_tni_id_t tni_id, Caps& caps, Caps** tni_caps) noexcept
 {
-    if (tni_caps == nullptr) {
+    if (tni_caps == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
-    if (tni_id >= tnis_per_node) {
+    if (tni_id >= tnis_per_node)
         return fail(UTOFU_ERR_INVALID_TNI_ID);
-    }
     *tni_caps = &caps;
     return UTOFU_SUCCESS;
 }

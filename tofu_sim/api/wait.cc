@@ -35,12 +35,10 @@ bool waits_at_gates() noexcept
 // Another thread may poll the VCQ meanwhile, or free it and create another in its place (partner: open_vcq).
 bool has_notices(Vcq& vcq) noexcept
 {
-    if (!vcq.tcq.empty() || unread_mrq(vcq) != 0) {
+    if (!vcq.tcq.empty() || unread_mrq(vcq) != 0)
         return true;
-    }
-    if ((std::atomic_ref(vcq.special).load(std::memory_order_relaxed) & Vcq::session) == 0) {
+    if ((std::atomic_ref(vcq.special).load(std::memory_order_relaxed) & Vcq::session) == 0)
         return false;
-    }
     const VcqGuard guard(vcq);
     return has_tcq_session(vcq);
 }
@@ -52,9 +50,8 @@ uint64_t looked_around = 0; ///< exact mode: when tofu_sim_give_way was called l
 int wait_in_exact_mode(TurnedCall& call, int timeout_ms) noexcept
 {
     constexpr Picoseconds millisecond = 1'000'000'000;
-    if (timeout_ms == 0) {
+    if (timeout_ms == 0)
         return 0;
-    }
     const Picoseconds until = timeout_ms < 0 ? never : clock_now() + static_cast<Picoseconds>(timeout_ms) * millisecond;
     return !call.may_look() || call.wait_until(until) || clock_now() < until ? 1 : 0;
 }
@@ -76,29 +73,23 @@ const char* tofu_sim_job(void)
 
 int tofu_sim_wait(utofu_vcq_hdl_t* vcqs, size_t n, int timeout_ms)
 {
-    if (vcqs == nullptr && n != 0) {
+    if (vcqs == nullptr && n != 0)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     TurnedCall call(TurnedCall::Kind::looks);
-    if (call.is_refused()) {
+    if (call.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
     for (size_t i = 0; i < n; i++) {
         Vcq* const vcq = find_vcq(vcqs[i]);
-        if (vcq == nullptr) {
+        if (vcq == nullptr)
             return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-        }
-        if (has_notices(*vcq)) {
+        if (has_notices(*vcq))
             return 1;
-        }
     }
-    if (is_exact()) {
+    if (is_exact())
         return wait_in_exact_mode(call, timeout_ms);
-    }
     const bool traced = (instruments & instrument_trace) != 0;
     const bool soon = (timeout_ms < 0 || timeout_ms > gate_pause_ms) && waits_at_gates();
     const bool rung =
@@ -123,28 +114,23 @@ int tofu_sim_give_way(unsigned times)
 int tofu_sim_wake(void)
 {
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     ring_doorbell(self.segment().header());
-    if (is_exact()) {
+    if (is_exact())
         nudge_self();
-    }
     return UTOFU_SUCCESS;
 }
 
 int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statistics* statistics)
 {
-    if (statistics == nullptr) {
+    if (statistics == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
-    if (tni_id >= tnis_per_node) {
+    if (tni_id >= tnis_per_node)
         return fail(UTOFU_ERR_INVALID_TNI_ID);
-    }
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return fail(rc);
-    }
     const FlowCounters sum = sum_of_tni(self.segment().base, tni_id);
     statistics->operations = sum.operations;
     statistics->bytes = sum.bytes_out + sum.bytes_back;
@@ -153,9 +139,8 @@ int tofu_sim_query_statistics(utofu_tni_id_t tni_id, struct tofu_sim_tni_statist
 
 int tofu_sim_seen(const void* address, size_t length)
 {
-    if (!has_clock()) {
+    if (!has_clock())
         return 0;
-    }
     clock_seen(address, length);
     return 1;
 }

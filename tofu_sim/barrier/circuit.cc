@@ -22,9 +22,8 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
     for (unsigned budget = push_budget; length != 0 && budget != 0; budget--) {
         const Node from = list[--length];
         GateSetting setting;
-        if (!gates_.read(from.gate, setting) || !setting.configured || setting.epoch != from.tag.epoch()) {
+        if (!gates_.read(from.gate, setting) || !setting.configured || setting.epoch != from.tag.epoch())
             continue;
-        }
         // Our output first, then the other input of the target: of two processes that write the two inputs of a gate at
         // the same time, at least one sees both (partner: this fence in the other process).
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -33,21 +32,17 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
             GateSetting there;
             uint32_t round = 0;
             if (target == null_gate || !gates_.read(target, there) || !there.configured ||
-                there.src[static_cast<unsigned>(input)] != from.gate) {
+                there.src[static_cast<unsigned>(input)] != from.gate)
                 continue; // an unexpected packet is dropped
-            }
-            if (input == Input::packet && host_.hold_packet != nullptr && host_.hold_packet(host_.context)) {
+            if (input == Input::packet && host_.hold_packet != nullptr && host_.hold_packet(host_.context))
                 continue;
-            }
             if (!gates_.round_for(target, there, input, from.tag, round) ||
-                gates_.fire(target, there, round) != Fired::now) {
+                gates_.fire(target, there, round) != Fired::now)
                 continue;
-            }
-            if (is_start_gate(target)) {
+            if (is_start_gate(target))
                 tell_end(target, Tag::of(there.epoch, round));
-            } else if (length < list.size()) {
+            else if (length < list.size())
                 list[length++] = {target, Tag::of(there.epoch, round)};
-            }
         }
     }
 }
@@ -55,9 +50,8 @@ void Circuit::push(GateRef gate, Tag tag) const noexcept
 void Circuit::tell_end(GateRef gate, Tag tag) const noexcept
 {
     Packet packet;
-    if (host_.ended != nullptr && gates_.fetch_end(gate, tag, packet) == Fetched::ready) {
+    if (host_.ended != nullptr && gates_.fetch_end(gate, tag, packet) == Fetched::ready)
         host_.ended(host_.context, gate, packet.time);
-    }
 }
 
 /// The set of gates seen by one pull. If it is full no further gate is examined, so a pull is bounded.
@@ -67,13 +61,11 @@ class Circuit::Visited {
     bool add(const Node& node) noexcept
     {
         const uint64_t key = (uint64_t{node.gate} << 32 | node.tag.value) + 1;
-        if (length_ == list_.size()) {
+        if (length_ == list_.size())
             return false;
-        }
         for (size_t at = (key * 0x9e3779b97f4a7c15u) >> 53;; at = (at + 1) % table_.size()) {
-            if (table_[at] == key) {
+            if (table_[at] == key)
                 return false;
-            }
             if (table_[at] == 0) {
                 table_[at] = key;
                 list_[length_++] = node;
@@ -84,9 +76,8 @@ class Circuit::Visited {
     /// In order of discovery.
     [[nodiscard]] bool next(Node& node) noexcept
     {
-        if (next_ == length_) {
+        if (next_ == length_)
             return false;
-        }
         node = list_[next_++];
         return true;
     }
@@ -100,9 +91,8 @@ class Circuit::Visited {
 
 bool Circuit::gone(GateRef source, uint64_t recorded_owner) const noexcept
 {
-    if (recorded_owner == 0) {
+    if (recorded_owner == 0)
         return false;
-    }
     const uint64_t owner = host_.owner_of(host_.context, source);
     return owner != unknown_owner && (owner != recorded_owner || !host_.runs(host_.context, recorded_owner));
 }
@@ -110,16 +100,14 @@ bool Circuit::gone(GateRef source, uint64_t recorded_owner) const noexcept
 Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead, Visited& visited) const noexcept
 {
     GateSetting setting;
-    if (!gates_.read(node.gate, setting) || !setting.configured || setting.epoch != node.tag.epoch()) {
+    if (!gates_.read(node.gate, setting) || !setting.configured || setting.epoch != node.tag.epoch())
         return Pulled::nothing;
-    }
     switch (gates_.fire(node.gate, setting, node.tag.round())) {
     case Fired::now:
-        if (!is_start_gate(node.gate)) {
+        if (!is_start_gate(node.gate))
             push(node.gate, node.tag);
-        } else {
+        else
             tell_end(node.gate, node.tag);
-        }
         return Pulled::progress;
     case Fired::before: return Pulled::nothing;
     case Fired::lost: return Pulled::broken;
@@ -130,20 +118,17 @@ Circuit::Pulled Circuit::visit(const Node& node, bool look_for_dead, Visited& vi
         const GateRef source = setting.src[i];
         Tag wanted;
         Packet packet;
-        if (source == null_gate) {
+        if (source == null_gate)
             continue;
-        }
         const bool joined = gates_.source_round(node.gate, setting, input, node.tag.round(), wanted);
-        if (joined && gates_.fetch_output(source, wanted, packet) != Fetched::not_yet) {
+        if (joined && gates_.fetch_output(source, wanted, packet) != Fetched::not_yet)
             continue;
-        }
-        if (joined && !is_start_gate(source)) {
+        if (joined && !is_start_gate(source))
             (void)visited.add({source, wanted});
-        } else if (look_for_dead && gone(source, setting.src_owner[i]) &&
-                   // Again, after we know: its last act may have been to start.
-                   (!joined || gates_.fetch_output(source, wanted, packet) == Fetched::not_yet)) {
+        else if (look_for_dead && gone(source, setting.src_owner[i]) &&
+                 // Again, after we know: its last act may have been to start.
+                 (!joined || gates_.fetch_output(source, wanted, packet) == Fetched::not_yet))
             return Pulled::broken;
-        }
     }
     return Pulled::nothing;
 }
@@ -156,12 +141,10 @@ Circuit::Pulled Circuit::pull(GateRef gate, Tag tag, bool look_for_dead) const n
     Node node{};
     while (visited.next(node)) {
         const Pulled one = visit(node, look_for_dead, visited);
-        if (one == Pulled::broken) {
+        if (one == Pulled::broken)
             return one;
-        }
-        if (one == Pulled::progress) {
+        if (one == Pulled::progress)
             result = one;
-        }
     }
     return result;
 }

@@ -45,9 +45,8 @@ bool hold_packet(void*) noexcept
 void wake_owner(void*, GateRef gate, uint64_t time) noexcept
 {
     const OwnerWord owner = OwnerWord::decode(owner_of(nullptr, gate));
-    if (owner.taken) {
+    if (owner.taken)
         wake_actor(owner.process, time);
-    }
 }
 
 void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexcept
@@ -56,9 +55,8 @@ void count_packets(void*, GateRef target, uint32_t path, uint64_t packets) noexc
     const std::lock_guard guard(self.slow_path());
     FlowTable& table = segment_flows(self.segment().base);
     const unsigned place = flow_place(table, node_of_gate(target));
-    if (FlowCounters* const row = flow_row(table, barrier_flows)) {
+    if (FlowCounters* const row = flow_row(table, barrier_flows))
         row[place * path_ids + path % path_ids].packets += packets;
-    }
 }
 
 bool claim(void*, unsigned gate) noexcept
@@ -81,16 +79,13 @@ int back(void*, GateRef gate) noexcept
 int enter_vbgs() noexcept
 {
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return rc;
-    }
-    if (process_vbgs() != nullptr) {
+    if (process_vbgs() != nullptr)
         return UTOFU_SUCCESS;
-    }
     const std::lock_guard guard(self.slow_path());
-    if (process_vbgs() != nullptr) {
+    if (process_vbgs() != nullptr)
         return UTOFU_SUCCESS;
-    }
     VbgHost host;
     host.node = self.job().placement().node;
     host.topology = self.topology();

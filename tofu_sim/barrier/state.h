@@ -69,9 +69,8 @@ inline constexpr unsigned slots_per_output = 2;
     std::optional<uint32_t> last; // of the two, never against 0: half a turn on, 0 is later
     for (unsigned i = 0; i < slots_per_output; i++) {
         const Tag tag = tag_of(slots[i].head.load_acquire());
-        if (tag.epoch() == epoch && (!last || later_round(tag.round(), *last))) {
+        if (tag.epoch() == epoch && (!last || later_round(tag.round(), *last)))
             last = tag.round();
-        }
     }
     return last.value_or(0);
 }

@@ -37,15 +37,13 @@ class VbgSet {
       public:
         explicit Guard(VbgSet& set) noexcept : set_(set.thread_safe_ ? &set : nullptr)
         {
-            if (set_ != nullptr) {
+            if (set_ != nullptr)
                 set_->mutex_.lock();
-            }
         }
         ~Guard()
         {
-            if (set_ != nullptr) {
+            if (set_ != nullptr)
                 set_->mutex_.unlock();
-            }
         }
         Guard(const Guard&) = delete;
         Guard& operator=(const Guard&) = delete;

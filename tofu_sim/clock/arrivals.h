@@ -34,9 +34,8 @@ class Arrivals {
         Picoseconds latest = 0;
         for (uint64_t line = end - first > most_lines ? end - most_lines : first; line < end; line++) {
             const uint64_t entry = places_[index(line)].load_acquire(); // partner: note
-            if (entry != 0 && (entry & ~time_mask) == tag(line)) {
+            if (entry != 0 && (entry & ~time_mask) == tag(line))
                 latest = std::max(latest, (entry & time_mask) * unit);
-            }
         }
         return latest;
     }

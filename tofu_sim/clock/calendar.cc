@@ -13,12 +13,10 @@ namespace {
 void put_in_order(Calendar& c) noexcept
 {
     bool good = c.count <= Calendar::most;
-    for (uint32_t i = 0; good && i < c.count; i++) {
+    for (uint32_t i = 0; good && i < c.count; i++)
         good = c.busy[i].begin < c.busy[i].end && (i == 0 || c.busy[i - 1].end < c.busy[i].begin);
-    }
-    if (!good) {
+    if (!good)
         c.count = 0;
-    }
 }
 
 bool is_crowded(const Calendar& c, Picoseconds from, int feeder) noexcept
@@ -55,9 +53,8 @@ void merge(Calendar& c, Interval added) noexcept
             added.end = std::max(added.end, old.end);
         }
     }
-    if (!done) {
+    if (!done)
         result[count++] = added;
-    }
     const uint32_t dropped = count > Calendar::most ? count - Calendar::most : 0;
     std::copy(result + dropped, result + count, c.busy);
     c.count = count - dropped;
@@ -92,15 +89,13 @@ Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noex
         const Interval taken{from, from + work};
         append(c, taken);
         c.used += work;
-        if (feeder != no_feeder) {
+        if (feeder != no_feeder)
             c.fed[feeder] = std::max(c.fed[feeder], taken.end);
-        }
         return taken;
     }
     put_in_order(c);
-    if (feeder != no_feeder && is_crowded(c, from, feeder)) {
+    if (feeder != no_feeder && is_crowded(c, from, feeder))
         work += figures::crowd_pause;
-    }
     bool begun = false;
     Interval taken{from, from};
     Picoseconds at = from;
@@ -113,22 +108,18 @@ Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noex
     };
     for (uint32_t i = 0; i < c.count && left != 0; i++) {
         const Interval& next = c.busy[i];
-        if (next.begin > at) {
+        if (next.begin > at)
             take(std::min(left, next.begin - at));
-        }
-        if (left != 0) {
+        if (left != 0)
             at = std::max(at, next.end);
-        }
     }
-    if (left != 0) {
+    if (left != 0)
         take(left);
-    }
     taken.end = at;
     merge(c, taken);
     c.used += work;
-    if (feeder != no_feeder) {
+    if (feeder != no_feeder)
         c.fed[feeder] = std::max(c.fed[feeder], taken.end);
-    }
     return taken;
 }
 

@@ -15,9 +15,8 @@ constexpr unsigned axis_of_port[ports_per_node] = {0, 0, 1, 1, 2, 2, 3, 4, 4, 5}
 void put_in_order(Credit& c) noexcept
 {
     bool good = c.count <= Credit::most;
-    for (uint32_t i = 1; good && i < c.count; i++) {
+    for (uint32_t i = 1; good && i < c.count; i++)
         good = c.left[i - 1].passed <= c.left[i].passed && c.left[i - 1].when <= c.left[i].when;
-    }
     c.count = good ? c.count : 0;
 }
 
@@ -36,12 +35,10 @@ void add(Credit& c, Credit::Departure departure, Picoseconds room) noexcept
 Picoseconds time_of(const Credit& c, Picoseconds passed) noexcept
 {
     uint32_t i = 0;
-    while (i + 1 < c.count && c.left[i].passed < passed) {
+    while (i + 1 < c.count && c.left[i].passed < passed)
         i++;
-    }
-    if (i == 0 || c.left[i].passed <= passed) {
+    if (i == 0 || c.left[i].passed <= passed)
         return c.left[i].when;
-    }
     const auto& before = c.left[i - 1];
     const double part =
         static_cast<double>(passed - before.passed) / static_cast<double>(c.left[i].passed - before.passed);
@@ -51,9 +48,8 @@ Picoseconds time_of(const Credit& c, Picoseconds passed) noexcept
 bool goes_around(const Topology& topology, const Link& link) noexcept
 {
     const unsigned axis = axis_of_port[static_cast<unsigned>(link.port)];
-    if (axis >= 3) {
+    if (axis >= 3)
         return false; // at most one hop along each of A, B and C: no cyclic wait there
-    }
     const bool upwards = static_cast<unsigned>(link.port) % 2 == 0;
     return topology.coords_of(link.node)[axis] == (upwards ? topology.units()[axis] - 1u : 0u);
 }
@@ -64,9 +60,8 @@ void account(Credit& c, const Standing& s, Picoseconds work, Picoseconds room) n
 {
     const Holder holder(c.lock);
     put_in_order(c);
-    if (c.count != 0 && s.left.end <= c.left[c.count - 1].when) {
+    if (c.count != 0 && s.left.end <= c.left[c.count - 1].when)
         return; // by the virtual clock it was earlier than the message that came first in real time
-    }
     if (c.count == 0 || c.left[c.count - 1].when <= s.came.begin) { // the buffer is empty
         c.count = 0;
         c.sent = 0;

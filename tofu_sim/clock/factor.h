@@ -18,9 +18,8 @@ inline constexpr const char* factor_expected = "use the ratio of computing time 
     const bool point = text[whole] == '.';
     const char* const fraction = text + whole + (point ? 1 : 0);
     const size_t digits = std::strspn(fraction, "0123456789");
-    if (whole == 0 || whole > 4 || digits > 3 || point != (digits != 0) || fraction[digits] != '\0') {
+    if (whole == 0 || whole > 4 || digits > 3 || point != (digits != 0) || fraction[digits] != '\0')
         return std::nullopt;
-    }
     uint32_t value = 0;
     for (size_t i = 0; i < whole + 3; i++) {
         const char* const digit = i < whole ? text + i : fraction + (i - whole);

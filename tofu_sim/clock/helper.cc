@@ -32,11 +32,9 @@ bool is_watchman(uint64_t now) noexcept
 {
     ScheduleHead& head = *own_state.head;
     const uint32_t used = head.used.load_acquire();
-    for (uint32_t process = 0; process < used; process++) {
-        if (state_of(actor(process)) != ActorState::absent) {
+    for (uint32_t process = 0; process < used; process++)
+        if (state_of(actor(process)) != ActorState::absent)
             return process == own_state.self || now - head.watched.load_relaxed() > 2 * other_tick_ns;
-        }
-    }
     return false;
 }
 
@@ -48,9 +46,8 @@ void wake_again() noexcept
     if (running != 0) {
         Actor& a = actor(running - 1);
         const Grant grant = grant_of(a);
-        if (grant == Grant::turn || grant == Grant::events) {
+        if (grant == Grant::turn || grant == Grant::events)
             futex_wake(a.turn);
-        }
     }
 }
 
@@ -82,9 +79,8 @@ void watch(uint64_t now) noexcept
     patrol_in_turn();
     choose_and_wake();
     wake_again();
-    if (head.restless != 0) {
+    if (head.restless != 0)
         wake_all_looks();
-    }
 }
 
 void* help(void*) noexcept
@@ -103,9 +99,8 @@ void* help(void*) noexcept
             return nullptr;
         }
         if (helped != std::exchange(seen, helped) && own_state.head->running.load_acquire() == own_state.self + 1 &&
-            grant_of(me) == Grant::help) {
+            grant_of(me) == Grant::help)
             carry_out_granted();
-        }
         const uint64_t now = real_time_ns();
         uint64_t tick = other_tick_ns;
         if (is_watchman(now)) {
@@ -129,9 +124,8 @@ bool start_helper() noexcept
     pthread_t thread;
     const bool started = ::pthread_create(&thread, nullptr, &help, nullptr) == 0;
     (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (started) {
+    if (started)
         (void)::pthread_detach(thread);
-    }
     return started;
 }
 
@@ -140,9 +134,8 @@ void stop_helper() noexcept
     constexpr uint64_t longest_ns = 1'000 * millisecond; // it waits for the lock of a process that is stopped
     const uint64_t began = real_time_ns();
     (void)own_state.leaves.exchange(1); // partner: help
-    while (own_state.helps_now.load_acquire() != 0 && real_time_ns() - began < longest_ns) {
+    while (own_state.helps_now.load_acquire() != 0 && real_time_ns() - began < longest_ns)
         (void)::syscall(SYS_sched_yield);
-    }
     own_state.helps = false;
 }
 

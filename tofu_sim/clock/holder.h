@@ -16,12 +16,10 @@ class Holder {
     {
         for (unsigned i = 0; i < spins + yields; i++) {
             uint32_t free = 0;
-            if (lock_.compare_exchange(free, 1)) {
+            if (lock_.compare_exchange(free, 1))
                 return;
-            }
-            if (i >= spins) {
+            if (i >= spins)
                 (void)::sched_yield();
-            }
         }
         lock_.store_release(1);
     }

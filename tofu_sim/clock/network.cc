@@ -18,20 +18,17 @@ Network::Network(const Topology& topology, std::byte* area, bool (*back)(void* c
 Way Network::way(uint32_t from, unsigned path_id, uint32_t to) const
 {
     Way way{from, to, {}, {}};
-    if (from == to) {
+    if (from == to)
         return way;
-    }
     const Coords here = topology_.coords_of(from);
     const Coords there = topology_.coords_of(to);
     PathCoords path = decode_path(path_id);
-    if (!Topology::contains_path(path)) {
+    if (!Topology::contains_path(path))
         path = {there[3], there[4], there[5]};
-    }
     way.links = route(topology_, here, path, there);
     way.back.reserve(way.links.size());
-    for (auto link = way.links.rbegin(); link != way.links.rend(); ++link) {
+    for (auto link = way.links.rbegin(); link != way.links.rend(); ++link)
         way.back.push_back(opposite(topology_, *link));
-    }
     return way;
 }
 
@@ -42,18 +39,16 @@ size_t Network::hops(uint32_t from, unsigned path_id, uint32_t to) const
 
 NodeCalendars* Network::node_at(uint32_t node) noexcept
 {
-    if (node >= topology_.num_nodes() || !back_(context_, node)) {
+    if (node >= topology_.num_nodes() || !back_(context_, node))
         return nullptr;
-    }
     return reinterpret_cast<NodeCalendars*>(area_ + size_t{node} * clock_node_bytes);
 }
 
 /// What stays behind links[number - 1] for longer than it takes to come.
 void Network::stand_behind(const Stream& s, size_t number, const Standing& standing, Picoseconds work) noexcept
 {
-    if (number == 0 || standing.left.end <= standing.came.end) {
+    if (number == 0 || standing.left.end <= standing.came.end)
         return;
-    }
     const Link& link = s.links[number - 1];
     if (NodeCalendars* const node = node_at(link.node)) {
         const unsigned channel = channel_of(topology_, s.links, number - 1, s.answer);
@@ -68,9 +63,8 @@ Network::Flight Network::send(const Stream& s, Picoseconds start) noexcept
     const Picoseconds work = figures::stream_time(s.length, s.mtu);
     NodeCalendars* const from = node_at(s.from);
     NodeCalendars* const to = node_at(s.to);
-    if (from == nullptr || to == nullptr) {
+    if (from == nullptr || to == nullptr)
         return {start, start}; // no memory for calendars: reported by the caller
-    }
     const Interval out = enter(from->out[s.from_tni], start, work);
     const Picoseconds sent = std::max(out.end, out.begin + work + work * s.gap / 8);
     Picoseconds head = out.begin + figures::wire / 2;
@@ -102,9 +96,8 @@ Times Network::carry(const Way& way, const Transit& t, Picoseconds start) noexce
     };
     Picoseconds ready = start + figures::fetch;
     if (!asks) {
-        if (t.kind == Transit::Kind::put) {
+        if (t.kind == Transit::Kind::put)
             ready += figures::first_packet(t.length, mtu);
-        }
         const Flight flight = send(out(t.length), ready);
         const Picoseconds arrived = flight.arrived + figures::write;
         const Picoseconds answer = figures::wire + way.links.size() * figures::hop + figures::stream_time(0, mtu);

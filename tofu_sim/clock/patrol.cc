@@ -58,9 +58,8 @@ void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
             a.excuse = 0; // it has called in the meantime
             return;
         }
-        if (head.running.load_relaxed() == process + 1) {
+        if (head.running.load_relaxed() == process + 1)
             head.running.store_release(0);
-        }
     } else if (s == ActorState::out) {
         a.excuse = static_cast<uint32_t>(why);
     }
@@ -70,12 +69,10 @@ void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
 {
     a.next.store_relaxed(never);
     a.state.store_release(static_cast<uint32_t>(ActorState::absent));
-    if (head.running.load_relaxed() == process + 1) {
+    if (head.running.load_relaxed() == process + 1)
         head.running.store_release(0);
-    }
-    if (head.looker.load_relaxed() == process + 1) {
+    if (head.looker.load_relaxed() == process + 1)
         head.looker.store_release(0);
-    }
 }
 
 /// Starts to measure its processor time without a call.
@@ -107,29 +104,25 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     a.last_cpu = used;
     if ((letter == 'S' || letter == 'D') && !worked) {
         const uint64_t now = real_time_ns();
-        if (a.blocked_since == 0) {
+        if (a.blocked_since == 0)
             a.blocked_since = now;
-        } else if (now - a.blocked_since > blocked_for_good_ns ||
-                   (now - a.blocked_since > blocked_ns && (head.restless != 0 || sleeps_until_a_time(a.pid, tid)))) {
+        else if (now - a.blocked_since > blocked_for_good_ns ||
+                 (now - a.blocked_since > blocked_ns && (head.restless != 0 || sleeps_until_a_time(a.pid, tid))))
             excuse(head, a, process, Excuse::blocked);
-        }
         return;
     }
     a.blocked_since = 0;
     // A loop that polls memory touches the same pages all the time.
-    if (std::exchange(a.seen_faults, faults) != faults) {
+    if (std::exchange(a.seen_faults, faults) != faults)
         start_sample(a, used);
-    }
     const bool has_turn = static_cast<ActorState>(a.state.load_relaxed()) == ActorState::running;
     const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed != 0 ? looks_again_ns : looks_ns;
-    if (used - a.seen_cpu <= longest) {
+    if (used - a.seen_cpu <= longest)
         return;
-    }
-    if (head.restless == 0 && count_sleeps(a.pid, tid) - a.seen_sleeps > some_naps) {
+    if (head.restless == 0 && count_sleeps(a.pid, tid) - a.seen_sleeps > some_naps)
         start_sample(a, used); // it sleeps between polls: it is excused when no other thread runs, either
-    } else {
+    else
         excuse(head, a, process, Excuse::looks);
-    }
 }
 
 /// Threads of this machine that run or wait for a processor; 0: the kernel does not show it.
@@ -174,18 +167,16 @@ void patrol(ScheduleHead& head, std::byte* actors) noexcept
     for (uint32_t process = 0; process < used; process++) {
         Actor& a = actor_at(actors, process);
         const auto s = static_cast<ActorState>(a.state.load_acquire());
-        if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a))) {
+        if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a)))
             continue;
-        }
         const bool has_turn = head.running.load_relaxed() == process + 1;
         const bool waited_for = has_turn || (s == ActorState::out && a.excuse == 0);
-        if (waited_for && is_gone(a)) {
+        if (waited_for && is_gone(a))
             free_place(head, a, process);
-        } else if (waited_for && (s == ActorState::running || s == ActorState::out)) {
+        else if (waited_for && (s == ActorState::running || s == ActorState::out))
             look_at(head, a, process);
-        } else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && is_gone(a)) {
+        else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && is_gone(a))
             free_place(head, a, process); // no process waits for it yet, but later ones would
-        }
     }
 }
 
@@ -208,9 +199,8 @@ bool is_wanted_by_others() noexcept
 void warn_once(ScheduleHead& head, Warning what) noexcept
 {
     const uint32_t warned = head.warned.load_relaxed();
-    if ((warned & static_cast<uint32_t>(what)) != 0) {
+    if ((warned & static_cast<uint32_t>(what)) != 0)
         return;
-    }
     head.warned.store_relaxed(warned | static_cast<uint32_t>(what));
     switch (what) {
     case Warning::late_return:

@@ -74,11 +74,9 @@ bool begins_with(const char* file, std::initializer_list<const char*> names) noe
 {
     const char* const slash = std::strrchr(file, '/');
     const char* const name = slash != nullptr ? slash + 1 : file;
-    for (const char* const begin : names) {
-        if (std::strncmp(name, begin, std::strlen(begin)) == 0) {
+    for (const char* const begin : names)
+        if (std::strncmp(name, begin, std::strlen(begin)) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -87,9 +85,8 @@ bool begins_with(const char* file, std::initializer_list<const char*> names) noe
 /// themselves, except for MPI_Wtime.
 Caller caller_in(const char* file) noexcept
 {
-    if (begins_with(file, {"libevent", "libpmix", "libprrte", "libopen-rte", "libopen-pal", "libucs", "libuv"})) {
+    if (begins_with(file, {"libevent", "libpmix", "libprrte", "libopen-rte", "libopen-pal", "libucs", "libuv"}))
         return Caller::timers;
-    }
     return begins_with(file, {"libmpi"}) ? Caller::program : Caller::library;
 }
 
@@ -100,9 +97,8 @@ Caller caller_at(const void* caller) noexcept
     const auto at = reinterpret_cast<uintptr_t>(caller);
     std::atomic<uintptr_t>& place = known[at / 2 % 256];
     const uintptr_t seen = place.load(std::memory_order_relaxed);
-    if (seen / 4 == at) {
+    if (seen / 4 == at)
         return static_cast<Caller>(seen & 3);
-    }
     Dl_info where{};
     const bool found = ::dladdr(caller, &where) != 0 && where.dli_fname != nullptr;
     Dl_info program{};
@@ -116,13 +112,11 @@ int read_time(clockid_t clock, timespec* time, const void* caller) noexcept
 {
     const Read read = read_clock.load(std::memory_order_acquire); // partner: tofu_sim_attach_clock
     uint64_t picoseconds = 0;
-    if (read == nullptr || !is_wall_clock(clock)) {
+    if (read == nullptr || !is_wall_clock(clock))
         return real_gettime()(clock, time);
-    }
     const Caller who = caller_at(caller);
-    if (who == Caller::timers || read(&picoseconds, who == Caller::library ? 1 : 0) == 0) {
+    if (who == Caller::timers || read(&picoseconds, who == Caller::library ? 1 : 0) == 0)
         return real_gettime()(clock, time);
-    }
     const uint64_t ns = picoseconds / 1000 + static_cast<uint64_t>(started[clock].tv_nsec);
     time->tv_sec = started[clock].tv_sec + static_cast<time_t>(ns / 1'000'000'000);
     time->tv_nsec = static_cast<long>(ns % 1'000'000'000);
@@ -140,9 +134,8 @@ bool is_outside(int fd) noexcept
 {
     struct stat status;
     const Send before = before_send.load(std::memory_order_acquire); // partner: tofu_sim_attach_send
-    if (before == nullptr || fd <= STDERR_FILENO) {
+    if (before == nullptr || fd <= STDERR_FILENO)
         return false;
-    }
     const int error = errno;
     const mode_t type = ::fstat(fd, &status) == 0 ? status.st_mode & S_IFMT : mode_t{S_IFREG};
     errno = error;
@@ -176,9 +169,8 @@ void after_sending() noexcept
 template <typename Call>
 ssize_t sent(int fd, Call call)
 {
-    if (!is_outside(fd)) [[likely]] {
+    if (!is_outside(fd)) [[likely]]
         return call();
-    }
     before_send.load(std::memory_order_relaxed)();
     const ssize_t result = call();
     holds.has_sent = true;
@@ -203,9 +195,8 @@ __attribute__((constructor)) void find_mutex_calls() noexcept
 }
 const MutexCalls& real_mutex_calls() noexcept
 {
-    if (mutex_calls.unlock == nullptr) [[unlikely]] { // a constructor of another library
+    if (mutex_calls.unlock == nullptr) [[unlikely]] // a constructor of another library
         find_mutex_calls();
-    }
     return mutex_calls;
 }
 
@@ -275,13 +266,11 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, con
     auto* const own = start_thread.load(std::memory_order_acquire) != nullptr // partner: tofu_sim_attach_threads
                           ? new (std::nothrow) NewThread{function, argument}
                           : nullptr;
-    if (own == nullptr) {
+    if (own == nullptr)
         return real(thread, attributes, function, argument);
-    }
     const int rc = real(thread, attributes, run_thread, own);
-    if (rc != 0) {
+    if (rc != 0)
         delete own;
-    }
     return rc;
 }
 
@@ -343,12 +332,10 @@ __attribute__((visibility("default"))) int tofu_sim_gettimeofday(timeval* time, 
 
 int tofu_sim_gettimeofday(timeval* time, void* zone) noexcept
 {
-    if (zone != nullptr) {
+    if (zone != nullptr)
         *static_cast<struct timezone*>(zone) = {};
-    }
-    if (time == nullptr) { // gettimeofday(2) permits that for both
+    if (time == nullptr) // gettimeofday(2) permits that for both
         return 0;
-    }
     timespec now{};
     const int rc = read_time(CLOCK_REALTIME, &now, __builtin_return_address(0));
     *time = {now.tv_sec, now.tv_nsec / 1000};
@@ -406,9 +393,8 @@ __attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t*
 {
     const int rc = real_mutex_calls().unlock(mutex);
     holds.mutexes -= rc == 0 && holds.mutexes != 0 ? 1 : 0;
-    if (holds.has_sent) [[unlikely]] {
+    if (holds.has_sent) [[unlikely]]
         after_sending();
-    }
     return rc;
 }
 

@@ -39,18 +39,15 @@ bool bind_to_processor(SharedWord<uint32_t>& chosen) noexcept
 {
     uint32_t number = 0;
     const int here = ::sched_getcpu();
-    if (here >= 0 && chosen.compare_exchange(number, static_cast<uint32_t>(here) + 1)) {
+    if (here >= 0 && chosen.compare_exchange(number, static_cast<uint32_t>(here) + 1))
         number = static_cast<uint32_t>(here) + 1;
-    }
     restore_processors();
-    if (number == 0 || number > CPU_SETSIZE || !read_mask(0, binding.before)) {
+    if (number == 0 || number > CPU_SETSIZE || !read_mask(0, binding.before))
         return false;
-    }
     CPU_ZERO(&binding.one);
     CPU_SET(number - 1, &binding.one);
-    if (!write_mask(0, binding.one)) {
+    if (!write_mask(0, binding.one))
         return false;
-    }
     binding.tid = static_cast<pid_t>(::syscall(SYS_gettid));
     return true;
 }
@@ -62,17 +59,15 @@ bool is_bound() noexcept
 
 void restore_processors() noexcept
 {
-    if (binding.tid != 0 && has_one_processor(binding.tid)) {
+    if (binding.tid != 0 && has_one_processor(binding.tid))
         (void)write_mask(binding.tid, binding.before);
-    }
     binding.tid = 0;
 }
 
 void restore_inherited_processors() noexcept
 {
-    if (binding.tid != 0 && has_one_processor(0)) {
+    if (binding.tid != 0 && has_one_processor(0))
         (void)write_mask(0, binding.before);
-    }
 }
 
 void restore_processors_in_child() noexcept
@@ -83,9 +78,8 @@ void restore_processors_in_child() noexcept
 
 int tell_processors(cpu_set_t* set) noexcept
 {
-    if (binding.tid == 0 || binding.tid != static_cast<pid_t>(::syscall(SYS_gettid)) || !has_one_processor(0)) {
+    if (binding.tid == 0 || binding.tid != static_cast<pid_t>(::syscall(SYS_gettid)) || !has_one_processor(0))
         return 0;
-    }
     *set = binding.before; // as large as the C library's
     return 1;
 }

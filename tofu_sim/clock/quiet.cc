@@ -32,9 +32,8 @@ size_t read_text(const char* path, char (&text)[bytes]) noexcept
 {
     const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t size = fd >= 0 ? ::read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0) {
+    if (fd >= 0)
         ::close(fd);
-    }
     const auto length = static_cast<size_t>(std::max<ssize_t>(size, 0));
     text[length] = '\0';
     return length;
@@ -53,16 +52,14 @@ class Sum {
 bool add_thread(Sum& sum, int pid, uint32_t tid) noexcept
 {
     const char letter = see_thread(pid, tid).letter;
-    if (letter != 'S') {
+    if (letter != 'S')
         return letter == 0 || letter == 'Z' || letter == 'X' || letter == 'I';
-    }
     char path[64];
     char text[256];
     std::snprintf(path, sizeof path, "/proc/%d/task/%u/schedstat", pid, tid);
     const size_t size = read_text(path, text);
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++)
         sum.add(static_cast<unsigned char>(text[i]));
-    }
     return true;
 }
 
@@ -72,9 +69,8 @@ Outside add_threads(Sum& sum, int pid, std::initializer_list<uint32_t> except) n
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR* const tasks = ::opendir(path);
-    if (tasks == nullptr) {
+    if (tasks == nullptr)
         return errno == ENOENT ? Outside::quiet : Outside::unknown;
-    }
     Outside found = Outside::quiet;
     while (const dirent* const entry = ::readdir(tasks)) {
         const auto tid = static_cast<uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
@@ -96,16 +92,13 @@ enum class CallerSeen : uint8_t {
 CallerSeen add_caller(Sum& sum, const Actor& a) noexcept
 {
     const auto s = static_cast<ActorState>(a.state.load_acquire());
-    if (s == ActorState::ready || s == ActorState::idle || a.sending.load_acquire() != 0) {
+    if (s == ActorState::ready || s == ActorState::idle || a.sending.load_acquire() != 0)
         return CallerSeen::asleep;
-    }
     const uint32_t tid = a.tid.load_relaxed();
-    if (s == ActorState::inside) {
+    if (s == ActorState::inside)
         return CallerSeen::awake;
-    }
-    if (sleeps_until_a_time(a.pid, tid)) {
+    if (sleeps_until_a_time(a.pid, tid))
         return CallerSeen::perhaps;
-    }
     const char letter = see_thread(a.pid, tid).letter;
     return letter == 'R' ? CallerSeen::perhaps : add_thread(sum, a.pid, tid) ? CallerSeen::asleep : CallerSeen::awake;
 }
@@ -142,9 +135,8 @@ class Deliverers {
     /// None of them has work. Of a container's own PID namespace they are not visible, and nothing is known.
     [[nodiscard]] bool rest() noexcept
     {
-        if (!known_) {
+        if (!known_)
             find();
-        }
         return std::all_of(pids_, pids_ + count_, [](int pid) {
             const char letter = see_thread(pid, static_cast<uint32_t>(pid)).letter;
             return letter != 'R' && letter != 'D';
@@ -164,13 +156,11 @@ class Deliverers {
             char name[64];
             std::snprintf(path, sizeof path, "/proc/%d/comm", pid);
             if (pid > 0 && count_ < most && read_text(path, name) != 0 && std::strncmp(name, "ksoftirqd/", 10) == 0 &&
-                see_thread(pid, static_cast<uint32_t>(pid)).parent == 2) {
+                see_thread(pid, static_cast<uint32_t>(pid)).parent == 2)
                 pids_[count_++] = pid;
-            }
         }
-        if (processes != nullptr) {
+        if (processes != nullptr)
             ::closedir(processes);
-        }
     }
 
     int pids_[most] = {};
@@ -182,11 +172,9 @@ Deliverers deliverers; ///< used by one thread at a time (ScheduleHead::looker)
 bool is_member(const ScheduleHead& head, const std::byte* actors, int pid) noexcept
 {
     const uint32_t used = head.used.load_relaxed();
-    for (uint32_t process = 0; process < used; process++) {
-        if (seen_actor(actors, process).pid == pid) {
+    for (uint32_t process = 0; process < used; process++)
+        if (seen_actor(actors, process).pid == pid)
             return true;
-        }
-    }
     return false;
 }
 
@@ -200,11 +188,9 @@ bool is_launcher(int pid) noexcept
     (void)read_text(path, name);
     name[std::strcspn(name, "\n")] = '\0';
     for (const char* const launcher : {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte", "prted",
-                                       "mpiexec.hydra", "hydra_pmi_proxy", "srun", "slurmstepd"}) {
-        if (std::strcmp(name, launcher) == 0) {
+                                       "mpiexec.hydra", "hydra_pmi_proxy", "srun", "slurmstepd"})
+        if (std::strcmp(name, launcher) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -222,15 +208,13 @@ class Launchers {
             kept = is_launcher(pid) ? length : kept;
             pid = see_thread(pid, static_cast<uint32_t>(pid)).parent;
         }
-        for (unsigned i = 0; i < std::min(kept, length); i++) {
+        for (unsigned i = 0; i < std::min(kept, length); i++)
             add(line[i]);
-        }
     }
     void add(int pid) noexcept
     {
-        if (count_ < most_launchers && std::find(pids_, pids_ + count_, pid) == pids_ + count_) {
+        if (count_ < most_launchers && std::find(pids_, pids_ + count_, pid) == pids_ + count_)
             pids_[count_++] = pid;
-        }
     }
     void add_children_of(int pid) noexcept
     {
@@ -239,9 +223,8 @@ class Launchers {
         std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
         (void)read_text(path, text);
         char* end = text;
-        for (long child = std::strtol(text, &end, 10); child > 0; child = std::strtol(end, &end, 10)) {
+        for (long child = std::strtol(text, &end, 10); child > 0; child = std::strtol(end, &end, 10))
             add(static_cast<int>(child));
-        }
     }
     [[nodiscard]] unsigned count() const noexcept { return count_; }
     [[nodiscard]] int at(unsigned i) const noexcept { return pids_[i]; }
@@ -261,30 +244,25 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
     const uint32_t used = head.used.load_acquire();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = seen_actor(actors, process);
-        if (static_cast<ActorState>(a.state.load_acquire()) == ActorState::absent) {
+        if (static_cast<ActorState>(a.state.load_acquire()) == ActorState::absent)
             continue;
-        }
         const CallerSeen caller = add_caller(sum, a);
-        if (caller == CallerSeen::awake || is_about_to_go_on(head, a, process)) {
+        if (caller == CallerSeen::awake || is_about_to_go_on(head, a, process))
             return Outside::busy;
-        }
         loops = loops || caller == CallerSeen::perhaps;
         const uint32_t service = a.service.load_relaxed();
         const Outside found = add_threads(others, a.pid, {a.tid.load_relaxed(), a.helper.load_relaxed(), service});
-        if (found != Outside::quiet || !add_thread(sum, a.pid, service)) {
+        if (found != Outside::quiet || !add_thread(sum, a.pid, service))
             return found == Outside::quiet ? Outside::busy : found;
-        }
         launchers.add_parents(a.parent);
     }
-    for (unsigned i = 0, parents = launchers.count(); head.open == 0 && i < parents; i++) {
+    for (unsigned i = 0, parents = launchers.count(); head.open == 0 && i < parents; i++)
         launchers.add_children_of(launchers.at(i));
-    }
     for (unsigned i = 0; i < launchers.count(); i++) {
         const int pid = launchers.at(i);
         const Outside found = is_member(head, actors, pid) ? Outside::quiet : add_threads(others, pid, {});
-        if (found != Outside::quiet) {
+        if (found != Outside::quiet)
             return found;
-        }
     }
     return Outside::quiet;
 }
@@ -298,9 +276,8 @@ bool all_loops_wait(const ScheduleHead& head, std::byte* actors, bool anew) noex
         Actor& a = *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
         const auto s = static_cast<ActorState>(a.state.load_acquire());
         Sum unused;
-        if ((s == ActorState::out || s == ActorState::running) && add_caller(unused, a) == CallerSeen::perhaps) {
+        if ((s == ActorState::out || s == ActorState::running) && add_caller(unused, a) == CallerSeen::perhaps)
             all = waits_in_a_loop(a, anew) && all;
-        }
     }
     return all;
 }
@@ -335,9 +312,8 @@ ThreadSeen see_thread(int pid, uint32_t tid) noexcept
     unsigned long minor = 0;
     unsigned long major = 0;
     if (name_end == nullptr || std::sscanf(name_end + 1, " %c %d %*d %*d %*d %*d %*u %lu %*u %lu", &seen.letter,
-                                           &seen.parent, &minor, &major) < 2) {
+                                           &seen.parent, &minor, &major) < 2)
         return {};
-    }
     seen.faults = minor + major;
     return seen;
 }
@@ -379,9 +355,8 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     sum.add(others.value());
     sum.add(before);
     const bool anew = std::exchange(head.quiet_sum, sum.value()) != sum.value();
-    if (anew) {
+    if (anew)
         head.quiet_since = now;
-    }
     const bool all_wait = !loops || all_loops_wait(head, actors, anew);
     head.quiet_actors = before;
     head.quiet_others = others.value();

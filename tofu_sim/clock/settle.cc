@@ -27,9 +27,8 @@ bool is_too_long_since(uint64_t began) noexcept
 void pause_instead() noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (head.settle_until.load_relaxed() == 0) {
+    if (head.settle_until.load_relaxed() == 0)
         head.settle_until.store_relaxed(real_time_ns() + settle_ns * crowding());
-    }
 }
 
 void end_settling() noexcept
@@ -92,11 +91,9 @@ void give_up_quiet(Warning why) noexcept
 bool all_have_visited() noexcept
 {
     const uint32_t used = own_state.head->used.load_relaxed();
-    for (uint32_t process = 0; process < used; process++) {
-        if (actor(process).visits.load_relaxed() != 0) {
+    for (uint32_t process = 0; process < used; process++)
+        if (actor(process).visits.load_relaxed() != 0)
             return false;
-        }
-    }
     return true;
 }
 
@@ -127,9 +124,8 @@ void look_for_timers() noexcept
     ScheduleHead& head = *own_state.head;
     uint64_t sends = 1 + head.joined;
     const uint32_t used = head.used.load_relaxed();
-    for (uint32_t process = 0; process < used; process++) {
+    for (uint32_t process = 0; process < used; process++)
         sends += actor(process).sends.load_relaxed();
-    }
     const bool by_itself = head.round_sends == sends && head.round_others != head.quiet_others;
     head.by_itself.store_relaxed(by_itself ? 1 : 0);
     head.round_sends = sends;
@@ -140,17 +136,14 @@ void look_for_timers() noexcept
 bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (head.open == 0 || head.restless != 0) {
+    if (head.open == 0 || head.restless != 0)
         return false;
-    }
     if (outside == Outside::quiet) {
-        if (settling() != Settling::no) {
+        if (settling() != Settling::no)
             end_settling();
-        }
         wakes = choose();
-        if (head.running.load_relaxed() != 0) {
+        if (head.running.load_relaxed() != 0)
             return false;
-        }
         look_for_timers();
         return begin_round();
     }
@@ -166,13 +159,11 @@ bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 bool must_look_outside() noexcept
 {
     const ScheduleHead& head = *own_state.head;
-    if (head.restless != 0) {
+    if (head.restless != 0)
         return false;
-    }
     const uint32_t running = head.running.load_relaxed();
-    if (head.settling.load_relaxed() != 0 || head.sending.load_relaxed() != 0 || running == 0) {
+    if (head.settling.load_relaxed() != 0 || head.sending.load_relaxed() != 0 || running == 0)
         return true;
-    }
     const Actor& a = actor(running - 1);
     return state_of(a) == ActorState::running && a.seen_cpu != 0 && a.seen_calls == a.calls.load_relaxed();
 }
@@ -183,9 +174,8 @@ Outside look_outside_alone() noexcept
     uint32_t none = 0;
     if (!head.looker.compare_exchange(none, own_state.self + 1)) {
         const bool ended = none - 1 < max_processes && has_ended(actor(none - 1));
-        if (!ended || !head.looker.compare_exchange(none, own_state.self + 1)) {
+        if (!ended || !head.looker.compare_exchange(none, own_state.self + 1))
             return Outside::busy;
-        }
     }
     const uint64_t began = real_time_ns();
     const Outside found = look_outside(head, own_state.actors);
@@ -210,9 +200,8 @@ bool takes_patrol() noexcept
 /// True for the thread that calls uTofu, while it is in the program.
 bool sends_outside() noexcept
 {
-    if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id()) {
+    if (own_state.me == nullptr || own_state.me->tid.load_relaxed() != thread_id())
         return false;
-    }
     const ActorState s = state_of(*own_state.me);
     return s == ActorState::running || s == ActorState::out;
 }
@@ -221,17 +210,15 @@ bool sends_outside() noexcept
 bool others_wait() noexcept
 {
     const ScheduleHead& head = *own_state.head;
-    if (head.open == 0) {
+    if (head.open == 0)
         return false;
-    }
     const uint32_t used = head.used.load_acquire();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
         const bool waits = (s == ActorState::ready || s == ActorState::idle) && a.visits.load_acquire() == 0;
-        if (process != own_state.self && s != ActorState::absent && !waits) {
+        if (process != own_state.self && s != ActorState::absent && !waits)
             return false;
-        }
     }
     return true;
 }
@@ -247,9 +234,8 @@ void wait_as(Sending what) noexcept
     for (;;) {
         head.sending.store_release(1);
         const uint32_t releases = head.releases.load_acquire();
-        if (sending_of(me) == Sending::no) {
+        if (sending_of(me) == Sending::no)
             return;
-        }
         futex_wait(head.releases, releases, millisecond);
         patrol_in_turn();
         if (is_too_long_since(began)) {
@@ -278,18 +264,16 @@ void wake_all_looks() noexcept
     const uint32_t used = own_state.head->used.load_relaxed();
     for (uint32_t process = 0; process < used; process++) {
         const ActorState s = state_of(actor(process));
-        if ((s == ActorState::ready || s == ActorState::idle) && actor(process).looking.load_relaxed() != 0) {
+        if ((s == ActorState::ready || s == ActorState::idle) && actor(process).looking.load_relaxed() != 0)
             futex_wake(actor(process).turn);
-        }
     }
 }
 
 void patrol_in_turn() noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (!takes_patrol()) {
+    if (!takes_patrol())
         return;
-    }
     Outside outside = must_look_outside() ? look_outside_alone() : Outside::busy;
     bool wakes = false;
     SharedWord<uint32_t>* chosen = nullptr;
@@ -303,9 +287,8 @@ void patrol_in_turn() noexcept
         }
         if (outside == Outside::quiet && head.launched != 0) {
             head.crowds = is_crowded_by_others() ? head.crowds + 1 : 0;
-            if (head.crowds == crowds_before_warning) {
+            if (head.crowds == crowds_before_warning)
                 warn_once(head, Warning::crowded);
-            }
         }
         if (outside == Outside::quiet && head.sending.load_relaxed() != 0) {
             release_senders();
@@ -315,20 +298,17 @@ void patrol_in_turn() noexcept
         patrol(head, own_state.actors);
         wakes = settle_by(outside, chosen) || wakes;
     }
-    if (chosen != nullptr) {
+    if (chosen != nullptr)
         futex_wake(*chosen);
-    }
-    if (wakes) {
+    if (wakes)
         wake_all_looks();
-    }
 }
 
 void send_outside() noexcept
 {
     if (sends_outside()) {
-        if (own_state.head->restless == 0 && !others_wait()) {
+        if (own_state.head->restless == 0 && !others_wait())
             wait_as(Sending::holds);
-        }
         own_state.me->sends.fetch_add(1);
         own_state.me->outside.store_release(1); // partner: take_turn
     }
@@ -336,9 +316,8 @@ void send_outside() noexcept
 
 void sent_outside() noexcept
 {
-    if (!sends_outside() || own_state.head->restless != 0) {
+    if (!sends_outside() || own_state.head->restless != 0)
         return;
-    }
     wait_as(Sending::sent);
 }
 

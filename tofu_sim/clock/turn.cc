@@ -20,9 +20,8 @@ ScheduleState own_state;
 uint32_t thread_id() noexcept
 {
     thread_local uint32_t id = 0;
-    if (id == 0) [[unlikely]] {
+    if (id == 0) [[unlikely]]
         id = static_cast<uint32_t>(::syscall(SYS_gettid));
-    }
     return id;
 }
 
@@ -42,15 +41,12 @@ Lock::Lock() noexcept
     const uint32_t mine = own_state.self + 1;
     for (uint64_t attempt = 1;; attempt++) {
         uint32_t free = 0;
-        if (own_state.head->lock.compare_exchange(free, mine)) {
+        if (own_state.head->lock.compare_exchange(free, mine))
             return;
-        }
-        if (attempt % 64 == 0) {
+        if (attempt % 64 == 0)
             (void)::syscall(SYS_sched_yield); // the library's would count as a poll of the program (clock/preload.cc)
-        }
-        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && has_ended(actor(free - 1))) {
+        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && has_ended(actor(free - 1)))
             (void)own_state.head->lock.compare_exchange(free, 0);
-        }
     }
 }
 
@@ -67,12 +63,10 @@ struct Candidate {
     /// At equal times events come before the polls that may find them.
     [[nodiscard]] bool before(const Candidate& other) const noexcept
     {
-        if (time != other.time) {
+        if (time != other.time)
             return time < other.time;
-        }
-        if (what != other.what) {
+        if (what != other.what)
             return what == Grant::events;
-        }
         return rank != other.rank ? rank < other.rank : process < other.process;
     }
 };
@@ -86,9 +80,8 @@ class Survey {
         for (uint32_t process = 0; process < used; process++) {
             const Actor& a = actor(process);
             const ActorState s = state_of(a);
-            if (s != ActorState::absent) {
+            if (s != ActorState::absent)
                 add(a, s, process);
-            }
         }
     }
     /// The candidate with the earliest time. The `looks` time of an idle process counts only if something else happens
@@ -134,9 +127,8 @@ class Survey {
     }
     static void offer(Candidate& to, const Candidate& candidate) noexcept
     {
-        if (candidate.time != never && candidate.before(to)) {
+        if (candidate.time != never && candidate.before(to))
             to = candidate;
-        }
     }
     void limit(Picoseconds time, uint32_t process) noexcept
     {
@@ -161,22 +153,18 @@ class Survey {
 {
     ScheduleHead& head = *own_state.head;
     if (head.open == 0) {
-        if (head.joined < head.expected && real_time_ns() - own_state.joined_ns < longest_start_ns) {
+        if (head.joined < head.expected && real_time_ns() - own_state.joined_ns < longest_start_ns)
             return false;
-        }
-        if (head.joined < head.expected) {
+        if (head.joined < head.expected)
             warn_once(head, Warning::missing);
-        }
         head.open = 1;
     }
-    if (head.settling.load_relaxed() != 0) {
+    if (head.settling.load_relaxed() != 0)
         return false;
-    }
     const uint64_t settles = head.settle_until.load_relaxed();
     if (settles != 0) {
-        if (real_time_ns() < settles) {
+        if (real_time_ns() < settles)
             return false;
-        }
         head.settle_until.store_relaxed(0);
         head.stalled.store_relaxed(0);
     }
@@ -218,14 +206,12 @@ bool has_candidate() noexcept
 SharedWord<uint32_t>* choose() noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (head.running.load_relaxed() != 0 || !may_begin()) {
+    if (head.running.load_relaxed() != 0 || !may_begin())
         return nullptr;
-    }
     const Survey survey;
     const Candidate& best = survey.best();
-    if (best.what == Grant::none || survey.is_held_up()) {
+    if (best.what == Grant::none || survey.is_held_up())
         return nullptr;
-    }
     Actor& a = actor(best.process);
     head.quiet.store_relaxed(0);
     head.running.store_release(best.process + 1);
@@ -238,11 +224,10 @@ SharedWord<uint32_t>* choose() noexcept
 
 void wake_chosen(SharedWord<uint32_t>* wakes) noexcept
 {
-    if (wakes != nullptr) {
+    if (wakes != nullptr)
         futex_wake(*wakes);
-    } else if (own_state.head->running.load_acquire() == 0) {
+    else if (own_state.head->running.load_acquire() == 0)
         ring_watchman();
-    }
 }
 
 void choose_and_wake() noexcept
@@ -252,9 +237,8 @@ void choose_and_wake() noexcept
         const Lock lock;
         wakes = choose();
     }
-    if (wakes != nullptr) {
+    if (wakes != nullptr)
         futex_wake(*wakes);
-    }
 }
 
 void carry_out_granted() noexcept
@@ -263,9 +247,8 @@ void carry_out_granted() noexcept
     const ScheduleHost& host = own_state.host;
     const bool helps = grant_of(me) == Grant::help;
     const Picoseconds next = host.carry_out != nullptr ? host.carry_out(me.granted) : never;
-    if (helps && host.empty_inbox != nullptr) {
+    if (helps && host.empty_inbox != nullptr)
         host.empty_inbox(me.granted);
-    }
     SharedWord<uint32_t>* wakes = nullptr;
     {
         const Lock lock;

@@ -16,13 +16,11 @@ void set_attendant(Attendant attendant) noexcept
 
 void attend(SegmentHeader& own) noexcept
 {
-    if (own.attention.load_relaxed() == 0 || own.attention.exchange(0) == 0) {
+    if (own.attention.load_relaxed() == 0 || own.attention.exchange(0) == 0)
         return;
-    }
     // Acquire: what the attendant looks at is set up (partner: set_attendant).
-    if (const auto attendant = reinterpret_cast<Attendant>(current.load_acquire())) {
+    if (const auto attendant = reinterpret_cast<Attendant>(current.load_acquire()))
         attendant(own);
-    }
 }
 
 } // namespace tofu::sim

@@ -42,9 +42,8 @@ struct Descriptor {
     explicit Descriptor(int number) noexcept : fd(number) {}
     ~Descriptor()
     {
-        if (fd >= 0) {
+        if (fd >= 0)
             ::close(fd);
-        }
     }
     Descriptor(const Descriptor&) = delete;
     Descriptor& operator=(const Descriptor&) = delete;
@@ -66,18 +65,16 @@ int report_failure(const char* verb, const char* path) noexcept
 int open_own(const char* path, int& fd) noexcept
 {
     struct stat status {};
-    if (::lstat(path, &status) != 0 || status.st_uid != ::geteuid()) {
+    if (::lstat(path, &status) != 0 || status.st_uid != ::geteuid())
         return UTOFU_ERR_BUSY;
-    }
     if (!S_ISDIR(status.st_mode) || (status.st_mode & 0077) != 0) {
         report("%s has mode %06o instead of being a directory of mode 700: remove it", path, status.st_mode);
         return UTOFU_ERR_NOT_AVAILABLE;
     }
     // The owner cannot have changed meanwhile: no other user may remove the directory.
     fd = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return errno == ENOENT ? UTOFU_ERR_BUSY : report_failure("open", path);
-    }
     return UTOFU_SUCCESS;
 }
 
@@ -87,21 +84,18 @@ template <typename Visit>
 int visit_own(const BaseDirectory& plain, char mark, Visit&& visit) noexcept
 {
     const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(shm_root));
-    if (stream == nullptr) {
+    if (stream == nullptr)
         return report_failure("look into", shm_root);
-    }
     const char* const name = plain.path + sizeof shm_root; // behind the slash
     const size_t length = std::strlen(name);
     while (const dirent* const entry = ::readdir(stream.get())) {
         char path[sizeof plain.path];
         if (std::strncmp(entry->d_name, name, length) != 0 || entry->d_name[length] != mark ||
-            std::snprintf(path, sizeof path, "%s/%.40s", shm_root, entry->d_name) >= int{sizeof path}) {
+            std::snprintf(path, sizeof path, "%s/%.40s", shm_root, entry->d_name) >= int{sizeof path})
             continue;
-        }
         struct stat status {};
-        if (::lstat(path, &status) == 0 && status.st_uid == ::geteuid() && S_ISDIR(status.st_mode) && visit(path)) {
+        if (::lstat(path, &status) == 0 && status.st_uid == ::geteuid() && S_ISDIR(status.st_mode) && visit(path))
             break;
-        }
     }
     return UTOFU_SUCCESS;
 }
@@ -117,35 +111,29 @@ int look_for_rivals(const BaseDirectory& plain, const char* claim, bool& rival) 
 {
     rival = false;
     return visit_own(plain, of_a_claim, [&](const char* path) {
-        if (std::strcmp(path, claim) == 0) {
+        if (std::strcmp(path, claim) == 0)
             return false;
-        }
         const Descriptor other(::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-        if (other.fd >= 0 && ::flock(other.fd, LOCK_EX | LOCK_NB) == 0) {
+        if (other.fd >= 0 && ::flock(other.fd, LOCK_EX | LOCK_NB) == 0)
             (void)::rmdir(path);
-        } else {
+        else
             rival = other.fd >= 0 || errno != ENOENT;
-        }
         return rival;
     });
 }
 
 int make_with_claim(const char* claim, uint64_t random, BaseDirectory& base) noexcept
 {
-    if (const int rc = find_base_directory(base); rc != UTOFU_SUCCESS || base.fd >= 0) {
+    if (const int rc = find_base_directory(base); rc != UTOFU_SUCCESS || base.fd >= 0)
         return rc;
-    }
-    if (::mkdir(base.path, 0700) == 0) {
+    if (::mkdir(base.path, 0700) == 0)
         return open_own(base.path, base.fd);
-    }
-    if (errno != EEXIST) {
+    if (errno != EEXIST)
         return report_failure("create", base.path);
-    }
     char other[sizeof base.path];
     std::snprintf(other, sizeof other, "%.40s%c%016" PRIx64, base.path, of_another_name, random);
-    if (::rename(claim, other) != 0) {
+    if (::rename(claim, other) != 0)
         return UTOFU_ERR_BUSY;
-    }
     std::memcpy(base.path, other, sizeof other);
     return open_own(base.path, base.fd);
 }
@@ -155,9 +143,8 @@ int make_with_claim(const char* claim, uint64_t random, BaseDirectory& base) noe
 int find_base_directory(BaseDirectory& base) noexcept
 {
     name_plain(base);
-    if (const int rc = open_own(base.path, base.fd); rc != UTOFU_ERR_BUSY) {
+    if (const int rc = open_own(base.path, base.fd); rc != UTOFU_ERR_BUSY)
         return rc;
-    }
     const BaseDirectory plain = base;
     int found = UTOFU_SUCCESS;
     const int rc = visit_own(plain, of_another_name, [&](const char* path) {
@@ -170,9 +157,8 @@ int find_base_directory(BaseDirectory& base) noexcept
 
 int make_base_directory(BaseDirectory& base) noexcept
 {
-    if (const int rc = find_base_directory(base); rc != UTOFU_SUCCESS || base.fd >= 0) {
+    if (const int rc = find_base_directory(base); rc != UTOFU_SUCCESS || base.fd >= 0)
         return rc;
-    }
     uint64_t random = 0;
     if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != ssize_t{sizeof random}) {
         timespec now{};
@@ -181,22 +167,19 @@ int make_base_directory(BaseDirectory& base) noexcept
     }
     char claim[sizeof base.path];
     std::snprintf(claim, sizeof claim, "%.40s%c%016" PRIx64, base.path, of_a_claim, random);
-    if (::mkdir(claim, 0700) != 0) {
+    if (::mkdir(claim, 0700) != 0)
         return errno == EEXIST ? UTOFU_ERR_BUSY : report_failure("create", claim);
-    }
     const Descriptor held(::open(claim, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
     bool rival = true;
     int rc = UTOFU_SUCCESS;
-    if (held.fd < 0 && errno != ENOENT) {
+    if (held.fd < 0 && errno != ENOENT)
         rc = report_failure("open", claim);
-    } else if (held.fd >= 0 && ::flock(held.fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(held.fd, &status) == 0 &&
-               status.st_nlink != 0) { // else another process took it for a leftover
+    else if (held.fd >= 0 && ::flock(held.fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(held.fd, &status) == 0 &&
+             status.st_nlink != 0) // else another process took it for a leftover
         rc = look_for_rivals(base, claim, rival);
-    }
-    if (rc == UTOFU_SUCCESS) {
+    if (rc == UTOFU_SUCCESS)
         rc = rival ? UTOFU_ERR_BUSY : make_with_claim(claim, random, base);
-    }
     (void)::rmdir(claim); // not there any more if it was renamed
     if (rival && rc == UTOFU_ERR_BUSY) {
         const timespec pause{0, static_cast<long>(random % 1'000'000)}; // not in step with the rival

@@ -52,9 +52,8 @@ std::optional<Placement> place_process(const Environment& environment, uint32_t 
     if (ppn != 0) {
         place.node = rank / ppn;
         place.local_rank = rank % ppn;
-        if (place.node >= nodes || ppn > cqs_per_node) {
+        if (place.node >= nodes || ppn > cqs_per_node)
             return std::nullopt;
-        }
     } else {
         place.node = rank % nodes;
         place.local_rank = rank / nodes;
@@ -72,22 +71,19 @@ std::optional<ProcessSlot> Job::other_with_rank(uint32_t rank) const noexcept
     constexpr size_t together = 64;
     ProcessSlot block[together];
     for (uint32_t first = 0; first < max_processes; first += together) {
-        if (!read(job_slots_offset + first * sizeof(ProcessSlot), block, sizeof block)) {
+        if (!read(job_slots_offset + first * sizeof(ProcessSlot), block, sizeof block))
             return std::nullopt; // join() finds that, too
-        }
         for (uint32_t i = 0; i < together; i++) {
             const ProcessSlot& s = block[i];
-            if (s.used.raw == 0 || s.rank != rank || s.states_rank == 0 || are_of_one_line(s.pid, ::getpid())) {
+            if (s.used.raw == 0 || s.rank != rank || s.states_rank == 0 || are_of_one_line(s.pid, ::getpid()))
                 continue;
-            }
             Life life = member_life(file_.get(), first + i, s, true);
             for (int looks = 0; life == Life::unknown && looks < most_looks; looks++) {
                 (void)::nanosleep(&pause, nullptr);
                 life = member_life(file_.get(), first + i, s, true);
             }
-            if (may_run(life)) {
+            if (may_run(life))
                 return s;
-            }
         }
     }
     return std::nullopt;
@@ -96,9 +92,8 @@ std::optional<ProcessSlot> Job::other_with_rank(uint32_t rank) const noexcept
 int Job::check_rank(uint32_t rank) const noexcept
 {
     const auto other = other_with_rank(rank);
-    if (!other) {
+    if (!other)
         return UTOFU_SUCCESS;
-    }
     report("process %d (%.15s) of job '%s' has TOFU_SIM_RANK=%u, too: give each process another number, end that "
            "process, or choose another TOFU_SIM_JOB",
            other->pid, other->name, name_, rank);
@@ -136,9 +131,8 @@ bool Job::claim_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcep
     SharedWord<uint64_t>& word = own_node().cqs[cq_of_node].word;
     uint64_t seen = word.load_acquire();
     const OwnerWord owner = OwnerWord::decode(seen);
-    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16))) {
+    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16)))
         return false;
-    }
     return word.compare_exchange(seen, cq_word(mode, components));
 }
 
@@ -150,16 +144,14 @@ bool Job::owns_cq(unsigned cq_of_node) const noexcept
 
 void Job::update_cq(unsigned cq_of_node, CqMode mode, uint8_t components) noexcept
 {
-    if (owns_cq(cq_of_node)) { // not where two have met
+    if (owns_cq(cq_of_node)) // not where two have met
         own_node().cqs[cq_of_node].word.store_release(cq_word(mode, components));
-    }
 }
 
 void Job::release_cq(unsigned cq_of_node) noexcept
 {
-    if (owns_cq(cq_of_node)) {
+    if (owns_cq(cq_of_node))
         own_node().cqs[cq_of_node].word.store_release(0);
-    }
 }
 
 bool Job::claim_gate(unsigned gate_of_node) noexcept
@@ -167,9 +159,8 @@ bool Job::claim_gate(unsigned gate_of_node) noexcept
     SharedWord<uint64_t>& word = own_node().gates[gate_of_node].word;
     uint64_t seen = word.load_acquire();
     const OwnerWord owner = OwnerWord::decode(seen);
-    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16))) {
+    if (owner.taken && may_run(life(owner.process, owner.incarnation, 16)))
         return false;
-    }
     return word.compare_exchange(seen, cq_word(CqMode::none, 0));
 }
 

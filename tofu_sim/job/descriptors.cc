@@ -50,9 +50,8 @@ bool KeptFile::is_file(int fd) const noexcept
 
 void KeptFile::close() noexcept
 {
-    if (get() >= 0) {
+    if (get() >= 0)
         ::close(fd_);
-    }
     fd_ = -1;
 }
 
@@ -78,9 +77,8 @@ BriefFile::BriefFile(const char* path, int flags, int directory) noexcept
 BriefFile::~BriefFile()
 {
     const int error = errno;
-    if (fd_ >= 0) {
+    if (fd_ >= 0)
         ::close(fd_);
-    }
     if (spare_) {
         spare.file.keep(open_spare()); // where it fails, the next one tries without
         spare.mutex.unlock();
@@ -91,18 +89,16 @@ BriefFile::~BriefFile()
 bool keep_spare() noexcept
 {
     const std::lock_guard guard(spare.mutex);
-    if (spare.file.get() < 0) {
+    if (spare.file.get() < 0)
         spare.file.keep(open_spare());
-    }
     spare.device.store(spare.file.device(), std::memory_order_relaxed); // it never changes
     return spare.file.get() >= 0;
 }
 
 uint64_t memfd_device() noexcept
 {
-    if (spare.device.load(std::memory_order_relaxed) == 0) {
+    if (spare.device.load(std::memory_order_relaxed) == 0)
         (void)keep_spare();
-    }
     return spare.device.load(std::memory_order_relaxed);
 }
 

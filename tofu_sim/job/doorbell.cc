@@ -41,9 +41,8 @@ bool sleep_for(SegmentHeader& own, uint32_t announced, int64_t timeout_ns) noexc
     const int64_t end = timeout_ns < 0 ? INT64_MAX : now + timeout_ns;
     // Cleared: rung, if only half. Also the case of a child of fork whose parent had announced itself.
     while (own.doorbell.load_acquire() == announced && own.sleepers.load_acquire() != 0) {
-        if (now >= end) {
+        if (now >= end)
             return false;
-        }
         const bool trusted = no_barrier.load_relaxed() == 0;
         const int64_t look_again = std::min(end, now + (trusted ? look_again_ns : unsure_ns));
         const timespec until{look_again / 1'000'000'000, look_again % 1'000'000'000};
@@ -51,9 +50,8 @@ bool sleep_for(SegmentHeader& own, uint32_t announced, int64_t timeout_ns) noexc
         (void)::syscall(SYS_futex, &own.doorbell.raw, FUTEX_WAIT_BITSET, announced, &until, nullptr,
                         FUTEX_BITSET_MATCH_ANY);
         now = now_ns();
-        if (!trusted && now < end) {
+        if (!trusted && now < end)
             return true; // a poster may have missed the announcement: look around
-        }
     }
     return true;
 }
@@ -77,9 +75,8 @@ void register_poster() noexcept
 uint32_t announce_sleeper(SegmentHeader& own) noexcept
 {
     uint32_t count = own.doorbell.load_acquire();
-    if (own.sleepers.exchange(1) == 0) {
+    if (own.sleepers.exchange(1) == 0)
         count = own.doorbell.fetch_add(1) + 1;
-    }
     const bool passed = ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
     no_barrier.store_relaxed(passed ? 0 : 1);
     return count;
@@ -108,24 +105,20 @@ bool is_announced(SegmentHeader& own) noexcept
 
 Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept
 {
-    if (!is_announced(own)) {
+    if (!is_announced(own))
         return Doze::announced;
-    }
     return sleep_for(own, announced_count, timeout_ns) ? Doze::rung : Doze::timed_out;
 }
 
 bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcept
 {
-    if (!is_announced(own)) {
+    if (!is_announced(own))
         return true;
-    }
-    if (asleep != nullptr) {
+    if (asleep != nullptr)
         asleep();
-    }
     const bool rung = timeout_ms != 0 && sleep_for(own, announced_count, in_ns(timeout_ms));
-    if (asleep != nullptr) {
+    if (asleep != nullptr)
         asleep();
-    }
     return rung;
 }
 

@@ -22,9 +22,8 @@ inline void ring_doorbell(SegmentHeader& header) noexcept
 {
     // Keeps the compiler from moving the stores before it down; the CPU is kept by the sleeper's membarrier.
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (header.sleepers.load_relaxed() != 0) [[unlikely]] {
+    if (header.sleepers.load_relaxed() != 0) [[unlikely]]
         wake_sleepers(header);
-    }
 }
 
 /// Every process that posts registers once, so that sleepers' barriers reach it.

@@ -30,15 +30,13 @@ const char* text_of(const char* name) noexcept
 
 std::optional<uint64_t> parse_number(const char* text, uint64_t max) noexcept
 {
-    if (!std::isdigit(static_cast<unsigned char>(*text))) {
+    if (!std::isdigit(static_cast<unsigned char>(*text)))
         return std::nullopt;
-    }
     char* end = nullptr;
     errno = 0;
     const unsigned long long value = std::strtoull(text, &end, 10);
-    if (errno != 0 || *end != '\0' || value > max) {
+    if (errno != 0 || *end != '\0' || value > max)
         return std::nullopt;
-    }
     return value;
 }
 
@@ -62,29 +60,24 @@ std::optional<uint32_t> launcher_number(const char* name) noexcept
 
 void read_launcher_numbers(Environment& environment) noexcept
 {
-    for (const Launcher& launcher : launchers) {
+    for (const Launcher& launcher : launchers)
         environment.rank = environment.rank ? environment.rank : launcher_number(launcher.rank);
-    }
     for (const Launcher& launcher : launchers) {
         const auto size = launcher_number(launcher.size);
         if (!environment.size && environment.rank && launcher_number(launcher.rank) == environment.rank && size &&
-            *environment.rank < *size) {
+            *environment.rank < *size)
             environment.size = size;
-        }
     }
 }
 
 bool is_job_name(const char* text) noexcept
 {
     const size_t length = std::strlen(text);
-    if (length == 0 || length > 64 || text[0] == '.') {
+    if (length == 0 || length > 64 || text[0] == '.')
         return false;
-    }
-    for (; *text != '\0'; text++) {
-        if (!std::isalnum(static_cast<unsigned char>(*text)) && std::strchr("._-", *text) == nullptr) {
+    for (; *text != '\0'; text++)
+        if (!std::isalnum(static_cast<unsigned char>(*text)) && std::strchr("._-", *text) == nullptr)
             return false;
-        }
-    }
     return true;
 }
 
@@ -98,11 +91,9 @@ void set_launcher_job(char (&job)[65], const char* prefix, const char* text, con
     const size_t room = sizeof job - 1 - std::strlen(prefix) - 1;
     std::snprintf(job, sizeof job, "%s-%.*s", prefix, static_cast<int>(room),
                   length > room ? whole + length - room : whole);
-    for (char* c = job; *c != '\0'; c++) {
-        if (!std::isalnum(static_cast<unsigned char>(*c)) && std::strchr("._-", *c) == nullptr) {
+    for (char* c = job; *c != '\0'; c++)
+        if (!std::isalnum(static_cast<unsigned char>(*c)) && std::strchr("._-", *c) == nullptr)
             *c = '_';
-        }
-    }
 }
 
 /// What MPI_Comm_spawn starts has a namespace of its own, of the family of one mpirun: "prterun-HOST-PID@NUMBER" with
@@ -125,9 +116,8 @@ std::optional<Family> family_of(const char* name) noexcept
         return number ? std::optional(family) : std::nullopt;
     }
     const auto id = parse_number(name, UINT32_MAX);
-    if (!id || *id >> 16 == 0 || text_of("OMPI_COMM_WORLD_RANK") == nullptr) {
+    if (!id || *id >> 16 == 0 || text_of("OMPI_COMM_WORLD_RANK") == nullptr)
         return std::nullopt;
-    }
     std::snprintf(family.name, sizeof family.name, "%llu", static_cast<unsigned long long>(*id >> 16));
     family.spawned = (*id & 0xffff) > 1;
     return family;
@@ -144,12 +134,10 @@ bool set_family_job(Environment& environment, const char* prefix, const char* te
 /// True if the process was spawned by a program of the job: then the launcher counts from 0 again.
 bool read_launcher_job(Environment& environment) noexcept
 {
-    if (const char* const text = text_of("PMIX_NAMESPACE")) {
+    if (const char* const text = text_of("PMIX_NAMESPACE"))
         return set_family_job(environment, "pmix", text);
-    }
-    if (const char* const id = text_of("OMPI_MCA_ess_base_jobid")) {
+    if (const char* const id = text_of("OMPI_MCA_ess_base_jobid"))
         return set_family_job(environment, "ompi", id);
-    }
     if (const char* const slurm = text_of("SLURM_JOB_ID")) {
         const char* const step = text_of("SLURM_STEP_ID");
         set_launcher_job(environment.job, "slurm", slurm, step != nullptr ? step : "");
@@ -165,9 +153,8 @@ template <typename Number>
 bool take_number(const char* text, uint64_t least, uint64_t most, Number& to) noexcept
 {
     const auto value = parse_number(text, most);
-    if (!value || *value < least) {
+    if (!value || *value < least)
         return false;
-    }
     to = static_cast<uint32_t>(*value); // none of them has more bits
     return true;
 }
@@ -182,9 +169,8 @@ bool take_entries(const char* text, uint32_t& to) noexcept
 /// "0 or higher" (guide 4.3.2.1): more than there can be is as many as there are.
 bool take_cqs(const char* text, uint32_t& to) noexcept
 {
-    if (text[std::strspn(text, "0123456789")] != '\0') {
+    if (text[std::strspn(text, "0123456789")] != '\0')
         return false;
-    }
     to = static_cast<uint32_t>(parse_number(text, UINT32_MAX).value_or(UINT32_MAX));
     return true;
 }
@@ -244,9 +230,8 @@ constexpr Variable variables[] = {
      "use the maximal size of a process's trace in MiB, 1 to 1048576"},
     {"TOFU_SIM_CLOCK",
      [](Environment& e, const char* text) noexcept {
-         for (const ClockMode mode : {ClockMode::tofud, ClockMode::exact}) {
+         for (const ClockMode mode : {ClockMode::tofud, ClockMode::exact})
              e.clock = std::strcmp(text, name_of(mode)) == 0 ? mode : e.clock;
-         }
          return e.clock != ClockMode::none;
      },
      "use tofud for a virtual clock with the times of Tofu-D, exact for a virtual clock that also orders the "
@@ -312,19 +297,17 @@ const char* name_of(ClockMode mode) noexcept
 
 std::optional<uint32_t> parse_mrq_entries(const char* text) noexcept
 {
-    if (!std::isdigit(static_cast<unsigned char>(*text))) {
+    if (!std::isdigit(static_cast<unsigned char>(*text)))
         return std::nullopt;
-    }
     char* end = nullptr;
     uint64_t value = std::strtoull(text, &end, 10); // saturates: still the nearest
     unsigned shift = 0;
-    if ((end[0] | 0x20) == 'k' && (end[1] | 0x20) == 'i' && end[2] == '\0') {
+    if ((end[0] | 0x20) == 'k' && (end[1] | 0x20) == 'i' && end[2] == '\0')
         shift = 10;
-    } else if ((end[0] | 0x20) == 'm' && (end[1] | 0x20) == 'i' && end[2] == '\0') {
+    else if ((end[0] | 0x20) == 'm' && (end[1] | 0x20) == 'i' && end[2] == '\0')
         shift = 20;
-    } else if (*end != '\0') {
+    else if (*end != '\0')
         return std::nullopt;
-    }
     value = value > UINT64_MAX >> shift ? UINT64_MAX : value << shift;
     static constexpr uint32_t allowed[] = {2048, 8192, 32768, 131072, 524288, 2097152};
     uint32_t best = allowed[0];
@@ -343,9 +326,8 @@ int Environment::read() noexcept
 {
     const bool spawned = read_launcher_job(*this);
     launched = std::strcmp(job, "default") != 0 && text_of("TOFU_SIM_JOB") == nullptr;
-    if (!spawned) { // otherwise processes of the family's first namespace have these numbers
+    if (!spawned) // otherwise processes of the family's first namespace have these numbers
         read_launcher_numbers(*this);
-    }
     states_rank = text_of("TOFU_SIM_RANK") != nullptr;
     states_size = text_of("TOFU_SIM_SIZE") != nullptr;
     for (const Variable& variable : variables) {

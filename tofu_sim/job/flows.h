@@ -19,11 +19,9 @@ void reset_flows_in_child() noexcept;
 template <typename Visit>
 void visit_flow_rows(const FlowTable& table, Visit&& visit)
 {
-    for (unsigned row = 0; row < flow_rows; row++) {
-        if (table.used[row].load_relaxed() != 0) {
+    for (unsigned row = 0; row < flow_rows; row++)
+        if (table.used[row].load_relaxed() != 0)
             visit(row, table.flows[row]);
-        }
-    }
 }
 
 /// All that the owner of the segment has posted through one TNI. Of our own segment, the rows that flow_row has given.

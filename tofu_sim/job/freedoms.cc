@@ -25,9 +25,8 @@ bool read_freedoms(std::string_view names, uint32_t& freedoms) noexcept
         const std::string_view name = names.substr(0, comma);
         const auto* const found = std::find_if(std::begin(known), std::end(known),
                                                [&](const auto& freedom) { return freedom.first == name; });
-        if (found == std::end(known)) {
+        if (found == std::end(known))
             return false;
-        }
         freedoms |= found->second;
         names.remove_prefix(more ? comma + 1 : names.size());
     }
@@ -44,9 +43,8 @@ std::optional<Chaos> parse_chaos(const char* text) noexcept
     Chaos chaos;
     const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), chaos.seed);
     if (error != std::errc{} || end != seed.data() + seed.size() ||
-        (colon != whole.npos && !read_freedoms(whole.substr(colon + 1), chaos.freedoms))) {
+        (colon != whole.npos && !read_freedoms(whole.substr(colon + 1), chaos.freedoms)))
         return std::nullopt;
-    }
     return chaos;
 }
 

@@ -34,9 +34,8 @@ namespace {
 int open_job_directory(int base, const char* name, const char* shown, int& fd) noexcept
 {
     if (::mkdirat(base, name, 0700) != 0 && errno != EEXIST) {
-        if (errno == ENOENT) {
+        if (errno == ENOENT)
             return UTOFU_ERR_BUSY; // the last job has just taken the directory above with it: try again
-        }
         const int error = errno;
         report("cannot create %s: %s; %s", shown, std::strerror(error),
                advice_of(error, "choose another TOFU_SIM_JOB"));
@@ -44,9 +43,8 @@ int open_job_directory(int base, const char* name, const char* shown, int& fd) n
     }
     fd = ::openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
-        if (errno == ENOENT) {
+        if (errno == ENOENT)
             return UTOFU_ERR_BUSY; // removed by the last process of an ending job: try again
-        }
         const int error = errno;
         report("cannot open %s: %s; %s", shown, std::strerror(error),
                advice_of(error, "remove it or choose another TOFU_SIM_JOB"));
@@ -70,9 +68,8 @@ uint32_t changes_in(int directory) noexcept
     Oversubscription load{};
     const int fd = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const bool there = fd >= 0 && ::pread(fd, &load, sizeof load, oversubscription_offset) == ssize_t{sizeof load};
-    if (fd >= 0) {
+    if (fd >= 0)
         ::close(fd);
-    }
     return there ? load.changes.raw : 0;
 }
 
@@ -81,12 +78,10 @@ bool lock_for(int directory, int seconds) noexcept
 {
     Patience patience(real_time_ns(), uint64_t(seconds) * 1'000'000'000, 0);
     do {
-        if (::flock(directory, LOCK_EX | LOCK_NB) == 0) {
+        if (::flock(directory, LOCK_EX | LOCK_NB) == 0)
             return true;
-        }
-        if (errno != EWOULDBLOCK && errno != EINTR) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
             return false;
-        }
         const timespec pause{0, static_cast<long>(patience.pause_ns())};
         (void)::nanosleep(&pause, nullptr);
     } while (patience.lasts(real_time_ns(), changes_in(directory)));
@@ -98,16 +93,14 @@ bool lock_for(int directory, int seconds) noexcept
 int Job::open_directory(const char* name) noexcept
 {
     BaseDirectory base;
-    if (const int rc = make_base_directory(base); rc != UTOFU_SUCCESS) {
+    if (const int rc = make_base_directory(base); rc != UTOFU_SUCCESS)
         return rc;
-    }
     base_.keep(base.fd);
     std::memcpy(base_path_, base.path, sizeof base_path_);
     std::snprintf(path_, sizeof path_, "%s/%s", base_path_, name);
     int fd = -1;
-    if (const int rc = open_job_directory(base.fd, name, path_, fd); rc != UTOFU_SUCCESS) {
+    if (const int rc = open_job_directory(base.fd, name, path_, fd); rc != UTOFU_SUCCESS)
         return rc;
-    }
     directory_.keep(fd);
     if (!lock_for(fd, 20)) {
         report("%s stays locked: continue or end the stopped process of this job; `fuser %s` shows it", path_, path_);
@@ -148,9 +141,8 @@ int Job::open_locked(const Environment& environment) noexcept
         return rc;
     }
     rc = open_file(environment);
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         give_up();
-    }
     return rc;
 }
 
@@ -187,9 +179,8 @@ int Job::start_file(const Environment& environment) noexcept
                std::strerror(errno));
         return UTOFU_ERR_OUT_OF_MEMORY;
     }
-    if (const int rc = back_pages(0, job_slots_offset); rc != UTOFU_SUCCESS) {
+    if (const int rc = back_pages(0, job_slots_offset); rc != UTOFU_SUCCESS)
         return rc;
-    }
     // The magic goes last: a file without it is started over by the next process.
     header.magic = 0;
     bool written = ::pwrite(fd, &header, sizeof header, 0) == ssize_t{sizeof header};
@@ -205,9 +196,8 @@ struct ShapeText {
     ShapeText(const Units& units, unsigned wraps, uint32_t ppn) noexcept
     {
         char each[16] = "unset";
-        if (ppn != 0) {
+        if (ppn != 0)
             std::snprintf(each, sizeof each, "%u", ppn);
-        }
         std::snprintf(text, sizeof text, "TOFU_SIM_SHAPE=%ux%ux%u TOFU_SIM_TORUS=%s%s%s%s TOFU_SIM_PPN=%s", units[0],
                       units[1], units[2], wraps == 0 ? "unset" : "", (wraps & 1) != 0 ? "x" : "",
                       (wraps & 2) != 0 ? "y" : "", (wraps & 4) != 0 ? "z" : "", each);
@@ -219,11 +209,10 @@ struct ShapeText {
 struct EachText {
     explicit EachText(uint32_t each) noexcept
     {
-        if (each == 0) {
+        if (each == 0)
             std::snprintf(text, sizeof text, "one process on each node in turn");
-        } else {
+        else
             std::snprintf(text, sizeof text, "%u processes on each node", each);
-        }
     }
     char text[48];
 };
@@ -293,18 +282,16 @@ int Job::open_file(const Environment& environment) noexcept
     // A file that a process may use, of any version, size and PID namespace, is left unchanged.
     if (job_life(fd) == Life::gone) {
         sweep_dead_jobs(base_.get(), name_);
-        if (const int rc = start_file(environment); rc != UTOFU_SUCCESS) {
+        if (const int rc = start_file(environment); rc != UTOFU_SUCCESS)
             return rc;
-        }
     } else {
         JobHeader header{};
         const bool sound =
             ::pread(fd, &header, sizeof header, 0) == ssize_t{sizeof header} &&
             (header.version != layout_version || is_sound_header(header, static_cast<uint64_t>(status.st_size)));
         header.magic = sound ? header.magic : 0;
-        if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS) {
+        if (const int rc = check_file(environment, header); rc != UTOFU_SUCCESS)
             return rc;
-        }
     }
     num_nodes_ = environment.topology.num_nodes();
     file_bytes_ = job_file_bytes(num_nodes_);
@@ -336,9 +323,8 @@ Job::FileNow::FileNow(const Job& job) noexcept : fd_(job.file_.get())
 
 Job::FileNow::~FileNow()
 {
-    if (opened_ >= 0) {
+    if (opened_ >= 0)
         ::close(opened_);
-    }
 }
 
 bool Job::read(size_t offset, void* to, size_t bytes) const noexcept
@@ -353,20 +339,16 @@ bool Job::read_slot(uint32_t process, ProcessSlot& out) const noexcept
 
 Life Job::life(uint32_t process, uint32_t incarnation, unsigned bits) const noexcept
 {
-    if (process >= max_processes) {
+    if (process >= max_processes)
         return Life::gone; // nonsense
-    }
     const uint32_t mask = (1u << bits) - 1;
-    if (joined_ && process == process_) { // our own lock is not in our way: the file would not show it
+    if (joined_ && process == process_) // our own lock is not in our way: the file would not show it
         return (incarnation_ & mask) == (incarnation & mask) ? Life::runs : Life::gone;
-    }
     ProcessSlot s{};
-    if (!read_slot(process, s)) {
+    if (!read_slot(process, s))
         return Life::unknown;
-    }
-    if (s.used.raw == 0 || (s.incarnation.raw & mask) != (incarnation & mask)) {
+    if (s.used.raw == 0 || (s.incarnation.raw & mask) != (incarnation & mask))
         return Life::gone;
-    }
     return member_life(FileNow(*this).get(), process, s, true);
 }
 
@@ -375,12 +357,10 @@ std::optional<uint32_t> Job::find_slot(bool& locked) const noexcept
 {
     ProcessSlot s{};
     for (uint32_t process = 0; process < max_processes; process++) {
-        if (!read_slot(process, s)) {
+        if (!read_slot(process, s))
             return std::nullopt;
-        }
-        if (s.used.raw != 0 && may_run(member_life(file_.get(), process, s, true))) {
+        if (s.used.raw != 0 && may_run(member_life(file_.get(), process, s, true)))
             continue;
-        }
         if (const SlotLock lock = lock_slot(file_.get(), process); lock != SlotLock::in_use) {
             locked = lock == SlotLock::taken;
             return process;
@@ -400,9 +380,8 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     const uint32_t rank = environment.rank.value_or(*free_slot);
     const bool states_rank = environment.states_rank && !is_inherited("TOFU_SIM_RANK");
     if (states_rank) {
-        if (const int rc = check_rank(rank); rc != UTOFU_SUCCESS) {
+        if (const int rc = check_rank(rank); rc != UTOFU_SUCCESS)
             return rc;
-        }
     }
     const auto place = place_process(environment, rank);
     if (!place) {
@@ -421,19 +400,15 @@ int Job::join(const Environment& environment, int segment_fd) noexcept
     placement_ = *place;
     process_ = *free_slot;
     int rc = back_pages(job_slots_offset + process_ * sizeof(ProcessSlot), sizeof(ProcessSlot));
-    if (rc == UTOFU_SUCCESS) {
+    if (rc == UTOFU_SUCCESS)
         rc = back_pages(job_nodes_offset + placement_.node * sizeof(NodeEntry), sizeof(NodeEntry));
-    }
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         return rc;
-    }
-    if (environment.states_size) {
+    if (environment.states_size)
         reinterpret_cast<JobHeader*>(file_data_)->size = *environment.size; // as it is, or nothing yet
-    }
     ProcessSlot& s = slot(process_);
-    if (s.used.exchange(0) != 0) {          // while it is filled it has no owner
+    if (s.used.exchange(0) != 0)            // while it is filled it has no owner
         remove_process(oversubscription()); // for the killed process
-    }
     incarnation_ = s.incarnation.load_relaxed() + 1;
     s.incarnation.store_relaxed(incarnation_);
     s.pid = ::getpid();
@@ -466,9 +441,8 @@ void Job::remove_files(int directory) noexcept
 
 void Job::leave() noexcept
 {
-    if (!joined_) {
+    if (!joined_)
         return;
-    }
     joined_ = false;
     const int kept = directory_.get();
     const int opened = kept >= 0 ? -1 : ::open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -486,15 +460,12 @@ void Job::leave() noexcept
         (void)::nanosleep(&pause, nullptr);
         life = job_life(FileNow(*this).get());
     }
-    if (locked && life == Life::gone) {
+    if (locked && life == Life::gone)
         remove_files(directory);
-    }
-    if (locked) {
+    if (locked)
         (void)::flock(directory, LOCK_UN);
-    }
-    if (opened >= 0) {
+    if (opened >= 0)
         ::close(opened);
-    }
 }
 
 void Job::give_up() noexcept
@@ -505,9 +476,8 @@ void Job::give_up() noexcept
         remove_process(oversubscription());
     }
     unlock_slot(file_.get(), process_);
-    if (job_life(file_.get()) == Life::gone) {
+    if (job_life(file_.get()) == Life::gone)
         remove_files(directory_.get());
-    }
     (void)::rmdir(path_); // where there was no descriptor for its file
     close_all();          // and with it the lock
 }
@@ -525,9 +495,8 @@ void Job::close_all() noexcept
         (void)::munmap(file_data_, file_bytes_);
         file_data_ = nullptr;
     }
-    for (KeptFile* const file : {&file_, &directory_, &base_}) {
+    for (KeptFile* const file : {&file_, &directory_, &base_})
         file->close();
-    }
 }
 
 } // namespace tofu::sim

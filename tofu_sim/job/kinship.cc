@@ -20,9 +20,8 @@ constexpr int most_ancestors = 256;
 bool is_ancestor(int ancestor, int pid) noexcept
 {
     for (int i = 0; i < most_ancestors && pid > 1; i++) {
-        if (pid == ancestor) {
+        if (pid == ancestor)
             return true;
-        }
         pid = look_up_process(pid).parent;
     }
     return false;
@@ -35,9 +34,8 @@ bool is_inherited(const char* variable) noexcept
     const char* const value = std::getenv(variable);
     char wanted[64];
     const int length = value != nullptr ? std::snprintf(wanted, sizeof wanted, "%s=%s", variable, value) : 0;
-    if (length <= 0 || length >= static_cast<int>(sizeof wanted)) {
+    if (length <= 0 || length >= static_cast<int>(sizeof wanted))
         return false;
-    }
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/environ", ::getppid());
     const BriefFile file(path, O_RDONLY);
@@ -45,9 +43,8 @@ bool is_inherited(const char* variable) noexcept
     int matched = 0; // characters of the entry under way; -1: it is another
     for (ssize_t size = 1; file.is_open() && (size = ::read(file.get(), buffer, sizeof buffer)) > 0;) {
         for (ssize_t i = 0; i < size; i++) {
-            if (buffer[i] == '\0' && matched == length) {
+            if (buffer[i] == '\0' && matched == length)
                 return true;
-            }
             const bool goes_on = matched >= 0 && matched < length && buffer[i] == wanted[matched];
             matched = buffer[i] == '\0' ? 0 : goes_on ? matched + 1 : -1;
         }

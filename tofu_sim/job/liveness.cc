@@ -48,9 +48,8 @@ struct flock lock_of(off_t first, off_t count) noexcept
 
 Life life_of(int job_file, struct flock lock) noexcept
 {
-    if (::fcntl(job_file, F_OFD_GETLK, &lock) != 0) {
+    if (::fcntl(job_file, F_OFD_GETLK, &lock) != 0)
         return Life::unknown;
-    }
     return lock.l_type == F_UNLCK ? Life::gone : Life::runs;
 }
 
@@ -62,9 +61,8 @@ const char* read_stat(int pid, char (&buffer)[1024]) noexcept
     std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
     const BriefFile file(path, O_RDONLY);
     const ssize_t size = file.is_open() ? ::read(file.get(), buffer, sizeof buffer - 1) : -1;
-    if (size <= 0) {
+    if (size <= 0)
         return nullptr;
-    }
     buffer[size] = '\0';
     const char* const end_of_name = std::strrchr(buffer, ')');
     return end_of_name != nullptr && end_of_name[1] == ' ' ? end_of_name + 2 : nullptr;
@@ -86,9 +84,8 @@ Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept
     const BriefFile file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     SegmentHeader head{};
     if (!file.is_open() || ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head} ||
-        head.magic != segment_magic || head.process != process || head.incarnation != slot.incarnation.raw) {
+        head.magic != segment_magic || head.process != process || head.incarnation != slot.incarnation.raw)
         return Life::unknown;
-    }
     return (head.alive.owner.raw & FUTEX_OWNER_DIED) != 0 ? Life::gone : Life::runs;
 }
 
@@ -104,9 +101,8 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept
         previous = node;
     };
     append(segment.alive);
-    for (const AliveWord& word : segment.vcq_alive) {
+    for (const AliveWord& word : segment.vcq_alive)
         append(word);
-    }
     previous->next = &list_head.list;
     list_head.futex_offset = reinterpret_cast<std::byte*>(&segment) - node_image;
     list_head.list_op_pending = nullptr;
@@ -118,9 +114,8 @@ uint32_t adopt_service_thread(SegmentHeader& segment) noexcept
 
 ProcessEntry look_up_process(int pid) noexcept
 {
-    if (!is_in_process_table(pid)) {
+    if (!is_in_process_table(pid))
         return {Life::gone};
-    }
     char buffer[1024];
     const char* field = read_stat(pid, buffer);
     if (field == nullptr) {
@@ -137,21 +132,17 @@ ProcessEntry look_up_process(int pid) noexcept
     long parent = 0;
     uint64_t start_time = 0;
     for (int number = 3; number < 22 && field != nullptr; number++) {
-        if (number == 4) {
+        if (number == 4)
             parent = std::strtol(field, nullptr, 10);
-        }
-        if (number == 9) {
+        if (number == 9)
             ending = state != 'Z' && (std::strtoul(field, nullptr, 10) & on_its_way_out) != 0;
-        }
-        if (number == 20) {
+        if (number == 20)
             threads = std::strtol(field, nullptr, 10);
-        }
         field = std::strchr(field, ' ');
         field = field != nullptr ? field + 1 : nullptr;
     }
-    if (field != nullptr) {
+    if (field != nullptr)
         start_time = std::strtoull(field, nullptr, 10);
-    }
     // A zombie with other threads is a process whose first thread ended early: it runs.
     const bool dead = state == 'X' || (state == 'Z' && threads <= 1);
     return dead ? ProcessEntry{Life::gone} : ProcessEntry{Life::runs, start_time, ending, static_cast<int>(parent)};
@@ -171,9 +162,8 @@ Life process_life(int pid, uint64_t start_time) noexcept
 SlotLock lock_slot(int job_file, uint32_t process) noexcept
 {
     struct flock lock = lock_of(process, 1);
-    if (::fcntl(job_file, F_OFD_SETLK, &lock) == 0) {
+    if (::fcntl(job_file, F_OFD_SETLK, &lock) == 0)
         return SlotLock::taken;
-    }
     return errno == EAGAIN || errno == EACCES ? SlotLock::in_use : SlotLock::not_supported;
 }
 
@@ -197,17 +187,14 @@ Life lock_life_of_all(int job_file) noexcept
 Life member_life(int job_file, uint32_t process, const ProcessSlot& slot, bool same_namespace) noexcept
 {
     const Life by_lock = slot.holds_lock != 0 ? lock_life(job_file, process) : Life::unknown;
-    if (by_lock == Life::gone) {
+    if (by_lock == Life::gone)
         return Life::gone;
-    }
-    if (!same_namespace) {
+    if (!same_namespace)
         return by_lock;
-    }
     // Held, perhaps by a child that was made without fork handlers (vfork), and has the file still open.
     const Life by_table = process_life(slot.pid, slot.start_time);
-    if (by_table == Life::gone) {
+    if (by_table == Life::gone)
         return Life::gone;
-    }
     return mark_life(process, slot);
 }
 
@@ -216,28 +203,24 @@ Life job_life(int job_file) noexcept
     const Life by_locks = lock_life_of_all(job_file);
     JobHeader header{};
     const ssize_t size = ::pread(job_file, &header, sizeof header, 0);
-    if (by_locks == Life::unknown || size < 0) {
+    if (by_locks == Life::unknown || size < 0)
         return Life::unknown;
-    }
     // No process joins before the header is complete. The slots are where they are in all versions that had no locks.
-    if (size != ssize_t{sizeof header} || header.magic != job_magic || header.version > layout_version) {
+    if (size != ssize_t{sizeof header} || header.magic != job_magic || header.version > layout_version)
         return by_locks;
-    }
     const bool same_namespace = header.pid_namespace == own_pid_namespace();
     ProcessSlot block[64];
     Life found = Life::gone;
     for (uint32_t first = 0; first < max_processes; first += 64) {
         const auto offset = static_cast<off_t>(job_slots_offset + first * sizeof(ProcessSlot));
         const ssize_t got = ::pread(job_file, block, sizeof block, offset);
-        if (got != ssize_t{sizeof block}) {
+        if (got != ssize_t{sizeof block})
             return got < 0 ? Life::unknown : found == Life::gone ? by_locks : found; // truncated
-        }
         for (uint32_t i = 0; i < 64; i++) {
             if (block[i].used.raw != 0) {
                 const Life life = member_life(job_file, first + i, block[i], same_namespace);
-                if (life == Life::runs) {
+                if (life == Life::runs)
                     return life;
-                }
                 found = life == Life::unknown ? life : found;
             }
         }

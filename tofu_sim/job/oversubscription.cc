@@ -59,9 +59,8 @@ class Naps {
   public:
     [[nodiscard]] bool are_worth_it() noexcept
     {
-        if (barred_ != 0) {
+        if (barred_ != 0)
             --barred_;
-        }
         return barred_ == 0;
     }
     void learn(Doze nap) noexcept
@@ -87,9 +86,8 @@ void add_process(Oversubscription& load) noexcept
 {
     cpu_set_t own;
     static_assert(sizeof own == sizeof load.mask);
-    if (::sched_getaffinity(0, sizeof own, &own) != 0) {
+    if (::sched_getaffinity(0, sizeof own, &own) != 0)
         std::memset(&own, 0xff, sizeof own); // more processors than the mask has bits
-    }
     uint64_t words[sizeof load.mask / sizeof load.mask[0]];
     std::memcpy(words, &own, sizeof words);
     uint32_t processors = 0;
@@ -98,9 +96,8 @@ void add_process(Oversubscription& load) noexcept
         processors += static_cast<uint32_t>(std::popcount(word));
     }
     std::memcpy(load.mask, words, sizeof words);
-    if (const uint32_t quota = quota_processors(); quota != 0 && (load.quota == 0 || quota < load.quota)) {
+    if (const uint32_t quota = quota_processors(); quota != 0 && (load.quota == 0 || quota < load.quota))
         load.quota = quota;
-    }
     load.processors.store_relaxed(load.quota != 0 ? std::min(processors, load.quota) : processors);
     (void)load.processes.fetch_add(1);
     (void)load.changes.fetch_add(1);
@@ -115,20 +112,17 @@ void remove_process(Oversubscription& load) noexcept
 bool yield_processor(const Oversubscription& load, SegmentHeader& own, unsigned times,
                      bool (*awaits_more)() noexcept) noexcept
 {
-    if (!is_oversubscribed(load)) {
+    if (!is_oversubscribed(load))
         return false;
-    }
     thread_local int64_t left_at = 0;
     thread_local Naps naps;
     if (times < yields_before_nap || time_ns(CLOCK_THREAD_CPUTIME_ID) - left_at > busy_ns ||
-        (awaits_more != nullptr && awaits_more()) || !naps.are_worth_it()) {
+        (awaits_more != nullptr && awaits_more()) || !naps.are_worth_it())
         yield_to_somebody();
-    } else {
+    else
         naps.learn(doze_for(own, longest_nap_ns));
-    }
-    if (times + 1 >= yields_before_nap) {
+    if (times + 1 >= yields_before_nap)
         left_at = time_ns(CLOCK_THREAD_CPUTIME_ID);
-    }
     return true;
 }
 

@@ -47,16 +47,14 @@ void keep_reachable(void* object) noexcept
 {
     static void* volatile kept[2048];
     static unsigned count = 0;
-    if (object != nullptr && count < std::size(kept)) {
+    if (object != nullptr && count < std::size(kept))
         kept[count++] = object;
-    }
 }
 
 int Process::enter() noexcept
 {
-    if (joined()) [[likely]] {
+    if (joined()) [[likely]]
         return UTOFU_SUCCESS;
-    }
     const std::lock_guard guard(join_mutex_);
     switch (static_cast<State>(state_.load_acquire())) {
     case joined_state: return UTOFU_SUCCESS;
@@ -65,9 +63,8 @@ int Process::enter() noexcept
     case outside_state: break;
     }
     error_ = join();
-    if (error_ == UTOFU_ERR_OUT_OF_RESOURCE || error_ == UTOFU_ERR_OUT_OF_MEMORY) {
+    if (error_ == UTOFU_ERR_OUT_OF_RESOURCE || error_ == UTOFU_ERR_OUT_OF_MEMORY)
         return error_; // it may have more when it tries again
-    }
     state_.store_release(error_ == UTOFU_SUCCESS ? joined_state : failed_state);
     return error_;
 }
@@ -75,16 +72,13 @@ int Process::enter() noexcept
 int Process::join() noexcept
 {
     environment_ = Environment();
-    if (const int rc = environment_.read(); rc != UTOFU_SUCCESS) {
+    if (const int rc = environment_.read(); rc != UTOFU_SUCCESS)
         return rc;
-    }
     // Before the service thread and the job's lock: with one thread the kernel answers at once, with more it
     // waits for all processors, which takes long on a machine with much to do.
     register_poster();
-    if (const int rc = segment_.create(environment_.mrq_entries, environment_.mrq_entries_session);
-        rc != UTOFU_SUCCESS) {
+    if (const int rc = segment_.create(environment_.mrq_entries, environment_.mrq_entries_session); rc != UTOFU_SUCCESS)
         return rc;
-    }
     if (const int rc = job_.open_locked(environment_); rc != UTOFU_SUCCESS) {
         segment_.destroy();
         return rc;
@@ -110,18 +104,15 @@ int Process::join() noexcept
         report("no descriptor is left to find peers: %s; raise the limit (ulimit -n)", std::strerror(errno));
         rc = UTOFU_ERR_OUT_OF_RESOURCE;
     }
-    if (rc == UTOFU_SUCCESS && environment_.clock != ClockMode::none) {
+    if (rc == UTOFU_SUCCESS && environment_.clock != ClockMode::none)
         rc = start_clock(*this);
-    }
-    if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0') {
+    if (rc == UTOFU_SUCCESS && environment_.trace[0] != '\0')
         rc = open_trace();
-    }
     if (rc == UTOFU_SUCCESS) {
         job_.unlock();
     } else {
-        if (is_exact()) {
+        if (is_exact())
             leave_schedule();
-        }
         instruments = 0;
         memory_.reset();
         job_.give_up();
@@ -185,47 +176,39 @@ void Process::vanish() noexcept
 {
     SegmentHeader& header = segment_.header();
     // Release: from here on posts to us end with MRQ_PEER (partner: is_alive).
-    for (AliveWord& word : header.vcq_alive) {
+    for (AliveWord& word : header.vcq_alive)
         word.owner.store_release(0);
-    }
     header.alive.owner.store_release(0);
-    for (unsigned cq = 0; cq < cqs_per_node; cq++) {
+    for (unsigned cq = 0; cq < cqs_per_node; cq++)
         job_.release_cq(cq);
-    }
-    for (GateWord& gate : job_.own_node().gates) {
-        if (owns(gate)) {
+    for (GateWord& gate : job_.own_node().gates)
+        if (owns(gate))
             gate.word.store_release(0);
-        }
-    }
 }
 
 void Process::leave() noexcept
 {
-    if (!joined() || pid_ != ::getpid()) {
+    if (!joined() || pid_ != ::getpid())
         return;
-    }
     finish_vcqs_at_exit();
     // Exact mode: other processes see it vanish, which therefore has its time like the freeing of a VCQ. Where there
     // is nothing to see, it takes no turn: how a process ends is a matter of its launcher.
     std::optional<TurnedCall> turn;
-    if (is_exact() && is_reachable()) {
+    if (is_exact() && is_reachable())
         turn.emplace(TurnedCall::Kind::sets_up);
-    }
     trace::leave();
     state_.store_release(left_state);
     vanish();
     turn.reset();
-    if (is_exact()) {
+    if (is_exact())
         leave_schedule(); // others continue: nothing of this process changes after that
-    }
     job_.leave();
 }
 
 void Process::reset_in_child() noexcept
 {
-    if (has_clock()) {
+    if (has_clock())
         reset_clock_in_child();
-    }
     instruments = 0;
     trace::forget_in_child();
     reset_vcqs_in_child();

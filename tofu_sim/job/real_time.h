@@ -14,11 +14,10 @@ namespace tofu::sim {
 /// CLOCK_MONOTONIC. With the virtual clock, clock_gettime may be the preloaded library's (clock/preload.cc).
 inline void read_real_time(timespec& now) noexcept
 {
-    if ((instruments & instrument_clock) != 0) [[unlikely]] {
+    if ((instruments & instrument_clock) != 0) [[unlikely]]
         (void)::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-    } else {
+    else
         (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-    }
 }
 [[nodiscard]] inline uint64_t real_time_ns() noexcept
 {

@@ -31,9 +31,8 @@ bool valid_mrq_entries(uint32_t entries) noexcept
 std::byte* map_segment(int fd, size_t bytes) noexcept
 {
     std::byte* const base = map_sparse(fd, bytes, 0);
-    if (base == nullptr) {
+    if (base == nullptr)
         return nullptr;
-    }
     (void)::madvise(base, bytes, MADV_DONTDUMP);
     (void)::madvise(base, bytes, MADV_DONTFORK);
     if (!open_sparse(base, segment_flows_offset + offsetof(FlowTable, flows))) {
@@ -48,9 +47,8 @@ std::byte* map_segment(int fd, size_t bytes) noexcept
 /// A peer's file must be its sealed memfd: it cannot shrink while it is mapped.
 bool is_segment_file(int fd, struct stat& status) noexcept
 {
-    if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode)) {
+    if (::fstat(fd, &status) != 0 || status.st_uid != ::geteuid() || !S_ISREG(status.st_mode))
         return false;
-    }
     const int seals = ::fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & required_seals) == required_seals;
 }
@@ -60,9 +58,8 @@ bool is_segment_file(int fd, struct stat& status) noexcept
 std::byte* map_sparse(int fd, size_t bytes, off_t offset) noexcept
 {
     void* const base = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, offset);
-    if (base == MAP_FAILED) {
+    if (base == MAP_FAILED)
         return nullptr;
-    }
     (void)::munlock(base, bytes);
     return static_cast<std::byte*>(base);
 }
@@ -92,9 +89,8 @@ int OwnSegment::create(uint32_t mrq_free, uint32_t mrq_session) noexcept
         report("cannot create the memory file of this process's segment: %s; raise the limits of open files and memory "
                "(ulimit -n, -v)",
                std::strerror(error));
-        if (fd >= 0) {
+        if (fd >= 0)
             ::close(fd);
-        }
         return error == EMFILE || error == ENFILE ? UTOFU_ERR_OUT_OF_RESOURCE : UTOFU_ERR_OUT_OF_MEMORY;
     }
     std::byte* const mapped = map_segment(fd, bytes);
@@ -130,9 +126,8 @@ int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noex
     char path[48];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", slot.pid, slot.segment_fd);
     const BriefFile file(path, O_RDWR | O_NONBLOCK | O_NOCTTY); // whatever it is
-    if (!file.is_open()) {
+    if (!file.is_open())
         return errno;
-    }
     const int fd = file.get();
     struct stat status {};
     SegmentHeader head{};
@@ -143,13 +138,11 @@ int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noex
                       head.mrq_entries == std::max(head.mrq_entries_free, head.mrq_entries_session) &&
                       static_cast<uint64_t>(status.st_size) == segment_total_bytes(head.mrq_entries) &&
                       head.pid == slot.pid && head.process == process && head.incarnation == slot.incarnation.raw;
-    if (!good) {
+    if (!good)
         return ENOENT;
-    }
     peer.base = map_segment(fd, segment_total_bytes(head.mrq_entries));
-    if (peer.base == nullptr) {
+    if (peer.base == nullptr)
         return errno;
-    }
     peer.process = process;
     peer.incarnation = head.incarnation;
     peer.pid = slot.pid;

@@ -33,9 +33,8 @@ bool is_ours(int fd) noexcept
 bool may_be_in_use(int directory) noexcept
 {
     const int file = ::openat(directory, job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (file < 0) {
+    if (file < 0)
         return errno != ENOENT;
-    }
     const bool in_use = may_run(job_life(file));
     ::close(file);
     return in_use;
@@ -44,9 +43,8 @@ bool may_be_in_use(int directory) noexcept
 void sweep_job(int base_fd, const char* name) noexcept
 {
     const int directory = ::openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (directory < 0) {
+    if (directory < 0)
         return;
-    }
     if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 && !may_be_in_use(directory)) {
         // What is not our job file stays, and its directory with it.
         (void)::unlinkat(directory, job_file_name, 0);
@@ -62,18 +60,16 @@ void sweep_dead_jobs(int base_fd, const char* own_name) noexcept
     const int copy = ::openat(base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR* const stream = copy >= 0 ? ::fdopendir(copy) : nullptr;
     if (stream == nullptr) {
-        if (copy >= 0) {
+        if (copy >= 0)
             ::close(copy);
-        }
         return;
     }
     unsigned looked_at = 0;
     while (const dirent* const entry = ::readdir(stream)) {
         if (entry->d_name[0] != '.' && std::strcmp(entry->d_name, own_name) != 0) {
             sweep_job(base_fd, entry->d_name);
-            if (++looked_at == max_jobs_looked_at) {
+            if (++looked_at == max_jobs_looked_at)
                 break;
-            }
         }
     }
     ::closedir(stream);

@@ -128,12 +128,11 @@ TOFU_SIM_AS_DEVICE void copy_small(std::byte* to, const std::byte* from, size_t 
     // A destination that align_to_words could not align is shorter than a word from here on.
     while (length >= 8)
         step<uint64_t>(to, from, length);
-    if ((reinterpret_cast<uintptr_t>(to) & 3) == 0) {
+    if ((reinterpret_cast<uintptr_t>(to) & 3) == 0)
         copy_tail(to, from, length);
-    } else {
+    else
         while (length != 0)
             step<uint8_t>(to, from, length);
-    }
 }
 
 TOFU_SIM_AS_DEVICE void copy_large(std::byte* to, const std::byte* from, size_t length, CopyOrder order) noexcept

@@ -156,10 +156,9 @@ uint32_t VcqMemory::Impl::take_slot()
     if (live >= max_dynamic_stags)
         return no_slot;
     if (process.reuse_stags) {
-        for (uint32_t index = reserved_stags; index < slots.size(); ++index) {
+        for (uint32_t index = reserved_stags; index < slots.size(); ++index)
             if (slots[index].hw_stag == 0)
                 return index;
-        }
     } else if (num_free >= slots_at_rest || slots.size() == stag_slots) {
         const uint32_t index = first_free;
         first_free = slots[index].next_free;
@@ -237,10 +236,9 @@ void VcqMemory::Impl::unlock(const Slot& slot, Piece piece) noexcept
 
 void VcqMemory::Impl::remove_all() noexcept
 {
-    for (uint32_t index = 0; index < slots.size(); ++index) {
+    for (uint32_t index = 0; index < slots.size(); ++index)
         if (slots[index].hw_stag != 0)
             free_slot(index);
-    }
     ranges.clear();
 }
 

@@ -28,14 +28,11 @@ bool step_tcq(Vcq& vcq, size_t index) noexcept
     Pending& p = queue.pending[index];
     // Only a put reads memory before it is sent; errors are known once it has started.
     const bool sent = p.d.op == Op::put ? p.read() : p.data != Start::not_yet;
-    if (p.held || p.tcq_written || !sent) {
+    if (p.held || p.tcq_written || !sent)
         return false;
-    }
-    for (size_t i = 0; i < index; i++) {
-        if (!queue.pending[i].tcq_written) {
+    for (size_t i = 0; i < index; i++)
+        if (!queue.pending[i].tcq_written)
             return false;
-        }
-    }
     if (p.tcq_error != UTOFU_SUCCESS || (p.d.flags & notice_tcq) != 0) {
         vcq.tcq.push({p.cbdata, p.position, p.tcq_error});
         stamp_tcq(vcq, {0, p.origin});
@@ -51,24 +48,19 @@ bool step_remote(Vcq& vcq, size_t index) noexcept
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending& p = queue.pending[index];
     if (p.remote_told || p.data != Start::complete ||
-        !all_before(queue, index, [](const Pending& q) { return q.remote_told; })) {
+        !all_before(queue, index, [](const Pending& q) { return q.remote_told; }))
         return false;
-    }
     p.remote_told = true;
-    if ((vcq.special & Vcq::watched) != 0) {
+    if ((vcq.special & Vcq::watched) != 0)
         watch_arrival(vcq, p.d, {false, 0, failure_of(p.tcq_error, p.mrq_error), p.position});
-    }
-    if (p.failed() || p.d.op == Op::nop) {
+    if (p.failed() || p.d.op == Op::nop)
         return true;
-    }
-    if ((p.d.flags & notice_remote) != 0 && !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id), {0, p.origin})) {
+    if ((p.d.flags & notice_remote) != 0 && !p.remote->mrq.push(vcq.me, remote_entry(p.d, vcq.id), {0, p.origin}))
         report_remote_overflow(*p.remote);
-    }
     ring_doorbell(*p.remote->header);
     arrived_chaos(vcq, p.remote);
-    if (p.d.sps != 0 && p.remote->session && p.d.op == Op::put) {
+    if (p.d.sps != 0 && p.remote->session && p.d.op == Op::put)
         start_session(vcq, *p.remote, p.d.sps);
-    }
     return true;
 }
 
@@ -76,15 +68,13 @@ bool step_local(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending& p = queue.pending[index];
-    if (p.local_told || !p.remote_told || !all_before(queue, index, [](const Pending& q) { return q.local_told; })) {
+    if (p.local_told || !p.remote_told || !all_before(queue, index, [](const Pending& q) { return q.local_told; }))
         return false;
-    }
     p.local_told = true;
     if (p.d.op != Op::nop && p.tcq_error == UTOFU_SUCCESS &&
         (p.mrq_error != UTOFU_SUCCESS || (p.d.flags & notice_local) != 0)) {
-        if (vcq.local_notices.full()) {
+        if (vcq.local_notices.full())
             end_by_own_overflow(vcq);
-        }
         vcq.local_notices.push({local_entry(p.d, p.old_value, p.mrq_error)});
         stamp_local(vcq, {0, p.origin});
         ring_doorbell(Process::self().segment().header());
@@ -122,15 +112,13 @@ void run_steps(Vcq& vcq, uint32_t count) noexcept
     ChaosQueue& queue = *vcq.chaos_queue;
     if (is_exact()) {
         queue.now = std::max<uint64_t>(queue.now, clock_now());
-        if (std::any_of(queue.pending.begin(), queue.pending.end(), [](const Pending& p) { return !p.held; })) {
+        if (std::any_of(queue.pending.begin(), queue.pending.end(), [](const Pending& p) { return !p.held; }))
             tick_exact(vcq, queue.now + next_steps + queue.dice.below(latest_steps));
-        }
     }
     for (; count != 0 && !queue.pending.empty(); count--) {
         const size_t choices = std::min(queue.pending.size(), window);
-        if (!step(vcq, queue.dice.below(static_cast<uint32_t>(choices)))) {
+        if (!step(vcq, queue.dice.below(static_cast<uint32_t>(choices))))
             (void)step(vcq, 0); // the oldest can always go on, unless it is held
-        }
     }
 }
 
@@ -151,9 +139,8 @@ void* chaos_main(void*) noexcept
         for (Vcq& vcq : vcq_table) {
             if (may_carry_on(vcq)) {
                 const std::lock_guard guard(vcq.lock);
-                if (may_carry_on(vcq) && !vcq.chaos_queue->pending.empty()) {
+                if (may_carry_on(vcq) && !vcq.chaos_queue->pending.empty())
                     run_steps(vcq, 1 + vcq.chaos_queue->dice.below(128));
-                }
             }
         }
     }
@@ -165,9 +152,8 @@ uint64_t opened = 0;      ///< VCQs so far, likewise: the next one of the same p
 
 bool start_thread() noexcept
 {
-    if (thread_runs) {
+    if (thread_runs)
         return true;
-    }
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
@@ -175,9 +161,8 @@ bool start_thread() noexcept
     pthread_t thread;
     thread_runs = ::pthread_create(&thread, nullptr, &chaos_main, nullptr) == 0;
     (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (thread_runs) {
+    if (thread_runs)
         (void)::pthread_detach(thread);
-    }
     return thread_runs;
 }
 
@@ -199,16 +184,13 @@ bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept
 bool refuse_chaos(Vcq& vcq) noexcept
 {
     const TurnedCall call(TurnedCall::Kind::acts);
-    if (call.is_refused()) {
+    if (call.is_refused())
         return false; // the post says so
-    }
     ChaosQueue& queue = *vcq.chaos_queue;
-    if (queue.busy_left == 0 && queue.dice.below(16) == 0) {
+    if (queue.busy_left == 0 && queue.dice.below(16) == 0)
         queue.busy_left = 1 + queue.dice.below(3);
-    }
-    if (queue.busy_left == 0) {
+    if (queue.busy_left == 0)
         return false;
-    }
     queue.busy_left--;
     stir_chaos(vcq);
     return vcq.toq_tail != vcq.toq_head;
@@ -225,20 +207,17 @@ void post_chaos(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void* cb
     p.position = vcq.toq_tail++;
     p.held = (descriptor.flags & UTOFU_ONESIDED_FLAG_DELAY_START) != 0;
     queue.pending.push_back(std::move(p));
-    if (!queue.pending.back().held) {
+    if (!queue.pending.back().held)
         start_pending_chaos(vcq);
-    }
     run_steps(vcq, queue.dice.below(4));
-    while (queue.pending.size() > backlog && !queue.pending.front().held) {
+    while (queue.pending.size() > backlog && !queue.pending.front().held)
         run_steps(vcq, 16);
-    }
 }
 
 void start_pending_chaos(Vcq& vcq) noexcept
 {
-    for (Pending& p : vcq.chaos_queue->pending) {
+    for (Pending& p : vcq.chaos_queue->pending)
         p.held = false;
-    }
 }
 
 void stir_chaos(Vcq& vcq) noexcept
@@ -256,23 +235,19 @@ void carry_on_chaos(Vcq& vcq, uint64_t when) noexcept
 
 void arrived_chaos(Vcq& vcq, const Remote* remote) noexcept
 {
-    if (is_exact()) {
+    if (is_exact())
         wake_actor(remote != nullptr ? remote->peer->process : Process::self().job().process(), vcq.chaos_queue->now);
-    }
 }
 
 bool hide_chaos(Vcq& vcq) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
-    if (!queue.may(chaos_poll)) {
+    if (!queue.may(chaos_poll))
         return false;
-    }
-    if (queue.blind_left == 0 && queue.dice.below(8) == 0) {
+    if (queue.blind_left == 0 && queue.dice.below(8) == 0)
         queue.blind_left = 1 + queue.dice.below(32);
-    }
-    if (queue.blind_left == 0) {
+    if (queue.blind_left == 0)
         return false;
-    }
     queue.blind_left--;
     return true;
 }
@@ -287,18 +262,15 @@ void end_chaos(Vcq& vcq) noexcept
         return;
     }
     start_pending_chaos(vcq);
-    while (!vcq.chaos_queue->pending.empty()) {
+    while (!vcq.chaos_queue->pending.empty())
         run_steps(vcq, 64);
-    }
 }
 
 uint32_t settled_chaos(const Vcq& vcq) noexcept
 {
-    for (const Pending& p : vcq.chaos_queue->pending) {
-        if (!p.tcq_written) {
+    for (const Pending& p : vcq.chaos_queue->pending)
+        if (!p.tcq_written)
             return p.position;
-        }
-    }
     return vcq.toq_tail;
 }
 
@@ -309,9 +281,8 @@ void end_all_chaos() noexcept
         // Not for ever: exit may have been called from a signal handler inside a call that holds the lock.
         for (int attempt = 0; attempt < 500 && may_carry_on(vcq); attempt++) {
             if (vcq.lock.try_lock()) {
-                if (may_carry_on(vcq)) {
+                if (may_carry_on(vcq))
                     end_chaos(vcq);
-                }
                 vcq.lock.unlock();
                 break;
             }
@@ -323,9 +294,8 @@ void end_all_chaos() noexcept
 void forget_chaos_in_child() noexcept
 {
     thread_runs = false;
-    for (Vcq& vcq : vcq_table) {
+    for (Vcq& vcq : vcq_table)
         keep_reachable(vcq.chaos_queue.release()); // may have been in the middle of a change
-    }
 }
 
 } // namespace tofu::sim

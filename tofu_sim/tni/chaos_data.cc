@@ -60,12 +60,10 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
     AddressCache& addresses = *vcq.addresses;
     p.data = Start::complete; // unless all is well
     uint64_t source = 0;      // a piggybacked put has no pages
-    if (p.d.op == Op::put) {
+    if (p.d.op == Op::put)
         p.tcq_error = local_tcq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::read, &source));
-    }
-    if (p.tcq_error != UTOFU_SUCCESS) {
+    if (p.tcq_error != UTOFU_SUCCESS)
         return;
-    }
     if (p.remote == nullptr || !p.remote->alive()) {
         p.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
@@ -73,12 +71,10 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
     const bool get = p.d.op == Op::get;
     p.mrq_error = remote_mrq_error(addresses.check(p.remote->memory, p.d.rmt_stadd, p.d.length,
                                                    get ? Need::read : Need::write, get ? &source : nullptr));
-    if (get && p.mrq_error == UTOFU_SUCCESS) {
+    if (get && p.mrq_error == UTOFU_SUCCESS)
         p.mrq_error = local_mrq_error(addresses.check(vcq.own_memory, p.d.lcl_stadd, p.d.length, Need::write));
-    }
-    if (p.mrq_error != UTOFU_SUCCESS || p.d.length == 0) {
+    if (p.mrq_error != UTOFU_SUCCESS || p.d.length == 0)
         return;
-    }
     p.data = Start::moving;
     p.pieces = cut({.destination = get ? p.d.lcl_stadd : p.d.rmt_stadd,
                     .source = source,
@@ -86,9 +82,8 @@ void begin_transfer(Vcq& vcq, Pending& p, Reading reading) noexcept
                     .strong = p.strong(),
                     .torn = queue.may(chaos_torn)},
                    queue.dice);
-    if (reading == Reading::now || (can_be_read_ahead(queue, p) && queue.dice.below(4) == 0)) {
+    if (reading == Reading::now || (can_be_read_ahead(queue, p) && queue.dice.below(4) == 0))
         read_ahead(vcq, p);
-    }
 }
 
 /// An ARMW is one step that reads and writes: atomic, and towards puts too (guide 2.2.5 says: towards other updates). A
@@ -100,17 +95,15 @@ void let_a_get_pass(Vcq& vcq, size_t index) noexcept
     const Pending& armw = queue.pending[index];
     for (size_t i = index + 1; i < queue.pending.size(); i++) {
         Pending& get = queue.pending[i];
-        if (!same_way(get, armw) || get.read()) {
+        if (!same_way(get, armw) || get.read())
             continue;
-        }
         if (get.data == Start::not_yet && !get.held && get.d.op == Op::get && can_be_read_ahead(queue, get) &&
             queue.dice.below(2) == 0) {
             begin_transfer(vcq, get, Reading::now);
             const size_t width = armw.d.op == Op::armw4 || armw.d.op == Op::cswap4 ? 4 : 8;
             const uint64_t offset = armw.d.rmt_stadd - get.d.rmt_stadd;
-            if (offset < get.ahead.size() && get.ahead.size() - offset >= width) {
+            if (offset < get.ahead.size() && get.ahead.size() - offset >= width)
                 std::memcpy(get.ahead.data() + offset, &armw.old_value, width); // little-endian, as the machine is
-            }
         }
         return;
     }
@@ -124,9 +117,8 @@ void begin(Vcq& vcq, size_t index) noexcept
         return;
     }
     p.data = Start::complete;
-    if (p.d.op == Op::nop) {
+    if (p.d.op == Op::nop)
         return;
-    }
     if (p.remote == nullptr || !p.remote->alive()) {
         p.mrq_error = UTOFU_ERR_MRQ_PEER;
         return;
@@ -179,28 +171,25 @@ void move_piece(Vcq& vcq, Pending& p) noexcept
     const std::byte* const ahead = p.ahead.empty() ? nullptr : p.ahead.data() + piece.offset;
     switch (p.d.op) {
     case Op::put:
-        if (ahead == nullptr) {
+        if (ahead == nullptr)
             execute_put(e);
-        } else if (e.remote == nullptr) {
+        else if (e.remote == nullptr)
             e.mrq_error = UTOFU_ERR_MRQ_PEER;
-        } else {
+        else
             move_put(e, ahead);
-        }
         break;
     case Op::put_piggyback:
         if ((p.d.flags & UTOFU_ONESIDED_FLAG_PADDING) != 0 && vcq.chaos_queue->may(chaos_padding) &&
-            e.remote != nullptr) {
+            e.remote != nullptr)
             pad(vcq, p, piece, *e.remote);
-        }
         std::memmove(part.data, reinterpret_cast<const std::byte*>(p.d.data) + piece.offset, piece.length);
         execute_put_piggyback(e);
         break;
     case Op::get:
-        if (ahead == nullptr) {
+        if (ahead == nullptr)
             execute_get(e);
-        } else {
+        else
             write_here(e, ahead);
-        }
         break;
     case Op::armw4:
     case Op::armw8:
@@ -226,23 +215,20 @@ bool step_data(Vcq& vcq, size_t index) noexcept
 {
     ChaosQueue& queue = *vcq.chaos_queue;
     Pending& p = queue.pending[index];
-    if (p.held || p.data == Start::complete) {
+    if (p.held || p.data == Start::complete)
         return false;
-    }
     const bool writes = !p.strong() || may_write(queue, index);
     if (p.data == Start::moving) {
-        if (writes) {
+        if (writes)
             move_piece(vcq, p);
-        }
         return writes;
     }
     if (writes) {
         begin(vcq, index);
         return true;
     }
-    if (!can_be_read_ahead(queue, p) || !may_read(queue, index)) {
+    if (!can_be_read_ahead(queue, p) || !may_read(queue, index))
         return false;
-    }
     begin_transfer(vcq, p, Reading::now);
     return true;
 }

@@ -78,9 +78,8 @@ size_t encode_descriptor(const Descriptor& d, void* memory) noexcept
 std::optional<size_t> decode_descriptor(const void* memory, size_t bytes, Descriptor& d) noexcept
 {
     uint64_t words[8] = {};
-    if (bytes < small_descriptor_bytes) {
+    if (bytes < small_descriptor_bytes)
         return std::nullopt;
-    }
     std::memcpy(words, memory, small_descriptor_bytes);
     d.op = static_cast<Op>(words[0] & 0xff);
     d.armw_op = words[0] >> 8 & 0xf;
@@ -97,13 +96,11 @@ std::optional<size_t> decode_descriptor(const void* memory, size_t bytes, Descri
     d.lcl_stadd = words[3];
     d.operand = words[3];
     d.compare = 0;
-    if (!is_sound(d) || (d.path & 6) == 6 || (packed & ~uint64_t{flag_mask | 0xf << 9}) != 0) {
+    if (!is_sound(d) || (d.path & 6) == 6 || (packed & ~uint64_t{flag_mask | 0xf << 9}) != 0)
         return std::nullopt;
-    }
     const size_t used = is_large(d) ? large_descriptor_bytes : small_descriptor_bytes;
-    if (bytes < used) {
+    if (bytes < used)
         return std::nullopt;
-    }
     std::memcpy(words, memory, used);
     if (d.op == Op::cswap4) {
         d.operand = words[3] & 0xffffffff;

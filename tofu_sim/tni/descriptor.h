@@ -70,9 +70,8 @@ struct PreparedWord {
     uint64_t like[2], words[4], compare = 0;
     std::memcpy(like, first, sizeof like);
     std::memcpy(words, memory, sizeof words);
-    if (op == Op::cswap8) {
+    if (op == Op::cswap8)
         std::memcpy(&compare, memory + sizeof words, sizeof compare);
-    }
     word = op == Op::cswap4 ? PreparedWord{words[2], words[3] & 0xffffffff, words[3] >> 32}
                             : PreparedWord{words[2], words[3], compare};
     return words[0] == like[0] && words[1] == like[1];

@@ -33,18 +33,16 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
 {
     const TurnedCall call(TurnedCall::Kind::acts);
     if (is_exact()) {
-        if (call.is_refused()) {
+        if (call.is_refused())
             return UTOFU_ERR_NOT_AVAILABLE;
-        }
         remote = remote_now(descriptor);
     }
     Watch watch = (vcq.special & Vcq::watched) != 0 ? watch_post(vcq, descriptor, remote) : Watch{};
     const uint32_t position = vcq.toq_tail;
     if ((vcq.special & Vcq::session) != 0) {
         const int rc = post_session(vcq, descriptor, remote, cbdata, watch);
-        if (rc == UTOFU_SUCCESS) {
+        if (rc == UTOFU_SUCCESS)
             watch_posted(vcq, descriptor, watch, {true, 0, Failure::none, position});
-        }
         return rc;
     }
     if ((vcq.special & Vcq::chaos) != 0) {
@@ -54,9 +52,8 @@ int post_by_detour(Vcq& vcq, const Descriptor& descriptor, Remote* remote, void*
     }
     if (is_exact()) {
         const int rc = post_exact(vcq, descriptor, remote, cbdata, watch);
-        if (rc == UTOFU_SUCCESS) {
+        if (rc == UTOFU_SUCCESS)
             watch_posted(vcq, descriptor, watch, {false, 0, watch.unsent ? Failure::unsent : Failure::none, position});
-        }
         return rc;
     }
     vcq.toq_tail++;
@@ -92,9 +89,8 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
             return UTOFU_ERR_NOT_FOUND;
         }
     }
-    if ((vcq.special & Vcq::session) != 0) {
+    if ((vcq.special & Vcq::session) != 0)
         return poll_tcq_session(vcq, cbdata, stamp);
-    }
     if (!vcq.tcq.empty()) {
         stamp = take_tcq_stamp(vcq);
         return take_tcq(vcq, cbdata);
@@ -109,19 +105,15 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
     TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
     bool hidden = false;
-    if (call.is_refused()) {
+    if (call.is_refused())
         return UTOFU_ERR_NOT_AVAILABLE;
-    }
     int result = call.may_look() ? look_at_tcq(vcq, cbdata, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
-    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_tcq)) {
+    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_tcq))
         result = look_at_tcq(vcq, cbdata, stamp, hidden);
-    }
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // a hidden notice is visible to the next poll
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) // a hidden notice is visible to the next poll
         call.found();
-    }
-    if ((vcq.special & Vcq::watched) != 0) {
+    if ((vcq.special & Vcq::watched) != 0)
         watch_poll_tcq(vcq, result, stamp, hidden);
-    }
     return result;
 }
 
@@ -129,9 +121,8 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
 
 int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
 {
-    if ((vcq.special & Vcq::detour) != 0) [[unlikely]] {
+    if ((vcq.special & Vcq::detour) != 0) [[unlikely]]
         return poll_tcq_by_detour(vcq, cbdata);
-    }
     if (vcq.tcq.empty()) {
         vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
         return UTOFU_ERR_NOT_FOUND;
@@ -157,14 +148,12 @@ int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
 /// the process table now and then, and skip what a dead one left.
 [[gnu::noinline]] void examine_claim(Vcq& vcq) noexcept
 {
-    if (++vcq.claimed_polls % 1024 != 0) {
+    if (++vcq.claimed_polls % 1024 != 0)
         return;
-    }
     bool valid = false;
     const Claimant holder = vcq.mrq.claimant_at(vcq.mrq_head, valid);
-    if (!valid || !may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14))) {
+    if (!valid || !may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14)))
         vcq.mrq.abort_claim(vcq.mrq_head, holder);
-    }
 }
 
 /// A CQ has one MRQ (guide, glossary), whose entries the notices of all its VCQs share, local ones and remote ones.
@@ -179,18 +168,16 @@ constexpr uint32_t fill_look = 64;
     const unsigned first = vcq.index / vcqs_per_cq * vcqs_per_cq;
     for (unsigned index = first; index < first + vcqs_per_cq; index++) {
         const Vcq& other = vcq_table[index];
-        if (other.live.load_acquire() == 0) {
+        if (other.live.load_acquire() == 0)
             continue;
-        }
         // Tail first: what its thread takes out meanwhile makes it fewer, not more.
         const MrqControl& control = vcq_control(Process::self().segment().vcq_region(index)).mrq;
         const uint64_t tail = control.tail.load_acquire();
         const uint64_t remote = tail - control.head_hint.load_relaxed();
         sum += other.local_notices.size() + (remote <= vcq.mrq_capacity ? remote : 0); // an invalid value counts as 0
     }
-    if (sum > vcq.mrq_capacity) {
+    if (sum > vcq.mrq_capacity)
         end_by_own_overflow(vcq);
-    }
     return result;
 }
 
@@ -199,9 +186,8 @@ constexpr uint32_t fill_look = 64;
     // Our own notices first: that of a put must not come after the peer's answer to it.
     if (const uint32_t count = vcq.local_notices.size(); count != 0) {
         const int result = deliver(vcq.local_notices.front().entry, notice);
-        if (stamp != nullptr) {
+        if (stamp != nullptr)
             *stamp = take_local_stamp(vcq);
-        }
         vcq.local_notices.pop();
         return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
     }
@@ -235,19 +221,15 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
     TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
     bool hidden = false;
-    if (call.is_refused()) {
+    if (call.is_refused())
         return UTOFU_ERR_NOT_AVAILABLE;
-    }
     int result = call.may_look() ? look_at_mrq(vcq, notice, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
-    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_mrq)) {
+    if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_mrq))
         result = look_at_mrq(vcq, notice, stamp, hidden);
-    }
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) { // a hidden notice is visible to the next poll
+    if (result != UTOFU_ERR_NOT_FOUND || hidden) // a hidden notice is visible to the next poll
         call.found();
-    }
-    if ((vcq.special & Vcq::watched) != 0) {
+    if ((vcq.special & Vcq::watched) != 0)
         watch_poll_mrq(vcq, result, stamp, notice, hidden);
-    }
     return result;
 }
 
@@ -255,9 +237,8 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
 
 int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
-    if ((vcq.special & (Vcq::chaos | Vcq::watched)) != 0) [[unlikely]] {
+    if ((vcq.special & (Vcq::chaos | Vcq::watched)) != 0) [[unlikely]]
         return poll_mrq_by_detour(vcq, notice);
-    }
     return take_mrq(vcq, notice);
 }
 

@@ -29,11 +29,10 @@ namespace tofu::sim {
 /// Starts what DELAY_START held back.
 inline void start_pending(Vcq& vcq) noexcept
 {
-    if ((vcq.special & Vcq::chaos) != 0) {
+    if ((vcq.special & Vcq::chaos) != 0)
         start_pending_chaos(vcq);
-    } else if ((vcq.special & Vcq::gathering) != 0) {
+    else if ((vcq.special & Vcq::gathering) != 0)
         start_gathered(vcq);
-    }
 }
 
 /// Can `count` descriptors be posted now? The adversarial mode says no at bad moments. Starts the row that is held,
@@ -41,15 +40,13 @@ inline void start_pending(Vcq& vcq) noexcept
 [[nodiscard]] inline bool toq_takes(Vcq& vcq, size_t count) noexcept
 {
     if ((vcq.special & (Vcq::chaos | Vcq::gathering)) != 0) [[unlikely]] {
-        if ((vcq.special & Vcq::gathering) != 0) {
+        if ((vcq.special & Vcq::gathering) != 0)
             start_gathered(vcq);
-        } else if (refuse_chaos(vcq)) {
+        else if (refuse_chaos(vcq))
             return false;
-        }
     }
-    if (toq_room(vcq) >= count) [[likely]] {
+    if (toq_room(vcq) >= count) [[likely]]
         return true;
-    }
     // Perhaps full of posts that DELAY_START holds, so that no call could make room: the flag may be ignored then
     // (3.7.9.1).
     start_pending(vcq);

@@ -15,9 +15,8 @@ namespace tofu::sim {
 
 [[gnu::always_inline]] inline FlowCounters& flow_of(const Vcq& vcq, const Remote* remote, const Descriptor& d) noexcept
 {
-    if (remote == nullptr) [[unlikely]] {
+    if (remote == nullptr) [[unlikely]]
         return vcq.flows[0];
-    }
     // A path in the flags wins over that of the ID (guide 3.7.1).
     const unsigned path = d.path != 0 ? d.path : static_cast<unsigned>(d.rmt_vcq_id >> 28 & 0xf);
     return vcq.flows[remote->first_flow + path];

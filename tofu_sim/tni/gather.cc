@@ -74,9 +74,8 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
     uint32_t i = 0;
 #if defined(__x86_64__)
     constexpr uint32_t words = 16 / sizeof(Word);
-    for (; i < count && reinterpret_cast<uintptr_t>(target + i * sizeof(Word)) % 16 != 0; i++) {
+    for (; i < count && reinterpret_cast<uintptr_t>(target + i * sizeof(Word)) % 16 != 0; i++)
         single(i);
-    }
     for (; i + words <= count; i += words) {
         std::byte* const at = target + i * sizeof(Word);
         std::byte* const by = row.operands + i * sizeof(Word);
@@ -91,14 +90,12 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
             }
             continue;
         }
-        for (uint32_t j = i; j < i + words; j++) { // another writer is active: no loop, since it could lose for ever
+        for (uint32_t j = i; j < i + words; j++) // another writer is active: no loop, since it could lose for ever
             single(j);
-        }
     }
 #endif
-    for (; i < count; i++) {
+    for (; i < count; i++)
         single(i);
-    }
 }
 
 template <typename Word>
@@ -163,16 +160,13 @@ void GatheredDeleter::operator()(Gathered* gathered) const noexcept
 
 bool gather_first(Vcq& vcq, const Descriptor& d, unsigned long flags) noexcept
 {
-    if (vcq.special != 0) {
+    if (vcq.special != 0)
         return false;
-    }
-    if (vcq.gathered == nullptr) {
+    if (vcq.gathered == nullptr)
         vcq.gathered.reset(new (std::nothrow) Gathered);
-    }
     Remote* remote = nullptr;
-    if (vcq.gathered == nullptr || find_remote(d.rmt_vcq_id, remote) != RemoteStatus::found) {
+    if (vcq.gathered == nullptr || find_remote(d.rmt_vcq_id, remote) != RemoteStatus::found)
         return false;
-    }
     Gathered& row = *vcq.gathered;
     row.first = d;
     row.rmt_vcq_id = d.rmt_vcq_id;
@@ -196,9 +190,8 @@ void start_gathered(Vcq& vcq) noexcept
     const Descriptor& d = row.first;
     vcq.set_special(vcq.special & ~uint32_t{Vcq::gathering});
     Remote* remote = nullptr;
-    if (find_remote(d.rmt_vcq_id, remote) != RemoteStatus::found) {
+    if (find_remote(d.rmt_vcq_id, remote) != RemoteStatus::found)
         remote = nullptr; // died since
-    }
     std::byte* const target =
         remote == nullptr ? nullptr
                           : vcq.addresses->find(remote->memory, d.rmt_stadd, size_t{row.count} * row.size, Need::write);
@@ -207,15 +200,13 @@ void start_gathered(Vcq& vcq) noexcept
         return;
     }
     vcq.toq_tail += row.count;
-    if (row.size == 8) {
+    if (row.size == 8)
         apply_row<uint64_t>(target, row);
-    } else {
+    else
         apply_row<uint32_t>(target, row);
-    }
     ring_doorbell(*remote->header);
-    if ((d.flags & notice_local) != 0) {
+    if ((d.flags & notice_local) != 0)
         row.size == 8 ? tell_row<uint64_t>(vcq, row) : tell_row<uint32_t>(vcq, row);
-    }
     count(flow_of(vcq, remote, d), d.op, 0, row.count);
 }
 
@@ -231,13 +222,11 @@ bool fill_row(Gathered& row, const std::byte* descriptors, size_t count) noexcep
     for (size_t i = 1; i < count; i++) {
         PreparedWord word;
         if (!decode_word(descriptors, op, descriptors + i * size, word) ||
-            word.rmt_stadd != row.first.rmt_stadd + i * sizeof(Word)) {
+            word.rmt_stadd != row.first.rmt_stadd + i * sizeof(Word))
             return false;
-        }
         reinterpret_cast<Word*>(row.operands)[i] = static_cast<Word>(word.operand);
-        if constexpr (is_cswap<op>) {
+        if constexpr (is_cswap<op>)
             reinterpret_cast<Word*>(row.compares)[i] = static_cast<Word>(word.compare);
-        }
     }
     row.count = static_cast<uint32_t>(count);
     return true;
@@ -266,14 +255,12 @@ bool start_prepared(Vcq& vcq, const std::byte* descriptors, size_t bytes) noexce
     const auto size = decode_descriptor(descriptors, bytes, d);
     const bool is_word = d.op == Op::armw4 || d.op == Op::armw8 || d.op == Op::cswap4 || d.op == Op::cswap8;
     if (!size || bytes < 2 * *size || bytes % *size != 0 || !is_word || (d.flags & (notice_remote | notice_tcq)) != 0 ||
-        !gather_first(vcq, d, d.flags)) {
+        !gather_first(vcq, d, d.flags))
         return false;
-    }
     vcq.set_special(vcq.special & ~uint32_t{Vcq::gathering}); // it starts now, or not as a row
     const size_t count = bytes / *size;
-    if (count > vcq.gathered->room || !fill_row(*vcq.gathered, descriptors, count)) {
+    if (count > vcq.gathered->room || !fill_row(*vcq.gathered, descriptors, count))
         return false;
-    }
     start_gathered(vcq);
     return true;
 }

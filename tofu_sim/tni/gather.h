@@ -45,20 +45,17 @@ template <Op op>
 [[nodiscard]] inline bool gather_next(Vcq& vcq, uint64_t rmt_vcq_id, WhatOf<op> what, WordOf<op> operand,
                                       uint64_t rmt_stadd, uint64_t edata, unsigned long flags) noexcept
 {
-    if (vcq.special != Vcq::gathering) {
+    if (vcq.special != Vcq::gathering)
         return false;
-    }
     Gathered& row = *vcq.gathered;
     using Word = WordOf<op>;
     if (row.rmt_stadd != rmt_stadd || row.rmt_vcq_id != rmt_vcq_id || row.flags != flags || row.op != op ||
-        row.edata != edata || row.count >= row.room) [[unlikely]] {
+        row.edata != edata || row.count >= row.room) [[unlikely]]
         return false;
-    }
-    if constexpr (is_cswap<op>) {
+    if constexpr (is_cswap<op>)
         reinterpret_cast<Word*>(row.compares)[row.count] = what;
-    } else if (row.armw_op != what) [[unlikely]] {
+    else if (row.armw_op != what) [[unlikely]]
         return false;
-    }
     reinterpret_cast<Word*>(row.operands)[row.count++] = operand;
     row.rmt_stadd = rmt_stadd + sizeof(Word);
     return true;

@@ -78,9 +78,8 @@ class Inbox {
     {
         uint32_t at = count();
         const InboxKey& key = entry(index).key;
-        for (; at != 0 && key < entry(index_at(at - 1)).key; at--) {
+        for (; at != 0 && key < entry(index_at(at - 1)).key; at--)
             order_[at % entries] = order_[at - 1];
-        }
         order_[at % entries] = static_cast<uint16_t>(index);
         count_ = count() + 1;
     }
@@ -94,9 +93,8 @@ class Inbox {
         InboxEntry& e = entry(index);
         e.stage = InboxStage::free;
         e.serial++;
-        if (free_count_ < entries) {
+        if (free_count_ < entries)
             free_[free_count_++] = static_cast<uint16_t>(index);
-        }
     }
 
   private:

@@ -104,9 +104,8 @@ class MrqRing {
     [[nodiscard]] bool push(Claimant me, const MrqEntry& entry) noexcept
     {
         MrqSlot* const slot = claim(me);
-        if (slot == nullptr) [[unlikely]] {
+        if (slot == nullptr) [[unlikely]]
             return false;
-        }
         slot->entry = entry;
         publish(*slot, me);
         return true;
@@ -114,9 +113,8 @@ class MrqRing {
     [[nodiscard]] bool push(Claimant me, const MrqEntry& entry, const Stamp& stamp) noexcept
     {
         MrqSlot* const slot = claim(me);
-        if (slot == nullptr) {
+        if (slot == nullptr)
             return false;
-        }
         slot->entry = entry;
         slot->stamp = stamp;
         publish(*slot, me);
@@ -138,9 +136,8 @@ class MrqRing {
             }
             if (MrqState::lap(state) < lap) { // W4
                 const uint64_t now = control_->tail.load_acquire();
-                if (now == tail) {
+                if (now == tail)
                     return nullptr;
-                }
                 tail = now;
                 continue;
             }
@@ -153,9 +150,8 @@ class MrqRing {
     void publish(MrqSlot& slot, Claimant me) noexcept
     {
         uint64_t state = slot.state.load_relaxed();
-        if (MrqState::phase(state) == MrqState::claimed && MrqState::claimant(state).bits() == me.bits()) {
+        if (MrqState::phase(state) == MrqState::claimed && MrqState::claimant(state).bits() == me.bits())
             (void)slot.state.compare_exchange(state, MrqState::make(MrqState::lap(state), MrqState::full));
-        }
     }
 
     enum class Poll { found, nothing, claimed };
@@ -168,16 +164,13 @@ class MrqRing {
         MrqSlot& slot = slots_[head & mask()];
         const uint64_t lap = head >> log2_;
         const uint64_t state = slot.state.load_acquire();
-        if (state == MrqState::make(lap, MrqState::empty)) { // R2
+        if (state == MrqState::make(lap, MrqState::empty)) // R2
             return Poll::nothing;
-        }
-        if (state != MrqState::make(lap, MrqState::full)) { // R3, R4
+        if (state != MrqState::make(lap, MrqState::full)) // R3, R4
             return Poll::claimed;
-        }
         entry = slot.entry;
-        if (stamp != nullptr) {
+        if (stamp != nullptr)
             *stamp = std::exchange(slot.stamp, Stamp{});
-        }
         head++;
         control_->head_hint.store_relaxed(head);
         // Release: the copy is done before a writer may claim the slot (partner: claim's load).
@@ -199,14 +192,12 @@ class MrqRing {
         MrqSlot& slot = slots_[head & mask()];
         const uint64_t lap = head >> log2_;
         uint64_t state = slot.state.load_acquire();
-        if (state == MrqState::make(lap, MrqState::full) || state == MrqState::make(lap, MrqState::empty)) {
+        if (state == MrqState::make(lap, MrqState::full) || state == MrqState::make(lap, MrqState::empty))
             return;
-        }
         bool valid = false;
         const Claimant holder = claimant_at(head, valid);
-        if (valid && holder.bits() != dead.bits()) {
+        if (valid && holder.bits() != dead.bits())
             return;
-        }
         if (slot.state.compare_exchange(state, MrqState::make(lap + 1, MrqState::empty))) {
             (void)move_tail(head); // its writer may have been killed before that, and no other since
             head++;

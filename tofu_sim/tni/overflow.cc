@@ -23,9 +23,8 @@ void watch_for_overflow() noexcept
     set_attendant([](SegmentHeader&) {
         for (const Vcq& vcq : vcq_table) {
             // Only of a VCQ that exists: the rest in the page of a freed one has no meaning.
-            if (vcq.live.load_acquire() != 0 && vcq.mrq.control().overflow.load_acquire() != 0) {
+            if (vcq.live.load_acquire() != 0 && vcq.mrq.control().overflow.load_acquire() != 0)
                 end_by_own_overflow(vcq);
-            }
         }
     });
 }

@@ -28,9 +28,8 @@ void tear(std::vector<Piece>& pieces, const Transfer& t, uint32_t offset, uint32
 
 void shuffle(std::vector<Piece>& pieces, size_t from, size_t to, Dice& dice) noexcept
 {
-    for (size_t i = to; i > from + 1; i--) {
+    for (size_t i = to; i > from + 1; i--)
         std::swap(pieces[i - 1], pieces[from + dice.below(static_cast<uint32_t>(i - from))]);
-    }
 }
 
 } // namespace

@@ -23,9 +23,8 @@ class PrivateRing {
         if (capacity > allocated_) {
             void* const memory = ::mmap(nullptr, capacity * sizeof(T), PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (memory == MAP_FAILED) {
+            if (memory == MAP_FAILED)
                 return false;
-            }
             close();
             entries_ = static_cast<T*>(memory);
             allocated_ = capacity;
@@ -36,9 +35,8 @@ class PrivateRing {
     }
     void close() noexcept
     {
-        if (entries_ != nullptr) {
+        if (entries_ != nullptr)
             (void)::munmap(entries_, allocated_ * sizeof(T));
-        }
         entries_ = nullptr;
         allocated_ = capacity_ = 0;
         clear();

@@ -64,9 +64,8 @@ enum class RemoteStatus { found, no_owner, invalid_id, scarce, no_memory };
     const uint64_t key = vcq_key(vcq_id);
     // Acquire: the object is complete (partner: resolve_remote publishes).
     remote = reinterpret_cast<Remote*>(remote_cache[remote_cache_slot(key)].load_acquire());
-    if (remote != nullptr && remote->key == key && remote->alive()) [[likely]] {
+    if (remote != nullptr && remote->key == key && remote->alive()) [[likely]]
         return RemoteStatus::found;
-    }
     return resolve_remote(vcq_id, remote);
 }
 

@@ -94,18 +94,16 @@ int claim_new_cq(Process& self, unsigned tni, CqMode mode, uint8_t components) n
     const uint64_t share = self.job().placement().cq_share;
     for (unsigned i = 0; i < cqs_per_tni; i++) {
         const unsigned cq = tni * cqs_per_tni + (mode == CqMode::session ? cqs_per_tni - 1 - i : i);
-        if ((share >> cq & 1) == 0 || own_cqs[cq].mode != CqMode::none) {
+        if ((share >> cq & 1) == 0 || own_cqs[cq].mode != CqMode::none)
             continue;
-        }
         const CqSharing sharing = self.environment().cq_sharing;
         if (self.job().claim_cq(cq, mode, components) || sharing == CqSharing::meet) {
             own_cqs[cq].mode = mode;
             own_cqs[cq].components = components;
             return static_cast<int>(cq);
         }
-        if (sharing == CqSharing::refuse) {
+        if (sharing == CqSharing::refuse)
             return UTOFU_ERR_OUT_OF_RESOURCE;
-        }
     }
     return UTOFU_ERR_FULL;
 }
@@ -133,12 +131,10 @@ int choose_alone(Process& self, unsigned tni, CqMode mode, unsigned& component) 
     const Limits limits = limits_of(self, tni);
     component = 0;
     if (mode == CqMode::session) {
-        if (limits.session == 0) {
+        if (limits.session == 0)
             return UTOFU_ERR_NOT_AVAILABLE;
-        }
-        if (count_mode(tni, CqMode::session) >= limits.session) {
+        if (count_mode(tni, CqMode::session) >= limits.session)
             return UTOFU_ERR_FULL;
-        }
     } else if (count_mode(tni, CqMode::exclusive) >= limits.exclusive) {
         return UTOFU_ERR_FULL;
     }
@@ -150,14 +146,12 @@ int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) 
 {
     for (unsigned i = 0; i < cqs_per_tni; i++) {
         const unsigned cq = tni * cqs_per_tni + i;
-        if (own_cqs[cq].mode != CqMode::free_mode) {
+        if (own_cqs[cq].mode != CqMode::free_mode)
             continue;
-        }
         if (wanted != any_component) {
             component = static_cast<unsigned>(wanted);
-            if ((own_cqs[cq].components >> component & 1) != 0) {
+            if ((own_cqs[cq].components >> component & 1) != 0)
                 return UTOFU_ERR_USED;
-            }
             add_component(self, cq, component);
             return static_cast<int>(cq);
         }
@@ -167,9 +161,8 @@ int choose_shared(Process& self, unsigned tni, int wanted, unsigned& component) 
             return static_cast<int>(cq);
         }
     }
-    if (!leaves_enough(self, tni, CqMode::free_mode)) {
+    if (!leaves_enough(self, tni, CqMode::free_mode))
         return UTOFU_ERR_FULL;
-    }
     component = wanted == any_component ? 0 : static_cast<unsigned>(wanted);
     return claim_new_cq(self, tni, CqMode::free_mode, static_cast<uint8_t>(1u << component));
 }
@@ -210,9 +203,8 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.mode = mode;
     vcq.thread_safe = (flags & UTOFU_VCQ_FLAG_THREAD_SAFE) != 0;
     uint32_t special = (vcq.thread_safe ? uint32_t{Vcq::locked} : 0) | (session ? uint32_t{Vcq::session} : 0);
-    if (self.environment().chaos && !session) {
+    if (self.environment().chaos && !session)
         special |= Vcq::locked | Vcq::chaos; // its thread is another user of the VCQ
-    }
     special |= instruments != 0 ? uint32_t{Vcq::watched} : 0;
     // Relaxed: a waiter may still look at the VCQ that was here before (partner: tofu_sim_wait).
     vcq.set_special(special);
@@ -220,29 +212,23 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
     vcq.claimed_polls = 0;
     vcq.me = Claimant(self.job().process(), self.job().incarnation());
     vcq.flows = flow_row(segment_flows(self.segment().base), vcq.index);
-    if (vcq.flows == nullptr || !open_vcq_region(self.segment().base, vcq.index, self.segment().mrq_entries)) {
+    if (vcq.flows == nullptr || !open_vcq_region(self.segment().base, vcq.index, self.segment().mrq_entries))
         return UTOFU_ERR_OUT_OF_MEMORY;
-    }
     const Coords coords = self.coords();
     vcq.id = encode_vcq_id({coords, {coords[3], coords[4], coords[5]}, vcq.tni, vcq.cq, vcq.component});
     open_ring(self, vcq, region, session);
-    if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity)) {
+    if (!vcq.tcq.open(toq_entries) || !vcq.local_notices.open(vcq.mrq_capacity))
         return UTOFU_ERR_OUT_OF_MEMORY;
-    }
     vcq.watch.reset();
-    if (instruments != 0 && !open_watch(vcq)) {
+    if (instruments != 0 && !open_watch(vcq))
         return UTOFU_ERR_OUT_OF_MEMORY;
-    }
-    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *self.environment().chaos)) {
+    if ((vcq.special & Vcq::chaos) != 0 && !open_chaos(vcq, *self.environment().chaos))
         return UTOFU_ERR_OUT_OF_RESOURCE;
-    }
-    if (session && !open_session(vcq)) {
+    if (session && !open_session(vcq))
         return UTOFU_ERR_OUT_OF_MEMORY;
-    }
     vcq.registrations = self.memory().open_vcq(vcq.index, vcq.component);
-    if (vcq.addresses == nullptr) {
+    if (vcq.addresses == nullptr)
         vcq.addresses = new (std::nothrow) AddressCache; // kept for the next VCQ of this place
-    }
     if (vcq.registrations == nullptr || vcq.addresses == nullptr) {
         vcq.registrations.reset();
         return UTOFU_ERR_OUT_OF_MEMORY;
@@ -258,13 +244,11 @@ int open_vcq(Process& self, Vcq& vcq, CqMode mode, unsigned long flags) noexcept
 int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& handle) noexcept
 {
     Process& self = Process::self();
-    if (const int rc = self.enter(); rc != UTOFU_SUCCESS) {
+    if (const int rc = self.enter(); rc != UTOFU_SUCCESS)
         return rc;
-    }
     const TurnedCall call(TurnedCall::Kind::sets_up);
-    if (call.is_refused()) {
+    if (call.is_refused())
         return UTOFU_ERR_NOT_AVAILABLE;
-    }
     const std::lock_guard guard(self.slow_path());
     watch_for_overflow();
     CqMode mode = CqMode::free_mode;
@@ -273,9 +257,8 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
     unsigned component = 0;
     const int cq = mode == CqMode::free_mode ? choose_shared(self, tni, wanted, component)
                                              : choose_alone(self, tni, mode, component);
-    if (cq < 0) {
+    if (cq < 0)
         return cq;
-    }
     Vcq& vcq = vcq_table[static_cast<unsigned>(cq) * vcqs_per_cq + component];
     vcq.index = static_cast<unsigned>(cq) * vcqs_per_cq + component;
     vcq.tni = static_cast<uint8_t>(tni);
@@ -290,9 +273,8 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
         alive_vcq(self.service_tid(), mode == CqMode::session));
     vcq.live.store_release(1);
     watch_vcq(vcq, true);
-    if ((vcq.special & Vcq::chaos) != 0) {
+    if ((vcq.special & Vcq::chaos) != 0)
         vcq.carried_on.store_release(1);
-    }
     handle = reinterpret_cast<utofu_vcq_hdl_t>(&vcq);
     return UTOFU_SUCCESS;
 }
@@ -300,9 +282,8 @@ int create_vcq(unsigned tni, int wanted, unsigned long flags, utofu_vcq_hdl_t& h
 int free_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     Process& self = Process::self();
-    if (is_exact() && TurnedCall(TurnedCall::Kind::sets_up).is_refused()) {
+    if (is_exact() && TurnedCall(TurnedCall::Kind::sets_up).is_refused())
         return UTOFU_ERR_NOT_AVAILABLE;
-    }
     // Before the slow path is taken: what is held, or still on its way, may need it to find its target.
     if (Vcq* const vcq = find_vcq(handle); vcq != nullptr && (vcq->special & Vcq::gathering) != 0) {
         start_gathered(*vcq);
@@ -313,21 +294,18 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
         vcq->carried_on.store_release(0);
     }
     if (is_exact()) {
-        if (const Vcq* const vcq = find_vcq(handle)) {
+        if (const Vcq* const vcq = find_vcq(handle))
             drain_exact(vcq);
-        }
     }
     const TurnedCall call(TurnedCall::Kind::sets_up);
     const std::lock_guard guard(self.slow_path());
     Vcq* const vcq = find_vcq(handle);
-    if (vcq == nullptr) {
+    if (vcq == nullptr)
         return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
     vcq->live.store_release(0);
     watch_vcq(*vcq, false);
-    if (!self.joined()) {
+    if (!self.joined())
         return UTOFU_SUCCESS; // at exit, after the job was left: the CQ may have another owner by now
-    }
     self.segment().header().vcq_alive[vcq->index].owner.store_release(0);
     vcq->registrations.reset();
     vcq->tcq.clear();
@@ -339,9 +317,8 @@ int free_vcq(utofu_vcq_hdl_t handle) noexcept
 void finish_vcqs_at_exit() noexcept
 {
     end_all_chaos();
-    if (is_exact()) {
+    if (is_exact())
         drain_exact(nullptr);
-    }
 }
 
 void reset_vcqs_in_child() noexcept

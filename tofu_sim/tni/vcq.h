@@ -120,9 +120,8 @@ inline constexpr Vcq (&vcq_table)[vcqs_per_node] = vcq_storage.slots;
 [[nodiscard]] inline Vcq* find_vcq(utofu_vcq_hdl_t handle) noexcept
 {
     const uintptr_t offset = handle - reinterpret_cast<uintptr_t>(&vcq_table[0]);
-    if (offset >= sizeof vcq_table || offset % sizeof(Vcq) != 0) [[unlikely]] {
+    if (offset >= sizeof vcq_table || offset % sizeof(Vcq) != 0) [[unlikely]]
         return nullptr;
-    }
     auto* const vcq = reinterpret_cast<Vcq*>(handle);
     // Acquire: a live VCQ is complete (partner: create_vcq).
     return vcq->live.load_acquire() != 0 ? vcq : nullptr;
@@ -139,15 +138,13 @@ class VcqGuard {
   public:
     explicit VcqGuard(Vcq& vcq) noexcept : vcq_((vcq.special & Vcq::locked) != 0 ? &vcq : nullptr)
     {
-        if (vcq_ != nullptr) {
+        if (vcq_ != nullptr)
             vcq_->lock.lock();
-        }
     }
     ~VcqGuard()
     {
-        if (vcq_ != nullptr) {
+        if (vcq_ != nullptr)
             vcq_->lock.unlock();
-        }
     }
     VcqGuard(const VcqGuard&) = delete;
     VcqGuard& operator=(const VcqGuard&) = delete;

@@ -24,9 +24,8 @@ void WatchedDeleter::operator()(Watched* watched) const noexcept
 
 bool open_watch(Vcq& vcq) noexcept
 {
-    if (is_exact()) {
+    if (is_exact())
         open_exact();
-    }
     vcq.watch.reset(new (std::nothrow) Watched);
     return vcq.watch != nullptr && vcq.watch->tcq.open(toq_entries) && vcq.watch->local_notices.open(vcq.mrq_capacity);
 }
@@ -126,18 +125,16 @@ void note_arrival(AddressCache& addresses, const RemoteVcq& vcq, std::byte* segm
     uint64_t address = 0;
     const uint32_t length = is_put(d.op) || d.op == Op::get ? d.length : 8;
     const uint32_t registered = d.op == Op::armw4 || d.op == Op::cswap4 ? 4 : length;
-    if (length != 0 && addresses.check(vcq, stadd, registered, Need::write, &address) == AccessStatus::ok) {
+    if (length != 0 && addresses.check(vcq, stadd, registered, Need::write, &address) == AccessStatus::ok)
         segment_arrivals(segment).note(address, registered, times.arrived, (d.flags & notice) != 0);
-    }
 }
 
 void note_arrival(Vcq& vcq, const RemoteVcq& source, const Descriptor& d, const Remote& to, const Times& times) noexcept
 {
-    if (d.op == Op::get) {
+    if (d.op == Op::get)
         note_arrival(*vcq.addresses, source, Process::self().segment().base, d.lcl_stadd, d, times, notice_local);
-    } else {
+    else
         note_arrival(*vcq.addresses, to.memory, to.peer->base, d.rmt_stadd, d, times, notice_remote);
-    }
 }
 
 } // namespace
@@ -155,9 +152,8 @@ Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
         // One of session mode begins when a put starts it: watch_session.
         if (d.op != Op::nop && remote != nullptr && (vcq.special & Vcq::session) == 0) {
             watch.times = carry(*vcq.watch, vcq.id, d, watch.started);
-            if (!is_exact()) { // a reader of bytes has a clock of that time
+            if (!is_exact()) // a reader of bytes has a clock of that time
                 note_arrival(vcq, vcq.own_memory, d, *remote, watch.times);
-            }
         }
     }
     return watch;
@@ -165,13 +161,11 @@ Watch watch_post(Vcq& vcq, const Descriptor& d, const Remote* remote) noexcept
 
 Times watch_session(Vcq& poster, const Remote& from, const Descriptor& d, const Remote* to, Picoseconds start) noexcept
 {
-    if (!has_clock() || poster.watch == nullptr || to == nullptr) {
+    if (!has_clock() || poster.watch == nullptr || to == nullptr)
         return {start, start, start, start};
-    }
     const Times times = carry(*poster.watch, from.key, d, start);
-    if (!is_exact()) {
+    if (!is_exact())
         note_arrival(poster, from.memory, d, *to, times);
-    }
     return times;
 }
 
@@ -182,9 +176,8 @@ uint64_t watch_moment() noexcept
 
 void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const Done& outcome) noexcept
 {
-    if (!traces()) {
+    if (!traces())
         return;
-    }
     // By the virtual clock a call is over long before what it posts arrives; in real time it carries it out.
     const auto since_then = [&](uint64_t time) {
         return static_cast<uint32_t>(std::min<uint64_t>(time - std::min(time, watch.began), UINT32_MAX));
@@ -208,9 +201,8 @@ void watch_posted(const Vcq& vcq, const Descriptor& d, const Watch& watch, const
 
 void watch_arrival(const Vcq& vcq, const Descriptor& d, const Done& outcome) noexcept
 {
-    if (!traces()) {
+    if (!traces())
         return;
-    }
     trace::Record record = record_of(trace::Type::arrival, d.rmt_vcq_id, vcq.index, static_cast<uint8_t>(d.op));
     record.arrival = outcome.position;
     record.bytes = traced_bytes(d, outcome.failure);
@@ -219,9 +211,8 @@ void watch_arrival(const Vcq& vcq, const Descriptor& d, const Done& outcome) noe
 
 void watch_relay(const Relayed& relayed, const Descriptor& d) noexcept
 {
-    if (!traces()) {
+    if (!traces())
         return;
-    }
     trace::Record record = record_of(trace::Type::relay, d.rmt_vcq_id, relayed.index, static_cast<uint8_t>(d.op));
     record.time = has_clock() ? relayed.arrived / 1000 : record.time;
     record.duration = relayed.node;
@@ -233,9 +224,8 @@ namespace {
 
 void poll_in_vain() noexcept
 {
-    if (!is_exact()) { // there the wait itself is recorded, which has an end (clock/clock)
+    if (!is_exact()) // there the wait itself is recorded, which has an end (clock/clock)
         trace::poll_in_vain();
-    }
 }
 
 void move_clock(int result, const Stamp& stamp, bool hidden) noexcept
@@ -246,9 +236,8 @@ void move_clock(int result, const Stamp& stamp, bool hidden) noexcept
             call.found_nothing();
             (void)call.spend(hidden ? figures::look_at_clock : 0); // time must advance for a program that only polls
         } else {
-            if (traces() && stamp.time > clock_now()) {
+            if (traces() && stamp.time > clock_now())
                 trace::begin_wait(trace::now());
-            }
             call.wait_until(stamp.time);
             (void)call.spend(figures::found);
         }
@@ -260,34 +249,29 @@ void move_clock(int result, const Stamp& stamp, bool hidden) noexcept
 void watch_poll_tcq(Vcq& vcq, int result, const Stamp& stamp, bool hidden) noexcept
 {
     move_clock(result, stamp, hidden);
-    if (!traces()) {
+    if (!traces())
         return;
-    }
-    if (result == UTOFU_ERR_NOT_FOUND) {
+    if (result == UTOFU_ERR_NOT_FOUND)
         poll_in_vain();
-    } else {
+    else
         trace::add(record_of(trace::Type::tcq, 0, vcq.index, 0));
-    }
 }
 
 void watch_poll_mrq(Vcq& vcq, int result, const Stamp& stamp, const utofu_mrq_notice& notice, bool hidden) noexcept
 {
     move_clock(result, stamp, hidden);
-    if (!traces()) {
+    if (!traces())
         return;
-    }
-    if (result == UTOFU_ERR_NOT_FOUND) {
+    if (result == UTOFU_ERR_NOT_FOUND)
         poll_in_vain();
-    } else {
+    else
         trace::add(record_of(trace::Type::notice, notice.vcq_id, vcq.index, notice.notice_type));
-    }
 }
 
 void watch_vcq(const Vcq& vcq, bool opened) noexcept
 {
-    if (traces()) {
+    if (traces())
         trace::add(record_of(opened ? trace::Type::open_vcq : trace::Type::close_vcq, vcq.id, vcq.index, 0));
-    }
 }
 
 } // namespace tofu::sim

@@ -88,18 +88,16 @@ void watch_relay(const Relayed& relayed, const Descriptor& descriptor) noexcept;
 /// The entry that the VCQ takes out of its own queue next; zeros if it is not watched.
 [[nodiscard]] inline Stamp take_tcq_stamp(Vcq& vcq) noexcept
 {
-    if (vcq.watch == nullptr || vcq.watch->tcq.empty()) {
+    if (vcq.watch == nullptr || vcq.watch->tcq.empty())
         return {};
-    }
     const Stamp stamp = vcq.watch->tcq.front();
     vcq.watch->tcq.pop();
     return stamp;
 }
 [[nodiscard]] inline Stamp take_local_stamp(Vcq& vcq) noexcept
 {
-    if (vcq.watch == nullptr || vcq.watch->local_notices.empty()) {
+    if (vcq.watch == nullptr || vcq.watch->local_notices.empty())
         return {};
-    }
     const Stamp stamp = vcq.watch->local_notices.front();
     vcq.watch->local_notices.pop();
     return stamp;
@@ -108,15 +106,13 @@ void watch_relay(const Relayed& relayed, const Descriptor& descriptor) noexcept;
 /// With every entry that goes into these queues, watched or not.
 inline void stamp_tcq(Vcq& vcq, const Stamp& stamp) noexcept
 {
-    if (vcq.watch != nullptr) {
+    if (vcq.watch != nullptr)
         vcq.watch->tcq.push(stamp);
-    }
 }
 inline void stamp_local(Vcq& vcq, const Stamp& stamp) noexcept
 {
-    if (vcq.watch != nullptr) {
+    if (vcq.watch != nullptr)
         vcq.watch->local_notices.push(stamp);
-    }
 }
 
 /// A descriptor of a session mode VCQ that begins at `start`: `from` is the VCQ it was posted to, `poster` the one

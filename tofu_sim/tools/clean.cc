@@ -20,9 +20,8 @@ int clean_command(std::span<char* const> words)
     const auto existing = list_jobs(base);
     std::vector<std::string> names(words.begin(), words.end());
     const bool all = names.empty();
-    if (all) {
+    if (all)
         names = existing;
-    }
     int status = 0;
     for (const std::string& name : names) {
         if (std::find(existing.begin(), existing.end(), name) == existing.end()) {

@@ -30,9 +30,8 @@ inline constexpr int exit_not_found = 127;
 {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
         return std::nullopt;
-    }
     return value;
 }
 

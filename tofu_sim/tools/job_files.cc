@@ -26,9 +26,8 @@ File open_own_directory(int parent, const char* name)
 {
     File directory(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
-    if (directory.is_open() && (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid())) {
+    if (directory.is_open() && (::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid()))
         return {};
-    }
     return directory;
 }
 
@@ -40,9 +39,8 @@ std::vector<std::string> list_entries(const File& directory)
 {
     std::vector<std::string> names;
     const int copy = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0) {
+    if (copy < 0)
         return names;
-    }
     const std::unique_ptr<DIR, CloseDirectory> stream(::fdopendir(copy));
     if (!stream) {
         ::close(copy);
@@ -50,9 +48,8 @@ std::vector<std::string> list_entries(const File& directory)
     }
     while (const dirent* const entry = ::readdir(stream.get())) {
         const std::string name = entry->d_name;
-        if (name != "." && name != "..") {
+        if (name != "." && name != "..")
             names.push_back(name);
-        }
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -72,14 +69,12 @@ void visit_backed(const JobView& job, size_t area, size_t stride, uint32_t count
     for (uint32_t i = 0; i < count; i++) {
         // Most have never been touched, and reading would touch none of them either.
         const off_t data = ::lseek(job.file.get(), static_cast<off_t>(area + i * stride), SEEK_DATA);
-        if (data < static_cast<off_t>(area)) {
+        if (data < static_cast<off_t>(area))
             return;
-        }
         i = static_cast<uint32_t>((static_cast<size_t>(data) - area) / stride);
         if (i >= count || ::pread(job.file.get(), one.get(), sizeof(T), static_cast<off_t>(area + i * stride)) !=
-                              static_cast<ssize_t>(sizeof(T))) {
+                              static_cast<ssize_t>(sizeof(T)))
             return;
-        }
         visit(i, *one);
     }
 }
@@ -94,9 +89,8 @@ File& File::operator=(File&& other) noexcept
 
 File::~File()
 {
-    if (fd_ >= 0) {
+    if (fd_ >= 0)
         ::close(fd_);
-    }
 }
 
 int File::release() noexcept
@@ -129,18 +123,16 @@ std::optional<JobView> open_job(const File& base, const std::string& name)
     JobView job;
     job.name = name;
     job.directory = open_own_directory(base.get(), name.c_str());
-    if (!job.directory.is_open()) {
+    if (!job.directory.is_open())
         return std::nullopt;
-    }
     job.file = File(::openat(job.directory.get(), job_file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     job.open_error = job.file.is_open() ? 0 : errno;
     JobHeader header{};
     struct stat status {};
     if (job.file.is_open() && ::fstat(job.file.get(), &status) == 0 &&
         ::pread(job.file.get(), &header, sizeof header, 0) == ssize_t{sizeof header} &&
-        header_is_sound(header, status.st_size)) {
+        header_is_sound(header, status.st_size))
         job.header = header;
-    }
     return job;
 }
 
@@ -153,9 +145,8 @@ std::vector<ProcessView> read_processes(const JobView& job)
         view.slot = slot;
         const auto offset = static_cast<off_t>(job_slots_offset + slot * sizeof view.entry);
         if (!job.file.is_open() ||
-            ::pread(job.file.get(), &view.entry, sizeof view.entry, offset) != ssize_t{sizeof view.entry}) {
+            ::pread(job.file.get(), &view.entry, sizeof view.entry, offset) != ssize_t{sizeof view.entry})
             break;
-        }
         if (view.entry.used.raw != 0) {
             view.running = may_run(member_life(job.file.get(), slot, view.entry, same_namespace));
             processes.push_back(view);
@@ -169,9 +160,8 @@ NodeEntry read_node(const JobView& job, uint32_t node)
     NodeEntry entry{};
     if (job.header && node < job.header->num_nodes) {
         const auto offset = static_cast<off_t>(job_nodes_offset + node * sizeof entry);
-        if (::pread(job.file.get(), &entry, sizeof entry, offset) != ssize_t{sizeof entry}) {
+        if (::pread(job.file.get(), &entry, sizeof entry, offset) != ssize_t{sizeof entry})
             return NodeEntry{};
-        }
     }
     return entry;
 }
@@ -194,9 +184,8 @@ void visit_calendars(const JobView& job, const std::function<void(uint32_t, cons
 
 SegmentView::~SegmentView()
 {
-    if (base_ != nullptr) {
+    if (base_ != nullptr)
         ::munmap(base_, bytes_);
-    }
 }
 
 bool SegmentView::open(const ProcessView& process)
@@ -207,21 +196,18 @@ bool SegmentView::open(const ProcessView& process)
     SegmentHeader head{};
     struct stat status {};
     if (!file.is_open() || ::fstat(file.get(), &status) != 0 ||
-        ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head}) {
+        ::pread(file.get(), &head, sizeof head, 0) != ssize_t{sizeof head})
         return false;
-    }
     // Sealed against shrinking, or a peer that truncates it would kill us by SIGBUS.
     const int seals = ::fcntl(file.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || head.magic != segment_magic || head.version != layout_version ||
         !std::has_single_bit(head.mrq_entries) || head.mrq_entries > max_mrq_entries ||
-        static_cast<uint64_t>(status.st_size) != segment_total_bytes(head.mrq_entries)) {
+        static_cast<uint64_t>(status.st_size) != segment_total_bytes(head.mrq_entries))
         return false;
-    }
     void* const mapped =
         ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-    if (mapped == MAP_FAILED) {
+    if (mapped == MAP_FAILED)
         return false;
-    }
     base_ = static_cast<std::byte*>(mapped);
     bytes_ = static_cast<size_t>(status.st_size);
     mrq_entries_ = head.mrq_entries;
@@ -233,23 +219,18 @@ bool SegmentView::open(const ProcessView& process)
 Removal remove_job(const File& base, const std::string& name)
 {
     const auto job = open_job(base, name);
-    if (!job) {
+    if (!job)
         return errno == ENOENT ? Removal::removed : Removal::failed;
-    }
     // A joining process holds this lock (job/job.cc) and checks again once it has it: with the lock held
     // no process can join between the check of the processes and the removal.
-    if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (::flock(job->directory.get(), LOCK_EX | LOCK_NB) != 0)
         return Removal::in_use;
-    }
-    if (job->file.is_open() ? may_run(job_life(job->file.get())) : job->open_error != ENOENT) {
+    if (job->file.is_open() ? may_run(job_life(job->file.get())) : job->open_error != ENOENT)
         return Removal::in_use; // perhaps; it is unknown
-    }
-    for (const std::string& entry : list_entries(job->directory)) {
+    for (const std::string& entry : list_entries(job->directory))
         (void)::unlinkat(job->directory.get(), entry.c_str(), 0);
-    }
-    if (::unlinkat(base.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    if (::unlinkat(base.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
         return Removal::failed;
-    }
     return Removal::removed;
 }
 

@@ -41,9 +41,8 @@ std::vector<pid_t> own_children()
     const std::string path = "/proc/self/task/" + self + "/children";
     if (FILE* const file = std::fopen(path.c_str(), "re")) {
         int pid = 0;
-        while (std::fscanf(file, "%d", &pid) == 1) {
+        while (std::fscanf(file, "%d", &pid) == 1)
             children.push_back(pid);
-        }
         std::fclose(file);
     }
     return children;
@@ -53,18 +52,15 @@ std::vector<pid_t> own_children()
 
 Launcher::Launcher(Launch launch) : launch_(std::move(launch)), pids_(launch_.node_of.size(), 0)
 {
-    if (launch_.timeout.count() > 0) {
+    if (launch_.timeout.count() > 0)
         timeout_ = Clock::now() + launch_.timeout;
-    }
 }
 
 Launcher::~Launcher()
 {
-    for (const int fd : exec_error_) {
-        if (fd >= 0) {
+    for (const int fd : exec_error_)
+        if (fd >= 0)
             ::close(fd);
-        }
-    }
 }
 
 int Launcher::run()
@@ -73,9 +69,8 @@ int Launcher::run()
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::sigemptyset(&watched_);
     ::sigaddset(&watched_, SIGCHLD);
-    for (const int signal_number : passed_on) {
+    for (const int signal_number : passed_on)
         ::sigaddset(&watched_, signal_number);
-    }
     // Blocked from here on: sigtimedwait in watch() takes them one by one.
     ::sigprocmask(SIG_BLOCK, &watched_, &inherited_);
     if (::pipe2(exec_error_, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -90,11 +85,10 @@ int Launcher::run()
         turns.emplace(pids_.size(), *processors);
         share_processors(*processors);
     }
-    if (!start_all()) {
+    if (!start_all())
         end_all(SIGKILL, exit_failure);
-    } else if (turns) {
+    else if (turns)
         turns->start();
-    }
     watch();
     kill_descendants();
     return status_;
@@ -102,23 +96,19 @@ int Launcher::run()
 
 void Launcher::share_processors(const Processors& processors)
 {
-    if (!launch_.bound) {
+    if (!launch_.bound)
         return;
-    }
     std::vector<uint32_t> processes_of_node(
         *std::max_element(launch_.node_of.begin(), launch_.node_of.end()) + size_t{1}, 0);
-    for (const uint32_t node : launch_.node_of) {
+    for (const uint32_t node : launch_.node_of)
         processes_of_node[node]++;
-    }
     shares_ = processors.shares(processes_of_node);
-    if (shares_.empty()) {
+    if (shares_.empty())
         return;
-    }
     constexpr size_t most_shown = 8;
     std::string text;
-    for (size_t node = 0; node < std::min(shares_.size(), most_shown); node++) {
+    for (size_t node = 0; node < std::min(shares_.size(), most_shown); node++)
         text += (node != 0 ? " | " : "") + text_of(shares_[node].get());
-    }
     std::fprintf(
         stderr,
         "tofu-sim: the processes of each node are bound to separate processors: %s%s (--bind none: not bound)\n",
@@ -144,12 +134,10 @@ pid_t Launcher::start_one(uint32_t rank)
 {
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
-    if (pid == 0) {
+    if (pid == 0)
         become_process(rank, parent);
-    }
-    if (pid > 0) {
+    if (pid > 0)
         (void)::setpgid(pid, pid); // here and in the child: the first call counts
-    }
     return pid;
 }
 
@@ -157,19 +145,16 @@ void Launcher::become_process(uint32_t rank, pid_t parent)
 {
     (void)::setpgid(0, 0);
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) {
+    if (::getppid() != parent)
         ::_exit(exit_failure); // we died before the line above
-    }
     ::setenv("TOFU_SIM_RANK", std::to_string(rank).c_str(), 1);
     if (!launch_.topology.empty()) {
-        for (const char* const other : {"HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM"}) {
+        for (const char* const other : {"HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM"})
             ::unsetenv(other); // they would be asked first, or say that this is the machine
-        }
         ::setenv("HWLOC_XMLFILE", launch_.topology.c_str(), 1);
     }
-    if (!shares_.empty()) {
+    if (!shares_.empty())
         (void)processors_->bind(shares_[launch_.node_of[rank]].get()); // unbound it runs as well
-    }
     // A process group in the background would stop when it reads from the terminal.
     if (rank != 0 || ::isatty(STDIN_FILENO) != 0) {
         const int null = ::open("/dev/null", O_RDONLY);
@@ -199,9 +184,8 @@ void Launcher::watch()
 {
     while (true) {
         reap();
-        if (alive_ == 0) {
+        if (alive_ == 0)
             return;
-        }
         int signal_number = 0;
         const auto deadline = next_deadline();
         if (deadline) {
@@ -216,9 +200,8 @@ void Launcher::watch()
             signal_number = ::sigwaitinfo(&watched_, nullptr);
         }
         if (signal_number > 0) {
-            if (signal_number != SIGCHLD) {
+            if (signal_number != SIGCHLD)
                 handle_signal(signal_number);
-            }
         } else if (errno == EAGAIN && state_ == State::running) {
             std::fprintf(stderr, "tofu-sim: timeout: ending %zu processes\n", alive_);
             end_all(SIGTERM, exit_timeout);
@@ -239,9 +222,8 @@ void Launcher::reap()
                 pids_[rank] = 0;
                 alive_--;
                 // Its group may have more members.
-                if (state_ != State::running) {
+                if (state_ != State::running)
                     (void)::kill(-pid, SIGKILL);
-                }
                 process_ended(rank, wait_status);
                 break;
             }
@@ -252,17 +234,14 @@ void Launcher::reap()
 void Launcher::process_ended(uint32_t rank, int wait_status)
 {
     int status = 0;
-    if (WIFEXITED(wait_status)) {
+    if (WIFEXITED(wait_status))
         status = WEXITSTATUS(wait_status);
-    } else if (WIFSIGNALED(wait_status)) {
+    else if (WIFSIGNALED(wait_status))
         status = 128 + WTERMSIG(wait_status);
-    }
-    if (status == 0 || state_ != State::running) {
+    if (status == 0 || state_ != State::running)
         return;
-    }
-    if (status == exit_not_found || status == exit_not_executable) {
+    if (status == exit_not_found || status == exit_not_executable)
         report_exec_failure();
-    }
     if (WIFSIGNALED(wait_status)) {
         std::fprintf(stderr, "tofu-sim: process %u was ended by signal %d (%s)\n", rank, WTERMSIG(wait_status),
                      ::strsignal(WTERMSIG(wait_status)));
@@ -302,11 +281,9 @@ void Launcher::end_all(int signal_number, int status)
 
 void Launcher::send_all(int signal_number) noexcept
 {
-    for (const pid_t pid : pids_) {
-        if (pid > 0 && ::kill(-pid, signal_number) != 0) {
+    for (const pid_t pid : pids_)
+        if (pid > 0 && ::kill(-pid, signal_number) != 0)
             (void)::kill(pid, signal_number);
-        }
-    }
 }
 
 /// Orphans of our processes have become our children. Each round kills a generation.
@@ -317,15 +294,12 @@ void Launcher::kill_descendants() noexcept
         auto children = own_children();
         std::erase_if(children,
                       [this](pid_t pid) { return std::find(foreign_.begin(), foreign_.end(), pid) != foreign_.end(); });
-        if (children.empty()) {
+        if (children.empty())
             return;
-        }
-        for (const pid_t pid : children) {
+        for (const pid_t pid : children)
             (void)::kill(pid, SIGKILL);
-        }
-        for (const pid_t pid : children) {
+        for (const pid_t pid : children)
             (void)::waitpid(pid, nullptr, 0); // ends: SIGKILL was sent
-        }
     }
 }
 

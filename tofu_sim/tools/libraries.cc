@@ -14,11 +14,9 @@ std::string find_library(const std::string& name, const std::string& place)
     const std::string_view path(self, length > 0 ? static_cast<size_t>(length) : 0);
     const std::string directory(path.substr(0, path.rfind('/')));
     for (const std::string& candidate :
-         {TOFU_SIM_LIBDIR "/" + place + name, directory + "/../lib/" + place + name, directory + "/../.libs/" + name}) {
-        if (::access(candidate.c_str(), R_OK) == 0) {
+         {TOFU_SIM_LIBDIR "/" + place + name, directory + "/../lib/" + place + name, directory + "/../.libs/" + name})
+        if (::access(candidate.c_str(), R_OK) == 0)
             return candidate;
-        }
-    }
     return {};
 }
 

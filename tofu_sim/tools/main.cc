@@ -99,9 +99,8 @@ bool asks_for_help(const char* word)
 int finish(int status)
 {
     errno = 0;
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)
         return status;
-    }
     // An error of an earlier write has left its mark, but not its number.
     std::fprintf(stderr, "tofu-sim: cannot write to standard output: %s\n",
                  errno != 0 ? std::strerror(errno) : "its output is not complete");
@@ -126,9 +125,8 @@ int main(int argc, char** argv)
         std::fputs(help_text, stdout);
         return finish(0);
     }
-    if (known) {
+    if (known)
         return finish(command->run(words));
-    }
     std::fprintf(stderr, "tofu-sim: no command '%s': use run, show, trace, replay, node, clean or --help\n", name);
     return exit_usage;
 }

@@ -15,9 +15,8 @@ int node_command(std::span<char* const> words)
         return exit_usage;
     }
     const std::string text = topology_xml(*model);
-    if (text.empty()) {
+    if (text.empty())
         return exit_failure;
-    }
     std::fputs(text.c_str(), stdout); // whether it arrives: main
     return 0;
 }

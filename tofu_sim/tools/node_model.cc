@@ -39,9 +39,8 @@ class NotThisSystem {
     }
     ~NotThisSystem()
     {
-        if (before_) {
+        if (before_)
             ::setenv(name, before_->c_str(), 1);
-        }
     }
     NotThisSystem(const NotThisSystem&) = delete;
     NotThisSystem& operator=(const NotThisSystem&) = delete;
@@ -56,18 +55,15 @@ void refine(hwloc_topology_t topology, const NodeModel& model)
 {
     for (int depth = 0; depth < hwloc_topology_get_depth(topology); depth++) {
         hwloc_obj_t object = nullptr;
-        while ((object = hwloc_get_next_obj_by_depth(topology, depth, object)) != nullptr) {
-            if (hwloc_obj_type_is_cache(object->type) != 0) {
+        while ((object = hwloc_get_next_obj_by_depth(topology, depth, object)) != nullptr)
+            if (hwloc_obj_type_is_cache(object->type) != 0)
                 object->attr->cache.linesize = model.line_bytes;
-            }
-        }
     }
     hwloc_obj_t node = nullptr;
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
         auto& memory = node->attr->numanode;
-        if (memory.page_types_len != 0) {
+        if (memory.page_types_len != 0)
             memory.page_types[0] = {model.page_bytes, memory.local_memory / model.page_bytes};
-        }
     }
     (void)hwloc_obj_add_info(hwloc_get_root_obj(topology), "CPUModel", model.processor);
 }

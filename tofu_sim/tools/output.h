@@ -26,9 +26,8 @@ template <typename Write>
     write(to);
     const bool good = std::fflush(to) == 0 && std::ferror(to) == 0;
     int error = good ? 0 : errno != 0 ? errno : EIO;
-    if (std::fclose(to) != 0 && error == 0) {
+    if (std::fclose(to) != 0 && error == 0)
         error = errno;
-    }
     return error;
 }
 
@@ -43,17 +42,14 @@ template <typename Write>
     const bool in_place = is_written_in_place(name);
     const std::string place = in_place ? name : name + "." + std::to_string(::getpid()) + ".part";
     std::FILE* const to = std::fopen(place.c_str(), "we");
-    if (to == nullptr) {
+    if (to == nullptr)
         return "cannot " + std::string(in_place ? "write to " : "create ") + place + ": " + std::strerror(errno);
-    }
     int error = write_stream(to, write);
-    if (error == 0 && (in_place || std::rename(place.c_str(), name.c_str()) == 0)) {
+    if (error == 0 && (in_place || std::rename(place.c_str(), name.c_str()) == 0))
         return {};
-    }
     error = error != 0 ? error : errno;
-    if (!in_place) {
+    if (!in_place)
         (void)::unlink(place.c_str());
-    }
     return "cannot write " + name + ": " + std::strerror(error);
 }
 

@@ -19,9 +19,8 @@ void FreeBitmap::operator()(hwloc_bitmap_s* set) const noexcept
 std::string text_of(const hwloc_bitmap_s* set)
 {
     char* text = nullptr;
-    if (hwloc_bitmap_list_asprintf(&text, set) < 0) {
+    if (hwloc_bitmap_list_asprintf(&text, set) < 0)
         return {};
-    }
     std::string result(text);
     std::free(text);
     return result;
@@ -58,13 +57,11 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
     }
     const Cpuset bound(hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology_)));
     if (const Cpuset own(hwloc_bitmap_alloc()); hwloc_topology_is_thissystem(topology_) != 0 &&
-                                                hwloc_get_cpubind(topology_, own.get(), HWLOC_CPUBIND_PROCESS) == 0) {
+                                                hwloc_get_cpubind(topology_, own.get(), HWLOC_CPUBIND_PROCESS) == 0)
         hwloc_bitmap_and(bound.get(), bound.get(), own.get());
-    }
     hwloc_obj_t pu = nullptr;
-    while ((pu = hwloc_get_next_obj_inside_cpuset_by_type(topology_, bound.get(), HWLOC_OBJ_PU, pu)) != nullptr) {
+    while ((pu = hwloc_get_next_obj_inside_cpuset_by_type(topology_, bound.get(), HWLOC_OBJ_PU, pu)) != nullptr)
         allowed_.push_back(static_cast<int>(pu->os_index));
-    }
     if (allowed_.empty()) {
         std::fputs("tofu-sim: hwloc allows none of the processors to which this command is bound: the kernel's mask is "
                    "used, and processes are not bound (unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_THISSYSTEM)\n",
@@ -77,22 +74,18 @@ Processors::Processors(uint32_t quota, bool here) : quota_(quota)
 
 Processors::~Processors()
 {
-    if (topology_ != nullptr) {
+    if (topology_ != nullptr)
         hwloc_topology_destroy(topology_);
-    }
 }
 
 void Processors::take_mask()
 {
     cpu_set_t own;
-    if (::sched_getaffinity(0, sizeof own, &own) != 0) {
+    if (::sched_getaffinity(0, sizeof own, &own) != 0)
         return;
-    }
-    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
-        if (CPU_ISSET(processor, &own)) {
+    for (int processor = 0; processor < CPU_SETSIZE; processor++)
+        if (CPU_ISSET(processor, &own))
             allowed_.push_back(processor);
-        }
-    }
 }
 
 size_t Processors::at_a_time() const noexcept
@@ -103,40 +96,35 @@ size_t Processors::at_a_time() const noexcept
 std::string Processors::text() const
 {
     std::string text = std::to_string(allowed_.size());
-    if (at_a_time() < allowed_.size()) {
+    if (at_a_time() < allowed_.size())
         text += ", with time for " + std::to_string(at_a_time()) + " by cpu.max";
-    }
     return text;
 }
 
 std::vector<Cpuset> Processors::shares(std::span<const uint32_t> processes_of_node) const
 {
     const size_t processes = std::accumulate(processes_of_node.begin(), processes_of_node.end(), size_t{0});
-    if (topology_ == nullptr || processes_of_node.size() < 2 || at_a_time() < processes) {
+    if (topology_ == nullptr || processes_of_node.size() < 2 || at_a_time() < processes)
         return {};
-    }
     std::vector<Cpuset> cores; // what is allowed of each, or each processor where there are no cores
     hwloc_obj_t last = nullptr;
     for (const int processor : allowed_) {
         hwloc_obj_t const pu = hwloc_get_pu_obj_by_os_index(topology_, static_cast<unsigned>(processor));
         hwloc_obj_t const core =
             pu != nullptr ? hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_CORE, pu) : nullptr;
-        if (cores.empty() || core == nullptr || core != last) {
+        if (cores.empty() || core == nullptr || core != last)
             cores.emplace_back(hwloc_bitmap_alloc());
-        }
         hwloc_bitmap_set(cores.back().get(), static_cast<unsigned>(processor));
         last = core;
     }
-    if (cores.size() < processes) {
+    if (cores.size() < processes)
         return {};
-    }
     std::vector<Cpuset> shares;
     size_t before = 0;
     for (const uint32_t count : processes_of_node) {
         Cpuset share(hwloc_bitmap_alloc());
-        for (size_t i = cores.size() * before / processes; i < cores.size() * (before + count) / processes; i++) {
+        for (size_t i = cores.size() * before / processes; i < cores.size() * (before + count) / processes; i++)
             hwloc_bitmap_or(share.get(), share.get(), cores[i].get());
-        }
         before += count;
         shares.push_back(std::move(share));
     }

@@ -59,9 +59,8 @@ int refuse(const std::string& what)
 std::string take_number(const char* text, uint64_t low, uint64_t high, auto& value, const char* expected)
 {
     const auto number = parse_count(text, low, high);
-    if (!number) {
+    if (!number)
         return std::string(text) + ": use " + expected;
-    }
     value = static_cast<std::decay_t<decltype(value)>>(*number);
     return {};
 }
@@ -69,9 +68,8 @@ std::string take_number(const char* text, uint64_t low, uint64_t high, auto& val
 std::string take_placement(ReplayOptions& o, const char* value)
 {
     o.order = parse_order(value);
-    if (!o.order) {
+    if (!o.order)
         return std::string(value) + ": use order, random:SEED, snake, or box:XxYxZ such as box:4x6x16";
-    }
     const bool box = o.order->kind == Order::Kind::box;
     const std::string problem = box ? check_grid(o.order->grid) : std::string();
     return problem.empty() ? problem : std::string(value) + ": " + problem;
@@ -141,22 +139,18 @@ std::string take_option(ReplayOptions& o, std::string_view name, const char* val
 std::string algorithms_of(const std::string& pattern)
 {
     std::string list;
-    for (const AlgorithmName& one : algorithm_names) {
-        if (pattern == one.pattern) {
+    for (const AlgorithmName& one : algorithm_names)
+        if (pattern == one.pattern)
             list += (list.empty() ? "" : ", ") + std::string(one.name);
-        }
-    }
     return list;
 }
 
 std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
 {
-    if (o.pattern.starts_with("gates")) {
+    if (o.pattern.starts_with("gates"))
         return "has no effect on " + o.pattern + ", which uses the gates of all nodes with one process each; omit it";
-    }
-    if (name == "--cpu") {
+    if (name == "--cpu")
         return "applies to traces, since patterns do not compute; omit it";
-    }
     if (name == "--algorithm") {
         const std::string list = algorithms_of(o.pattern);
         const bool known =
@@ -174,9 +168,8 @@ std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
         return used ? "" : "applies to a broadcast by chain or double-tree; omit it";
     }
     if (name == "--placement" && o.pattern == "halo6" && o.order->kind != Order::Kind::number &&
-        o.order->kind != Order::Kind::random) {
+        o.order->kind != Order::Kind::random)
         return "has no effect on halo6, whose neighbours lie along the six axes; use order or random";
-    }
     const bool empty = name == "--bytes" && o.pattern == "barrier";
     return empty ? "has no effect on barrier, whose messages are empty; omit it" : "";
 }
@@ -184,12 +177,10 @@ std::string why_unused_by_pattern(const ReplayOptions& o, std::string_view name)
 /// Why an option that was given says nothing of what is to be played. Empty: it does.
 std::string why_unused(const ReplayOptions& o, std::string_view name)
 {
-    if (name == "--shape" || name == "--torus" || name == "--pattern") {
+    if (name == "--shape" || name == "--torus" || name == "--pattern")
         return {};
-    }
-    if (!o.pattern.empty()) {
+    if (!o.pattern.empty())
         return why_unused_by_pattern(o, name);
-    }
     const bool is_for_patterns = name == "-n" || name == "--np" || name == "--bytes" || name == "--rounds" ||
                                  name == "--algorithm" || name == "--segment";
     return is_for_patterns ? "applies to patterns only: a trace has its own" : "";
@@ -200,18 +191,16 @@ uint8_t usual_wraps(const std::array<uint8_t, 3>& units)
 {
     constexpr std::array<uint8_t, 3> machine{24, 23, 24};
     uint8_t wraps = 0;
-    for (unsigned axis = 0; axis < 3; axis++) {
+    for (unsigned axis = 0; axis < 3; axis++)
         wraps = static_cast<uint8_t>(wraps | (units[axis] == machine[axis] ? 1u << axis : 0u));
-    }
     return wraps;
 }
 
 /// The shape that was given, that of the box, or `otherwise`. Nothing: it was refused.
 std::optional<std::array<uint8_t, 3>> find_shape(const ReplayOptions& o, const std::array<uint8_t, 3>& otherwise)
 {
-    if (!o.order || o.order->kind != Order::Kind::box) {
+    if (!o.order || o.order->kind != Order::Kind::box)
         return o.shape.value_or(otherwise);
-    }
     const auto need = units_of(o.order->grid);
     const std::string needed = std::to_string(need[0]) + "x" + std::to_string(need[1]) + "x" + std::to_string(need[2]);
     const auto shape = o.shape ? o.shape : parse_shape(needed.c_str());
@@ -230,17 +219,15 @@ int parse(std::span<char* const> words, ReplayOptions& options)
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word.empty() || word[0] != '-' || word == "-") {
-            if (const std::string problem = add_trace_files(words[i], options.files); !problem.empty()) {
+            if (const std::string problem = add_trace_files(words[i], options.files); !problem.empty())
                 return refuse(problem);
-            }
             continue;
         }
         const size_t equals = word.find('=');
         const std::string_view name = word.substr(0, equals);
         const char* value = equals != std::string_view::npos ? words[i] + equals + 1 : nullptr;
-        if (value == nullptr && i + 1 < words.size()) {
+        if (value == nullptr && i + 1 < words.size())
             value = words[++i];
-        }
         const std::string box =
             name == "--placement" && value != nullptr && std::strcmp(value, "box") == 0 && i + 1 < words.size()
                 ? std::string("box:") + words[++i]
@@ -250,19 +237,15 @@ int parse(std::span<char* const> words, ReplayOptions& options)
             return refuse(std::string(name) +
                           ": unknown option of replay, or its value is missing: see tofu-sim --help");
         }
-        if (const std::string problem = take_option(options, name, value); !problem.empty()) {
+        if (const std::string problem = take_option(options, name, value); !problem.empty())
             return refuse(std::string(name) + " " + problem);
-        }
         options.given.push_back(name);
     }
-    if (options.files.empty() == options.pattern.empty()) {
+    if (options.files.empty() == options.pattern.empty())
         return refuse("replay needs the trace files of TOFU_SIM_TRACE, their directory, or a --pattern");
-    }
-    for (const std::string_view name : options.given) {
-        if (const std::string why = why_unused(options, name); !why.empty()) {
+    for (const std::string_view name : options.given)
+        if (const std::string why = why_unused(options, name); !why.empty())
             return refuse(std::string(name) + " " + why);
-        }
-    }
     return 0;
 }
 
@@ -277,9 +260,8 @@ std::string check_room(const Placement& placement, uint64_t processes)
                std::to_string(nodes) + " nodes, but the box has " + std::to_string(placement.nodes()) +
                ": use a larger box or --ppn";
     }
-    if (nodes <= topology.num_nodes()) {
+    if (nodes <= topology.num_nodes())
         return {};
-    }
     const auto units = topology.units();
     char text[256];
     std::snprintf(text, sizeof text,
@@ -327,9 +309,8 @@ int play(const Topology& topology, const ReplayOptions& options, size_t share, S
     // Of a shared stream some resources are others' as well.
     const size_t links = std::min<size_t>(size_t{topology.num_nodes()} * resources_per_node, 8 * share);
     const std::unique_ptr<Fluid> fluid = share != 0 ? make_fluid(links) : nullptr;
-    if (share != 0 && !fluid) {
+    if (share != 0 && !fluid)
         return exit_failure;
-    }
     Traffic traffic(topology, slowness(options), fluid.get(), share);
     Player player(script, traffic);
     std::optional<ReplayProgress> progress(expected);
@@ -350,9 +331,8 @@ int play(const Topology& topology, const ReplayOptions& options, size_t share, S
         std::printf("; SimGrid %s computed %llu competing messages", fluid->version(),
                     static_cast<unsigned long long>(traffic.shared()));
     }
-    if (traffic.took_turns() != 0) {
+    if (traffic.took_turns() != 0)
         std::printf(", %llu were served in turn (--share)", static_cast<unsigned long long>(traffic.took_turns()));
-    }
     std::printf("\n");
     if (stuck != 0) {
         std::fprintf(stderr,
@@ -367,9 +347,8 @@ int play(const Topology& topology, const ReplayOptions& options, size_t share, S
 int replay_pattern(const ReplayOptions& o)
 {
     const auto shape = find_shape(o, {1, 1, 1});
-    if (!shape) {
+    if (!shape)
         return exit_usage;
-    }
     const Topology topology(*shape, o.wraps.value_or(usual_wraps(*shape)));
     const uint32_t ppn = o.ppn.value_or(1);
     const auto units = topology.units();
@@ -381,12 +360,10 @@ int replay_pattern(const ReplayOptions& o)
     }
     const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
     const uint32_t processes = o.processes.value_or(placement.nodes() * ppn);
-    if (processes < 2) {
+    if (processes < 2)
         return refuse("a pattern needs 2 processes or more, and the box has one node: use a larger box or --ppn");
-    }
-    if (const std::string problem = check_room(placement, processes); !problem.empty()) {
+    if (const std::string problem = check_room(placement, processes); !problem.empty())
         return refuse(problem);
-    }
     const uint32_t segment = o.segment != 0 ? o.segment : usual_segment;
     const auto pattern = make_pattern(o.pattern, placement, {processes, o.bytes, o.rounds, o.algorithm, segment});
     return play(topology, o, o.share.value_or(0), *pattern, pattern->messages(), [&](Picoseconds length) {
@@ -408,18 +385,15 @@ int replay_trace(const ReplayOptions& o)
         std::fprintf(stderr, "tofu-sim: %s\n", problem.c_str());
         return exit_failure;
     }
-    for (const std::string& warning : warnings) {
+    for (const std::string& warning : warnings)
         std::fprintf(stderr, "tofu-sim: %s\n", warning.c_str());
-    }
     std::map<uint32_t, uint32_t> on_node;
     uint32_t ppn = 1;
-    for (const trace::Process& process : run.processes) {
+    for (const trace::Process& process : run.processes)
         ppn = std::max(ppn, ++on_node[process.node]);
-    }
     const auto shape = find_shape(o, run.topology.units());
-    if (!shape) {
+    if (!shape)
         return exit_usage;
-    }
     const bool same_shape = *shape == run.topology.units();
     const Topology topology(*shape, o.wraps.value_or(same_shape ? run.topology.wraps() : usual_wraps(*shape)));
     const bool same_network = same_shape && topology.wraps() == run.topology.wraps();
@@ -427,9 +401,8 @@ int replay_trace(const ReplayOptions& o)
     const bool as_recorded = same_network && !o.ppn && !moved;
     ppn = o.ppn.value_or(ppn);
     const Placement placement(topology, ppn, o.paths, o.order.value_or(Order{}));
-    if (const std::string problem = as_recorded ? "" : check_room(placement, run.processes.size()); !problem.empty()) {
+    if (const std::string problem = as_recorded ? "" : check_room(placement, run.processes.size()); !problem.empty())
         return refuse(problem);
-    }
     Recorded script(run, placement, {as_recorded, o.paths == Paths::recorded, o.cpu});
     return play(topology, o, o.share.value_or(share_of_a_trace), script, run.transfers.size(), [&](Picoseconds length) {
         const auto units = topology.units();
@@ -438,9 +411,8 @@ int replay_trace(const ReplayOptions& o)
             run.job.c_str(), run.processes.size(), units[0], units[1], units[2], topology.num_nodes(),
             as_recorded ? ", as recorded" : "", static_cast<double>(length) / 1e6,
             static_cast<double>(run.length) / 1e3, run.clock == trace::ClockKind::real ? "real" : "Tofu-D's");
-        if (script.has_gates()) {
+        if (script.has_gates())
             std::printf("rounds of barrier gates take their recorded time\n");
-        }
     });
 }
 
@@ -449,9 +421,8 @@ int replay_trace(const ReplayOptions& o)
 int replay_command(std::span<char* const> words)
 {
     ReplayOptions options;
-    if (const int status = parse(words, options); status != 0) {
+    if (const int status = parse(words, options); status != 0)
         return status;
-    }
     return options.pattern.empty() ? replay_trace(options) : replay_pattern(options);
 }
 

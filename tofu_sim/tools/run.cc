@@ -77,9 +77,8 @@ int set_timeout(RunOptions& options, const char* value)
     double seconds = 0;
     const char* const end = value + std::strlen(value);
     const auto [stop, error] = std::from_chars(value, end, seconds);
-    if (error != std::errc{} || stop != end || !(seconds > 0 && seconds <= 1e6)) { // NaN is neither
+    if (error != std::errc{} || stop != end || !(seconds > 0 && seconds <= 1e6)) // NaN is neither
         return refuse("--timeout", value, "use seconds, more than 0 and up to 1000000");
-    }
     options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
     return 0;
 }
@@ -97,9 +96,8 @@ int set_seeds(RunOptions& options, const char* value)
                       "use the first and the last seed, such as 1-1000, optionally with a list as for --chaos");
     }
     options.seeds = Seeds{*first, *last, std::string(whole.substr(colon))};
-    if (!parse_chaos(options.seeds->chaos(*first).c_str())) {
+    if (!parse_chaos(options.seeds->chaos(*first).c_str()))
         return refuse("--seeds", value, chaos_expected);
-    }
     return 0;
 }
 
@@ -108,52 +106,43 @@ int set_option(RunOptions& options, std::string_view name, const char* value)
 {
     if (name == "-n" || name == "--np") {
         const auto count = parse_count(value, 1, max_processes);
-        if (!count) {
+        if (!count)
             return refuse(name, value, "use a number of processes, 1 to 4096");
-        }
         options.processes = static_cast<uint32_t>(*count);
     } else if (name == "--shape") {
-        if (!parse_shape(value)) {
+        if (!parse_shape(value))
             return refuse(name, value, "use units of 2x3x2 nodes along X, Y and Z, such as 1x1x2");
-        }
         options.shape = value;
     } else if (name == "--torus") {
-        if (!parse_torus(value)) {
+        if (!parse_torus(value))
             return refuse(name, value, "use axes out of x, y and z, such as xz");
-        }
         options.torus = value;
     } else if (name == "--ppn") {
-        if (!parse_count(value, 1, cqs_per_node)) {
+        if (!parse_count(value, 1, cqs_per_node))
             return refuse(name, value, "use the number of processes of a node, 1 to 54");
-        }
         options.ppn = value;
     } else if (name == "--job") {
-        if (!is_job_name(value)) {
+        if (!is_job_name(value))
             return refuse(name, value, "use up to 64 letters, digits, '.', '_', '-', not '.' in front");
-        }
         options.job = value;
     } else if (name == "--chaos") {
-        if (!parse_chaos(value)) {
+        if (!parse_chaos(value))
             return refuse(name, value, chaos_expected);
-        }
         options.chaos = value;
     } else if (name == "--seeds") {
         return set_seeds(options, value);
     } else if (name == "--cpu") {
-        if (!parse_factor(value)) {
+        if (!parse_factor(value))
             return refuse(name, value, factor_expected);
-        }
         options.cpu = value;
     } else if (name == "--node") {
         options.node = find_node_model(value);
-        if (options.node == nullptr) {
+        if (options.node == nullptr)
             return refuse(name, value, "use the name of a known topology: a64fx");
-        }
     } else if (name == "--bind") {
         options.bound = std::strcmp(value, "node") == 0;
-        if (!options.bound && std::strcmp(value, "none") != 0) {
+        if (!options.bound && std::strcmp(value, "none") != 0)
             return refuse(name, value, "use node (processors for each simulated node) or none");
-        }
     } else if (name == "--library-path") {
         options.library_path = value;
     } else if (name == "--timeout") {
@@ -171,9 +160,8 @@ int parse(std::span<char* const> words, RunOptions& options)
     size_t i = 0;
     while (i < words.size() && words[i][0] == '-') {
         const std::string_view word = words[i++];
-        if (word == "--") {
+        if (word == "--")
             break;
-        }
         if (word == "--clock") {
             options.clock = true;
             continue;
@@ -184,28 +172,23 @@ int parse(std::span<char* const> words, RunOptions& options)
         }
         const size_t equals = word.starts_with("--") ? word.find('=') : std::string_view::npos;
         const char* value = nullptr;
-        if (equals != std::string_view::npos) {
+        if (equals != std::string_view::npos)
             value = word.data() + equals + 1;
-        } else if (i < words.size()) {
+        else if (i < words.size())
             value = words[i++];
-        } else {
+        else
             return refuse(word, "", "its value is missing");
-        }
-        if (const int status = set_option(options, word.substr(0, equals), value); status != 0) {
+        if (const int status = set_option(options, word.substr(0, equals), value); status != 0)
             return status;
-        }
     }
     options.program = words.subspan(i);
     options.exact = options.exact || options.seeds;
-    if (options.clock && !options.exact && options.chaos != nullptr) {
+    if (options.clock && !options.exact && options.chaos != nullptr)
         return refuse("--chaos", options.chaos, "the adversarial mode has no times: omit --clock, or use --exact");
-    }
-    if (options.seeds && options.chaos != nullptr) {
+    if (options.seeds && options.chaos != nullptr)
         return refuse("--chaos", options.chaos, "--seeds sets the seed of each run: omit one of them");
-    }
-    if (options.seeds && options.job != nullptr) {
+    if (options.seeds && options.job != nullptr)
         return refuse("--job", options.job, "--seeds starts many jobs: omit it");
-    }
     if (options.processes == 0 || options.program.empty()) {
         std::fputs("tofu-sim: run needs -n N and a program: see tofu-sim --help\n", stderr);
         return exit_usage;
@@ -228,9 +211,8 @@ std::string unique_job_name()
 std::string with_former(const std::string& text, const char* name)
 {
     const char* const old = std::getenv(name);
-    if (old == nullptr || *old == '\0') {
+    if (old == nullptr || *old == '\0')
         return text;
-    }
     const std::string first = text + ":";
     return (old + std::string(":")).starts_with(first) ? old : first + old; // an earlier run of --seeds
 }
@@ -238,9 +220,8 @@ std::string with_former(const std::string& text, const char* name)
 void export_environment(const RunOptions& options, const std::string& job, const std::string& preloaded)
 {
     const auto put = [](const char* name, const char* value) {
-        if (value != nullptr) {
+        if (value != nullptr)
             ::setenv(name, value, 1);
-        }
     };
     put("TOFU_SIM_JOB", job.c_str());
     put("TOFU_SIM_SIZE", std::to_string(options.processes).c_str());
@@ -253,12 +234,10 @@ void export_environment(const RunOptions& options, const std::string& job, const
         put("TOFU_SIM_CLOCK", options.exact ? "exact" : "tofud");
         put("TOFU_SIM_BIND", options.exact && !options.bound ? "none" : nullptr);
     }
-    if (!preloaded.empty()) {
+    if (!preloaded.empty())
         put("LD_PRELOAD", with_former(preloaded, "LD_PRELOAD").c_str());
-    }
-    if (options.library_path != nullptr) {
+    if (options.library_path != nullptr)
         put("LD_LIBRARY_PATH", with_former(options.library_path, "LD_LIBRARY_PATH").c_str());
-    }
 }
 
 /// As the processes will place themselves (job/claims): one a node, or as many as were asked for, or as have to be.
@@ -274,9 +253,8 @@ std::vector<uint32_t> nodes_of(const RunOptions& options)
     const uint32_t least = (options.processes + nodes - 1) / nodes;
     const auto each = static_cast<uint32_t>(parse_count(ppn != nullptr ? ppn : "", 1, cqs_per_node).value_or(least));
     std::vector<uint32_t> node_of(options.processes);
-    for (uint32_t rank = 0; rank < options.processes; rank++) {
+    for (uint32_t rank = 0; rank < options.processes; rank++)
         node_of[rank] = rank / each;
-    }
     return node_of;
 }
 
@@ -285,9 +263,8 @@ std::vector<uint32_t> nodes_of(const RunOptions& options)
 std::string write_topology(const NodeModel& model)
 {
     const std::string text = topology_xml(model);
-    if (text.empty()) {
+    if (text.empty())
         return {};
-    }
     const int file = ::memfd_create("tofu-sim-node", MFD_CLOEXEC);
     if (file < 0 || ::write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
         std::perror("tofu-sim: --node");
@@ -330,9 +307,8 @@ int run_once(const RunOptions& options, const Surroundings& surroundings, Launch
     ended = launcher.ended();
     // What the last process could not take away because it was killed. A job that others joined by
     // --job goes on.
-    if (const File base = open_base(); base.is_open()) {
+    if (const File base = open_base(); base.is_open())
         (void)remove_job(base, job);
-    }
     return status;
 }
 
@@ -340,13 +316,11 @@ int run_once(const RunOptions& options, const Surroundings& surroundings, Launch
 std::string quoted(const char* word)
 {
     constexpr char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-    if (*word != '\0' && word[std::strspn(word, plain)] == '\0') {
+    if (*word != '\0' && word[std::strspn(word, plain)] == '\0')
         return word;
-    }
     std::string text = "'";
-    for (const char* c = word; *c != '\0'; c++) {
+    for (const char* c = word; *c != '\0'; c++)
         text += *c == '\'' ? std::string("'\\''") : std::string(1, *c);
-    }
     return text + "'";
 }
 
@@ -355,9 +329,8 @@ void print_command(const RunOptions& options, const std::string& chaos)
 {
     std::fprintf(stderr, "tofu-sim run --exact --chaos %s -n %u", chaos.c_str(), options.processes);
     const auto add = [](const char* name, const char* value) {
-        if (value != nullptr) {
+        if (value != nullptr)
             std::fprintf(stderr, " %s %s", name, quoted(value).c_str());
-        }
     };
     add("--shape", options.shape);
     add("--torus", options.torus);
@@ -366,13 +339,11 @@ void print_command(const RunOptions& options, const std::string& chaos)
     add("--node", options.node != nullptr ? options.node->name : nullptr);
     add("--bind", options.bound ? nullptr : "none");
     add("--library-path", options.library_path);
-    if (options.timeout.count() != 0) {
+    if (options.timeout.count() != 0)
         std::fprintf(stderr, " --timeout %g", static_cast<double>(options.timeout.count() - 1) / 1000);
-    }
     std::fputs(" --", stderr);
-    for (const char* const word : options.program) {
+    for (const char* const word : options.program)
         std::fprintf(stderr, " %s", quoted(word).c_str());
-    }
     std::fputc('\n', stderr);
 }
 
@@ -404,12 +375,10 @@ int run_seeds(RunOptions& options, const Surroundings& surroundings)
         if (status != 0) {
             char bytes[4096];
             (void)::lseek(output.get(), 0, SEEK_SET);
-            for (ssize_t n = 0; (n = ::read(output.get(), bytes, sizeof bytes)) > 0;) {
+            for (ssize_t n = 0; (n = ::read(output.get(), bytes, sizeof bytes)) > 0;)
                 (void)!::write(STDERR_FILENO, bytes, static_cast<size_t>(n));
-            }
-            if (ended != Launcher::End::program) {
+            if (ended != Launcher::End::program)
                 return status; // not the seed's fault
-            }
             std::fprintf(stderr, "tofu-sim: seed %llu fails with status %d; repeat by:\n",
                          static_cast<unsigned long long>(seed), status);
             print_command(options, chaos);
@@ -427,29 +396,24 @@ int run_seeds(RunOptions& options, const Surroundings& surroundings)
 int run_command(std::span<char* const> words)
 {
     RunOptions options;
-    if (const int status = parse(words, options); status != 0) {
+    if (const int status = parse(words, options); status != 0)
         return status;
-    }
     const bool clock = options.clock || options.exact;
     Surroundings surroundings;
     surroundings.preloaded = clock ? find_library(CLOCK_LIBRARY) : std::string();
-    if (clock && surroundings.preloaded.empty()) {
+    if (clock && surroundings.preloaded.empty())
         return refuse(name_of_clock(options), "", "there is no " CLOCK_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
-    }
     if (options.node != nullptr) {
         const std::string library = find_library(NODE_LIBRARY);
-        if (library.empty()) {
+        if (library.empty())
             return refuse("--node", "", "there is no " NODE_LIBRARY " in " TOFU_SIM_LIBDIR ": install it");
-        }
         surroundings.preloaded += (clock ? ":" : "") + library;
     }
-    if (options.exact) {
+    if (options.exact)
         fix_addresses(options);
-    }
     surroundings.topology = options.node != nullptr ? write_topology(*options.node) : std::string();
-    if (options.node != nullptr && surroundings.topology.empty()) {
+    if (options.node != nullptr && surroundings.topology.empty())
         return exit_failure;
-    }
     Launcher::End ended{};
     return options.seeds ? run_seeds(options, surroundings) : run_once(options, surroundings, ended);
 }

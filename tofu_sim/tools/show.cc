@@ -55,9 +55,8 @@ void print_mrq(const SegmentView& segment, unsigned index, CqMode mode)
     const uint64_t tail = control.tail.load_acquire();
     const uint64_t unread = tail >= head ? tail - head : 0;
     std::printf(" mrq %llu/%u", static_cast<unsigned long long>(unread), segment.mrq_capacity(mode));
-    if (control.overflow.load_acquire() != 0) {
+    if (control.overflow.load_acquire() != 0)
         std::printf(" OVERFLOWED");
-    }
 }
 
 struct CqOwned {
@@ -72,10 +71,8 @@ std::vector<CqOwned> cqs_of(const JobView& job, const ProcessView& process)
     const NodeEntry node = read_node(job, process.entry.node);
     for (unsigned i = 0; i < cqs_per_node; i++) {
         const OwnerWord word = OwnerWord::decode(node.cqs[i].word.raw);
-        if (word.taken && word.process == process.slot &&
-            word.incarnation == (process.entry.incarnation.raw & 0xffff)) {
+        if (word.taken && word.process == process.slot && word.incarnation == (process.entry.incarnation.raw & 0xffff))
             owned.push_back({i / cqs_per_tni, i % cqs_per_tni, word});
-        }
     }
     return owned;
 }
@@ -99,9 +96,8 @@ void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView
     const Coords coords = topology_of(*job.header).coords_of(process.entry.node);
     for (const CqOwned& cq : cqs_of(job, process)) {
         for (unsigned component = 0; component < vcqs_per_cq; component++) {
-            if ((cq.word.components >> component & 1) == 0) {
+            if ((cq.word.components >> component & 1) == 0)
                 continue;
-            }
             VcqAddress address;
             address.coords = coords;
             address.path = {coords[3], coords[4], coords[5]};
@@ -111,9 +107,8 @@ void show_vcqs(const JobView& job, const ProcessView& process, const SegmentView
             std::printf("    vcq 0x%016llx tni %u cq %u component %u %s",
                         static_cast<unsigned long long>(encode_vcq_id(address)), cq.tni, cq.cq, component,
                         mode_name(cq.word.mode));
-            if (segment.base() != nullptr) {
+            if (segment.base() != nullptr)
                 print_mrq(segment, vcq_index(cq.tni, cq.cq, component), cq.word.mode);
-            }
             std::printf("\n");
         }
     }
@@ -138,9 +133,8 @@ void show_links(const LinkLoads& loads, const Topology& topology)
         print_coords(topology.coords_of(place.first));
         std::printf(" %s: %llu operations, %llu bytes", port_name(place.second),
                     static_cast<unsigned long long>(load.operations), static_cast<unsigned long long>(load.bytes));
-        if (load.packets != 0) {
+        if (load.packets != 0)
             std::printf(", %llu barrier packets", static_cast<unsigned long long>(load.packets));
-        }
         std::printf("\n");
     }
 }
@@ -149,26 +143,22 @@ void show_process(const JobView& job, const ProcessView& process, bool vcqs, Lin
 {
     const ProcessSlot& entry = process.entry;
     unsigned num_vcqs = 0;
-    for (const CqOwned& cq : cqs_of(job, process)) {
+    for (const CqOwned& cq : cqs_of(job, process))
         num_vcqs += static_cast<unsigned>(__builtin_popcount(cq.word.components));
-    }
     std::printf("  rank %u pid %d %.*s node %u ", entry.rank, entry.pid,
                 static_cast<int>(strnlen(entry.name, sizeof entry.name)), entry.name, entry.node);
-    if (entry.node < job.header->num_nodes) {
+    if (entry.node < job.header->num_nodes)
         print_coords(topology_of(*job.header).coords_of(entry.node));
-    }
     std::printf(" %u vcqs %u gates%s\n", num_vcqs, gates_of(job, process), process.running ? "" : " DEAD");
-    if (!process.running) {
+    if (!process.running)
         return;
-    }
     SegmentView segment;
     if (segment.open(process)) {
         show_counters(segment);
         loads.add(segment_flows(segment.base()), process.entry.node);
     }
-    if (vcqs) {
+    if (vcqs)
         show_vcqs(job, process, segment);
-    }
 }
 
 void show_job(const JobView& job, bool vcqs)
@@ -180,22 +170,18 @@ void show_job(const JobView& job, bool vcqs)
     const JobHeader& header = *job.header;
     std::printf("%s: shape %ux%ux%u (%u nodes), torus '", job.name.c_str(), header.shape[0], header.shape[1],
                 header.shape[2], header.num_nodes);
-    for (unsigned axis = 0; axis < 3; axis++) {
-        if ((header.wraps >> axis & 1) != 0) {
+    for (unsigned axis = 0; axis < 3; axis++)
+        if ((header.wraps >> axis & 1) != 0)
             std::putchar(axis_names[axis]);
-        }
-    }
     std::printf("'");
-    if (header.ppn != 0) {
+    if (header.ppn != 0)
         std::printf(", %u processes a node", header.ppn);
-    }
     const auto processes = read_processes(job);
     std::printf(", %zu processes\n", processes.size());
     const Topology topology = topology_of(header);
     LinkLoads loads(topology);
-    for (const ProcessView& process : processes) {
+    for (const ProcessView& process : processes)
         show_process(job, process, vcqs, loads);
-    }
     visit_gates(job, [&](uint32_t tni, const TniGates& gates) { loads.add(gates, tni); });
     show_links(loads, topology);
 }
@@ -216,9 +202,8 @@ int show_network(const JobView& job, bool counters, const char* svg)
         SegmentView segment;
         if (process.running && process.entry.node < topology.num_nodes()) {
             view.ranks[process.entry.node].push_back(std::to_string(process.entry.rank));
-            if (segment.open(process)) {
+            if (segment.open(process))
                 view.loads.add(segment_flows(segment.base()), process.entry.node);
-            }
         }
     }
     visit_gates(job, [&](uint32_t tni, const TniGates& gates) { view.loads.add(gates, tni); });
@@ -230,9 +215,8 @@ int show_network(const JobView& job, bool counters, const char* svg)
         std::printf("# %s\n", job.name.c_str());
         print_counters(topology, view.loads, false, stdout);
     }
-    if (svg == nullptr) {
+    if (svg == nullptr)
         return 0;
-    }
     const std::string picture = draw_network(view);
     const std::string problem = write_file(svg, [&](std::FILE* to) { std::fputs(picture.c_str(), to); });
     if (!problem.empty()) {
@@ -274,9 +258,8 @@ int show_command(std::span<char* const> words)
     const auto existing = list_jobs(base);
     if (all) {
         names = existing;
-        if (names.empty()) {
+        if (names.empty())
             std::printf("no jobs in %s\n", base_path().c_str());
-        }
     }
     if (svg != nullptr && names.size() != 1) {
         std::fprintf(stderr, "tofu-sim: --svg shows one job, but there are %zu: name one\n", names.size());

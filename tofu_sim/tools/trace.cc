@@ -63,9 +63,8 @@ int parse(std::span<char* const> words, TraceOptions& options)
     for (size_t i = 0; i < words.size(); i++) {
         const std::string_view word = words[i];
         if (word[0] != '-' || word == "-") {
-            if (const std::string problem = add_trace_files(words[i], options.paths); !problem.empty()) {
+            if (const std::string problem = add_trace_files(words[i], options.paths); !problem.empty())
                 return complain(problem);
-            }
             continue;
         }
         const size_t equals = word.find('=');
@@ -109,9 +108,8 @@ std::optional<uint64_t> parse_time(std::string_view text)
     const auto* const unit =
         std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.first == rest; });
     constexpr double longest = 1e18;
-    if (error != std::errc() || unit == std::end(units) || !(value >= 0 && value * unit->second <= longest)) {
+    if (error != std::errc() || unit == std::end(units) || !(value >= 0 && value * unit->second <= longest))
         return std::nullopt;
-    }
     return static_cast<uint64_t>(value * unit->second);
 }
 
@@ -123,12 +121,10 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
     const uint64_t whole = run.length;
     const bool all = options.from != nullptr && std::strcmp(options.from, "start") == 0;
     std::optional<uint64_t> from = 0, to = whole - zero;
-    if (options.from != nullptr && !all) {
+    if (options.from != nullptr && !all)
         from = parse_time(options.from);
-    }
-    if (options.to != nullptr) {
+    if (options.to != nullptr)
         to = parse_time(options.to);
-    }
     if (!from || !to) {
         return std::string(from ? "--to " : "--from ") + (from ? options.to : options.from) +
                ": use a time such as 1.5ms, 200us or 3s" + (from ? "" : ", or start");
@@ -156,18 +152,16 @@ std::string take_part(const TraceOptions& options, trace::Run& run, std::string&
 /// Into a directory, which is made if need be.
 std::string write_pictures(const trace::Run& run, const std::string& directory)
 {
-    if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
+    if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST)
         return "cannot create " + directory + ": " + std::strerror(errno);
-    }
     const std::pair<const char*, std::string> pictures[] = {{"network", draw_network(network_of(run))},
                                                             {"timeline", draw_timeline(run)},
                                                             {"waits", draw_waits(run)},
                                                             {"sizes", draw_sizes(run)}};
     for (const auto& [name, picture] : pictures) {
         const auto write = [&picture = picture](std::FILE* to) { std::fputs(picture.c_str(), to); };
-        if (const std::string problem = write_file(directory + "/" + name + ".svg", write); !problem.empty()) {
+        if (const std::string problem = write_file(directory + "/" + name + ".svg", write); !problem.empty())
             return problem;
-        }
     }
     return {};
 }
@@ -177,53 +171,44 @@ std::string write_pictures(const trace::Run& run, const std::string& directory)
 int trace_command(std::span<char* const> words)
 {
     TraceOptions options;
-    if (const int status = parse(words, options); status != 0) {
+    if (const int status = parse(words, options); status != 0)
         return status;
-    }
     trace::Run run;
     std::vector<std::string> warnings;
-    if (const std::string problem = trace::read_run(options.paths, run, warnings); !problem.empty()) {
+    if (const std::string problem = trace::read_run(options.paths, run, warnings); !problem.empty())
         return complain(problem);
-    }
-    for (const std::string& warning : warnings) {
+    for (const std::string& warning : warnings)
         std::fprintf(stderr, "tofu-sim: %s\n", warning.c_str());
-    }
     std::string note;
     if (const std::string wrong = take_part(options, run, note); !wrong.empty()) {
         std::fprintf(stderr, "tofu-sim: %s\n", wrong.c_str());
         return exit_usage;
     }
-    if (!note.empty()) {
+    if (!note.empty())
         warnings.push_back("A part: " + note);
-    }
     std::string problem;
     const auto to_file = [&](const char* name, auto&& write) {
-        if (name != nullptr && problem.empty()) {
+        if (name != nullptr && problem.empty())
             problem = write_file(name, write);
-        }
     };
     to_file(options.json, [&](std::FILE* to) { write_chrome(run, to); });
     to_file(options.goal, [&](std::FILE* to) { write_goal(run, to); });
-    if (options.otf2 != nullptr && problem.empty()) {
+    if (options.otf2 != nullptr && problem.empty())
         problem = write_otf2(run, options.otf2);
-    }
     to_file(options.counters, [&](std::FILE* to) {
         LinkLoads loads = loads_of(run);
         add_credit(run, loads, options.buffer);
         print_counters(run.topology, loads, true, to);
     });
     to_file(options.html, [&](std::FILE* to) { write_page(run, warnings, to); });
-    if (options.svg != nullptr && problem.empty()) {
+    if (options.svg != nullptr && problem.empty())
         problem = write_pictures(run, options.svg);
-    }
-    if (!problem.empty()) {
+    if (!problem.empty())
         return complain(problem);
-    }
     if (options.nothing_to_write()) {
         print_summary(run, stdout);
-        if (!note.empty()) {
+        if (!note.empty())
             std::printf("%s\n", note.c_str());
-        }
     }
     return 0;
 }

@@ -22,9 +22,8 @@ constexpr long turn_ns = 100'000;
 
 ShortTurns::ShortTurns(size_t processes, const Processors& processors)
 {
-    if (processors.at_a_time() >= processes || processors.allowed().empty()) {
+    if (processors.at_a_time() >= processes || processors.allowed().empty())
         return;
-    }
     processors_ = processors.allowed();
     ask_for_short_slices();
     std::fprintf(stderr, "tofu-sim: more processes (%zu) than processors (%s): time slices of 0.1 ms\n", processes,
@@ -34,9 +33,8 @@ ShortTurns::ShortTurns(size_t processes, const Processors& processors)
 ShortTurns::~ShortTurns()
 {
     over_.store(true, std::memory_order_relaxed);
-    for (std::thread& thread : threads_) {
+    for (std::thread& thread : threads_)
         thread.join();
-    }
 }
 
 void ShortTurns::start()
@@ -56,13 +54,11 @@ void ShortTurns::wake_on(int processor) const noexcept
     CPU_ZERO(&one);
     CPU_SET(processor, &one);
     (void)::prctl(PR_SET_TIMERSLACK, 1);
-    if (::sched_setaffinity(0, sizeof one, &one) != 0) {
+    if (::sched_setaffinity(0, sizeof one, &one) != 0)
         return; // it has been taken from us
-    }
     constexpr timespec turn{0, turn_ns};
-    while (!over_.load(std::memory_order_relaxed)) {
+    while (!over_.load(std::memory_order_relaxed))
         (void)::nanosleep(&turn, nullptr);
-    }
 }
 
 } // namespace tofu::sim::tools

@@ -18,9 +18,8 @@ Axis axis_of(const Topology& topology, unsigned number) noexcept
 {
     constexpr Port up[axes] = {Port::x_plus, Port::y_plus, Port::z_plus, Port::a, Port::b_plus, Port::c};
     constexpr Port down[axes] = {Port::x_minus, Port::y_minus, Port::z_minus, Port::a, Port::b_minus, Port::c};
-    if (number >= 3) {
+    if (number >= 3)
         return {unit_shape[number - 3], number == 4, up[number], down[number]};
-    }
     return {topology.units()[number], (topology.wraps() >> number & 1) != 0, up[number], down[number]};
 }
 
@@ -73,12 +72,10 @@ std::vector<Link> route(const Topology& topology, const Coords& from, const Path
 {
     std::vector<Link> links;
     Coords at = from;
-    for (unsigned number = 3; number < axes; number++) {
+    for (unsigned number = 3; number < axes; number++)
         walk(topology, at, number, path[number - 3], links);
-    }
-    for (unsigned number = 0; number < axes; number++) {
+    for (unsigned number = 0; number < axes; number++)
         walk(topology, at, number, to[number], links);
-    }
     return links;
 }
 

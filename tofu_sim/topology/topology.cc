@@ -24,9 +24,8 @@ PathCoords Topology::choose_path(const Coords& from, const Coords& to) const noe
     // Turning, on each axis, where the source or where the destination is costs no extra hop.
     const uint32_t mix = (node_of(from) * 0x9e3779b1u) ^ (node_of(to) * 0x85ebca6bu);
     PathCoords path;
-    for (unsigned axis = 0; axis < 3; axis++) {
+    for (unsigned axis = 0; axis < 3; axis++)
         path[axis] = (mix >> (29 + axis) & 1) != 0 ? from[3 + axis] : to[3 + axis];
-    }
     return path;
 }
 
@@ -35,22 +34,19 @@ std::optional<std::array<uint8_t, 3>> parse_shape(const char* text) noexcept
     std::array<uint8_t, 3> units{};
     uint64_t nodes = nodes_per_unit;
     for (unsigned axis = 0; axis < 3; axis++) {
-        if (*text < '0' || *text > '9') {
+        if (*text < '0' || *text > '9')
             return std::nullopt;
-        }
         char* end = nullptr;
         const unsigned long value = std::strtoul(text, &end, 10);
         const bool separated = axis < 2 ? *end == 'x' || *end == 'X' : *end == '\0';
-        if (value == 0 || value > 255 || !separated) {
+        if (value == 0 || value > 255 || !separated)
             return std::nullopt;
-        }
         units[axis] = static_cast<uint8_t>(value);
         nodes *= value;
         text = end + 1;
     }
-    if (nodes > max_nodes) {
+    if (nodes > max_nodes)
         return std::nullopt;
-    }
     return units;
 }
 

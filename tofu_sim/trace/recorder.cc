@@ -67,9 +67,8 @@ FileHeader& header() noexcept
 bool append(char (&path)[path_room], std::string_view text) noexcept
 {
     const size_t length = std::strlen(path);
-    if (length + text.size() >= path_room) {
+    if (length + text.size() >= path_room)
         return false;
-    }
     std::memcpy(path + length, text.data(), text.size());
     path[length + text.size()] = '\0';
     return true;
@@ -87,9 +86,8 @@ bool append_number(char (&path)[path_room], Number number) noexcept
 bool make_path(const Owner& owner, char (&path)[path_room]) noexcept
 {
     path[0] = '\0';
-    if (owner.pattern[0] != '/' && (::getcwd(path, path_room) == nullptr || !append(path, "/"))) {
+    if (owner.pattern[0] != '/' && (::getcwd(path, path_room) == nullptr || !append(path, "/")))
         return false;
-    }
     bool told_apart = false;
     for (const char* c = owner.pattern; *c != '\0'; c++) {
         bool fits = false;
@@ -100,16 +98,14 @@ bool make_path(const Owner& owner, char (&path)[path_room]) noexcept
         } else if (*c == '%' && c[1] == 'j') {
             fits = append(path, owner.job);
         } else {
-            if (!append(path, {c, 1})) {
+            if (!append(path, {c, 1}))
                 return false;
-            }
             continue;
         }
         told_apart = told_apart || c[1] != 'j';
         c++;
-        if (!fits) {
+        if (!fits)
             return false;
-        }
     }
     struct stat status {};
     const size_t length = std::strlen(path);
@@ -125,17 +121,14 @@ enum class Found : uint8_t { nothing, old_trace, of_this_job, something_else };
 Found look_at(const char* path, const Owner& owner) noexcept
 {
     const BriefFile old(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (!old.is_open()) {
+    if (!old.is_open())
         return errno == ENOENT ? Found::nothing : Found::something_else;
-    }
     FileHeader there{};
     struct stat status {};
-    if (::fstat(old.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (::fstat(old.get(), &status) != 0 || !S_ISREG(status.st_mode))
         return Found::something_else;
-    }
-    if (::pread(old.get(), &there, sizeof there, 0) != ssize_t{sizeof there} || there.magic != file_magic) {
+    if (::pread(old.get(), &there, sizeof there, 0) != ssize_t{sizeof there} || there.magic != file_magic)
         return Found::something_else;
-    }
     return there.born == owner.born && there.pid != ::getpid() ? Found::of_this_job : Found::old_trace;
 }
 
@@ -152,9 +145,8 @@ int create_draft(const char* path, char (&draft)[path_room]) noexcept
             return -1;
         }
         const int fd = ::open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd >= 0 || errno != EEXIST) {
+        if (fd >= 0 || errno != EEXIST)
             return fd;
-        }
     }
     return -1;
 }
@@ -176,12 +168,10 @@ bool rename_to_free_name(const char* from, const char* to) noexcept
 bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) noexcept
 {
     for (unsigned attempt = 0; attempt < 4; attempt++) {
-        if (rename_to_free_name(draft, path)) {
+        if (rename_to_free_name(draft, path))
             return true;
-        }
-        if (errno != EEXIST) {
+        if (errno != EEXIST)
             return false;
-        }
         switch (look_at(path, owner)) {
         case Found::nothing: break;
         case Found::old_trace: (void)::unlink(path); break;
@@ -202,9 +192,8 @@ bool take_name(const Owner& owner, const char* draft, char (&path)[path_room]) n
 int back(int fd, uint64_t from, uint64_t bytes) noexcept
 {
     rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < from + bytes) {
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < from + bytes)
         return EFBIG;
-    }
     return ::posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(bytes));
 }
 
@@ -236,13 +225,11 @@ void fill_header(FileHeader& to, const Owner& owner) noexcept
 int back_chunk(uint64_t number) noexcept
 {
     const BriefFile again(file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (!again.is_open()) {
+    if (!again.is_open())
         return errno;
-    }
     struct stat status {};
-    if (::fstat(again.get(), &status) != 0 || status.st_dev != file.device || status.st_ino != file.inode) {
+    if (::fstat(again.get(), &status) != 0 || status.st_dev != file.device || status.st_ino != file.inode)
         return ENOENT; // it was removed
-    }
     return back(again.get(), header_bytes + number * chunk_bytes, chunk_bytes);
 }
 
@@ -253,9 +240,8 @@ int back_chunk(uint64_t number) noexcept
     lane().epoch = epoch.load_acquire();
     lane().next = lane().end = nullptr;
     lane().waiting = false;
-    if (file.base == nullptr || file.full) {
+    if (file.base == nullptr || file.full)
         return false;
-    }
     const uint64_t number = header().chunks.load_relaxed();
     if (number >= file.limit_chunks) {
         file.full = true;
@@ -280,15 +266,12 @@ int back_chunk(uint64_t number) noexcept
 /// Whether there is room for a record at lane().next.
 bool has_room() noexcept
 {
-    if (lane().epoch == epoch.load_relaxed() && lane().next != lane().end) [[likely]] {
+    if (lane().epoch == epoch.load_relaxed() && lane().next != lane().end) [[likely]]
         return true;
-    }
-    if (take_chunk()) {
+    if (take_chunk())
         return true;
-    }
-    if (file.base != nullptr) {
+    if (file.base != nullptr)
         (void)header().lost.fetch_add(1);
-    }
     return false;
 }
 
@@ -298,9 +281,8 @@ void store(Record* to, const Record& record) noexcept
     uint64_t words[sizeof(Record) / 8];
     std::memcpy(words, &record, sizeof words);
     auto* const at = reinterpret_cast<uint64_t*>(to);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 3; i++)
         __atomic_store_n(&at[i], words[i], __ATOMIC_RELAXED);
-    }
     __atomic_store_n(&at[3], words[3], __ATOMIC_RELEASE); // partner: trace/reader
 }
 
@@ -345,9 +327,8 @@ void end_wait(const Ending& ending, uint64_t time) noexcept
     Record wait = *lane().next;
     lane().waiting = false;
     const bool found = ending.end != End::post && ending.end != End::other;
-    if (found && time > wait.time) {
+    if (found && time > wait.time)
         set_length(wait, time - wait.time);
-    }
     if (length_of(wait) == 0) { // a single look: its place is the next record's
         __atomic_store_n(reinterpret_cast<uint64_t*>(lane().next) + 3, 0, __ATOMIC_RELAXED);
         __atomic_thread_fence(__ATOMIC_RELEASE);
@@ -374,9 +355,8 @@ int explain(const char* path, int error) noexcept
 
 uint64_t now() noexcept
 {
-    if (has_clock()) {
+    if (has_clock())
         return clock_now() / 1000;
-    }
     timespec time{};
     (void)::clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
@@ -398,9 +378,8 @@ int open(const Owner& owner) noexcept
     }
     char draft[path_room];
     const int fd = create_draft(path, draft);
-    if (fd < 0) {
+    if (fd < 0)
         return explain(path, errno);
-    }
     const uint64_t chunks = std::max<uint64_t>(owner.limit_bytes / chunk_bytes, 1);
     const uint64_t bytes = header_bytes + chunks * chunk_bytes;
     struct stat status {};
@@ -454,16 +433,13 @@ bool is_open() noexcept
 
 void leave() noexcept
 {
-    if (file.base == nullptr) {
+    if (file.base == nullptr)
         return;
-    }
-    if (lane().waiting && lane().epoch == epoch.load_relaxed()) {
+    if (lane().waiting && lane().epoch == epoch.load_relaxed())
         end_wait({End::other, 0}, 0);
-    }
     header().ended.store_release(is_exact() ? last_time : now());
-    if (is_exact()) {
+    if (is_exact())
         forget_this_run();
-    }
 }
 
 void forget_in_child() noexcept
@@ -476,16 +452,14 @@ void forget_in_child() noexcept
 
 void add(const Record& record) noexcept
 {
-    if (!has_room()) [[unlikely]] {
+    if (!has_room()) [[unlikely]]
         return;
-    }
     if (lane().waiting && !ends_wait(record.type) && lane().next + 1 != lane().end) {
         store(lane().next + 1, *lane().next); // goes on behind it
     } else if (lane().waiting) {
         end_wait(ending_of(record), record.time);
-        if (!has_room()) {
+        if (!has_room())
             return;
-        }
     }
     store(lane().next++, record);
     last_time = std::max(last_time, record.time);
@@ -493,9 +467,8 @@ void add(const Record& record) noexcept
 
 void poll_in_vain() noexcept
 {
-    if (!has_room()) [[unlikely]] {
+    if (!has_room()) [[unlikely]]
         return;
-    }
     const uint64_t time = now();
     if (lane().waiting) {
         __atomic_store_n(reinterpret_cast<uint64_t*>(lane().next) + 2, time - lane().next->time, __ATOMIC_RELAXED);
@@ -506,9 +479,8 @@ void poll_in_vain() noexcept
 
 void begin_wait(uint64_t since) noexcept
 {
-    if (!has_room() || lane().waiting) {
+    if (!has_room() || lane().waiting)
         return;
-    }
     Record wait{};
     wait.time = since;
     wait.type = Type::wait;
