@@ -16,19 +16,15 @@ template <typename Count>
 int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, uint64_t Watched::*seen, Count&& count_vcq) noexcept
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) {
+    if (vcq == nullptr)
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
-    if (count == nullptr) {
+    if (count == nullptr)
         return fail(UTOFU_ERR_INVALID_POINTER);
-    }
     TurnedCall call(TurnedCall::Kind::looks);
-    if (call.is_refused()) {
+    if (call.is_refused())
         return fail(UTOFU_ERR_NOT_AVAILABLE);
-    }
-    if (is_exact()) {
+    if (is_exact())
         (void)call.wait((*vcq->watch).*seen); // a program may count until there are so many
-    }
     const unsigned first = vcq->index / vcqs_per_cq * vcqs_per_cq;
     size_t sum = 0;
     for (unsigned index = first; index < first + vcqs_per_cq; index++) {
@@ -47,9 +43,8 @@ constexpr uint32_t polls_before_way = 64;
 
 [[gnu::noinline]] int after_vain_polls(int result) noexcept
 {
-    if (is_exact()) {
+    if (is_exact())
         return result; // they have the turn when it is theirs
-    }
     Process& self = Process::self();
     (void)yield_processor(self.job().oversubscription(), self.segment().header(), 0);
     return result;
@@ -62,12 +57,10 @@ extern "C" {
 int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbdata)
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) [[unlikely]] {
+    if (vcq == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
-    if (flags != 0 || cbdata == nullptr) [[unlikely]] {
+    if (flags != 0 || cbdata == nullptr) [[unlikely]]
         return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
-    }
     const VcqGuard guard(*vcq);
     return poll_tcq(*vcq, *cbdata);
 }
@@ -75,12 +68,10 @@ int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbd
 int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice* notice)
 {
     Vcq* const vcq = find_vcq(vcq_hdl);
-    if (vcq == nullptr) [[unlikely]] {
+    if (vcq == nullptr) [[unlikely]]
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
-    }
-    if (flags != 0 || notice == nullptr) [[unlikely]] {
+    if (flags != 0 || notice == nullptr) [[unlikely]]
         return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
-    }
     int result = UTOFU_SUCCESS;
     {
         const VcqGuard guard(*vcq);

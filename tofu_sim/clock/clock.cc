@@ -94,12 +94,10 @@ uint64_t count_switches() noexcept
 /// Between two calls: nothing while the thread waits.
 bool has_computed(uint64_t ns) noexcept
 {
-    if (!thread.in_vain) {
+    if (!thread.in_vain)
         return true;
-    }
-    if (ns <= longest_look_ns) {
+    if (ns <= longest_look_ns)
         return false;
-    }
     return ns / longest_look_ns > count_switches() - thread.switches;
 }
 
@@ -114,9 +112,8 @@ void move_to(Picoseconds when) noexcept
 void wait_in_memory(Picoseconds when) noexcept
 {
     const Picoseconds before = clock_now();
-    if ((instruments & instrument_trace) != 0 && when > before) {
+    if ((instruments & instrument_trace) != 0 && when > before)
         trace::add_wait(before / 1000, when / 1000);
-    }
     move_to(when);
 }
 
@@ -124,9 +121,8 @@ bool back(void* context, uint32_t node) noexcept
 {
     std::atomic<uint8_t>& backed = state.backed[node];
     if (backed.load(std::memory_order_acquire) == 0) {
-        if (static_cast<Process*>(context)->job().back_clock(node) != UTOFU_SUCCESS) {
+        if (static_cast<Process*>(context)->job().back_clock(node) != UTOFU_SUCCESS)
             return false;
-        }
         backed.store(1, std::memory_order_release); // partner: this load
     }
     return true;
@@ -138,17 +134,15 @@ void read_in_exact_mode(ClockedCall& call, bool quiet) noexcept
 {
     const uint32_t in_a_row = ++state.looks;
     state.waits_for_a_time = state.waits_for_a_time || (state.acts != 0 && (!quiet || in_a_row > free_looks));
-    if (in_a_row > (state.acts == 0 ? free_looks_before_acts : free_looks)) {
+    if (in_a_row > (state.acts == 0 ? free_looks_before_acts : free_looks))
         (void)call.spend(figures::look_at_clock);
-    }
 }
 
 /// What the preloaded library asks (clock/preload.cc). Only threads that call uTofu live in virtual time.
 int read_for_program(uint64_t* picoseconds, int quiet) noexcept
 {
-    if (!has_clock() || !thread.has_called || thread.depth != 0) {
+    if (!has_clock() || !thread.has_called || thread.depth != 0)
         return 0;
-    }
     const bool waits = thread.in_vain;
     ClockedCall call;
     if (state.exact) {
@@ -172,9 +166,8 @@ int read_for_program(uint64_t* picoseconds, int quiet) noexcept
 int look_for_program() noexcept
 {
     static uint64_t looked = 0;
-    if (!is_exact() || !thread.has_called || thread.depth != 0 || thread.turns != 0) {
+    if (!is_exact() || !thread.has_called || thread.depth != 0 || thread.turns != 0)
         return 0;
-    }
     TurnedCall call(TurnedCall::Kind::looks);
     (void)call.wait(looked);
     return 1;
@@ -189,9 +182,8 @@ int start_clock(Process& process) noexcept
     state.reading_ns = state.cpu_permille != 0 ? time_of_a_reading() : 0;
     state.exact = environment.clock == ClockMode::exact;
     if (state.exact) {
-        if (const int rc = join_schedule(process, environment.size.value_or(1)); rc != UTOFU_SUCCESS) {
+        if (const int rc = join_schedule(process, environment.size.value_or(1)); rc != UTOFU_SUCCESS)
             return rc;
-        }
         instruments |= instrument_exact;
     }
     state.arrivals = &segment_arrivals(process.segment().base);
@@ -202,19 +194,16 @@ int start_clock(Process& process) noexcept
     thread.computed_ns = processor_time_ns();
     using AttachLook = void (*)(int (*)() noexcept);
     if (const auto attach = reinterpret_cast<AttachLook>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_look"));
-        attach != nullptr && state.exact) {
+        attach != nullptr && state.exact)
         attach(look_for_program); // first: it says that wall clocks begin at a fixed time
-    }
     using AttachThreads = void (*)(void (*)() noexcept, int (*)(cpu_set_t*) noexcept);
     if (const auto attach = reinterpret_cast<AttachThreads>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_threads"));
-        attach != nullptr && state.exact) {
+        attach != nullptr && state.exact)
         attach(restore_inherited_processors, tell_processors);
-    }
     using AttachSend = void (*)(void (*)() noexcept, void (*)() noexcept);
     if (const auto attach = reinterpret_cast<AttachSend>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send"));
-        attach != nullptr && state.exact) {
+        attach != nullptr && state.exact)
         attach(send_outside, sent_outside);
-    }
     if (state.exact) {
         const bool sees = ::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send") != nullptr;
         const bool fixed = (::personality(0xffffffff) & ADDR_NO_RANDOMIZE) != 0;
@@ -222,9 +211,8 @@ int start_clock(Process& process) noexcept
                  environment.launched && !fixed});
     }
     using Attach = void (*)(int (*)(uint64_t*, int) noexcept);
-    if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock"))) {
+    if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock")))
         attach(read_for_program);
-    }
     return UTOFU_SUCCESS;
 }
 
@@ -237,11 +225,9 @@ void reset_clock_in_child() noexcept
     state.waits = state.waits_for_a_time = false;
     state.acts = state.looks = 0;
     reset_schedule_in_child();
-    for (auto& backed : state.backed) {
-        if (backed.load(std::memory_order_relaxed) != 0) {
+    for (auto& backed : state.backed)
+        if (backed.load(std::memory_order_relaxed) != 0)
             backed.store(0, std::memory_order_relaxed);
-        }
-    }
     thread = {};
 }
 
@@ -257,9 +243,8 @@ Network& clock_network() noexcept
 
 ClockedCall::ClockedCall(Memory memory) noexcept
 {
-    if (thread.depth++ != 0) {
+    if (thread.depth++ != 0)
         return;
-    }
     const bool looks =
         memory == Memory::seen && !state.exact && !state.tells_what_it_sees.load(std::memory_order_relaxed);
     const Picoseconds last = looks ? state.arrivals->last() : 0;
@@ -270,9 +255,8 @@ ClockedCall::ClockedCall(Memory memory) noexcept
     } else if (state.cpu_permille != 0 && thread.has_called) {
         const uint64_t passed = processor_time_ns() - thread.computed_ns;
         const uint64_t computed = passed - std::min(passed, state.reading_ns);
-        if (has_computed(computed)) {
+        if (has_computed(computed))
             spend(computed * state.cpu_permille); // nanoseconds by thousandths are picoseconds
-        }
     }
     thread.has_called = true;
 }
@@ -311,16 +295,14 @@ uint64_t begin_visit() noexcept
 
 TurnedCall::TurnedCall(Kind kind) noexcept
 {
-    if (!state.exact) {
+    if (!state.exact)
         return;
-    }
     thread.turns++;
     Picoseconds now = clock_now();
     turn_ = take_turn(now, kind);
     move_to(now);
-    if (kind == Kind::looks && turn_ == Turn::without) {
+    if (kind == Kind::looks && turn_ == Turn::without)
         (void)begin_visit();
-    }
     if (kind != Kind::looks && turn_ == Turn::ours) {
         found();
         state.acts += kind == Kind::acts ? 1 : 0;
@@ -329,13 +311,11 @@ TurnedCall::TurnedCall(Kind kind) noexcept
 
 TurnedCall::~TurnedCall()
 {
-    if (!state.exact) {
+    if (!state.exact)
         return;
-    }
     thread.turns--;
-    if (turn_ == Turn::ours) {
+    if (turn_ == Turn::ours)
         end_turn(clock_now());
-    }
 }
 
 void TurnedCall::found() noexcept
@@ -371,23 +351,19 @@ bool TurnedCall::visit(uint64_t& seen) noexcept
     Picoseconds now = clock_now();
     turn_ = take_turn(now, Kind::looks);
     move_to(now);
-    if (turn_ == Turn::without) {
+    if (turn_ == Turn::without)
         seen = begin_visit();
-    }
     return turn_ == Turn::ours;
 }
 
 bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
 {
-    if (!state.exact) {
+    if (!state.exact)
         return false;
-    }
-    if (turn_ == Turn::without && is_visiting()) {
+    if (turn_ == Turn::without && is_visiting())
         return visit(seen);
-    }
-    if (turn_ != Turn::ours) {
+    if (turn_ != Turn::ours)
         return false;
-    }
     const Picoseconds before = clock_now();
     if (!state.waits) {
         state.waits = true;
@@ -419,9 +395,8 @@ bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
 
 bool TurnedCall::wait_until(Picoseconds until) noexcept
 {
-    if (!state.exact || turn_ != Turn::ours) {
+    if (!state.exact || turn_ != Turn::ours)
         return false;
-    }
     const Picoseconds before = clock_now();
     Picoseconds now = before;
     turn_ = wait_for_event(now, until, never);

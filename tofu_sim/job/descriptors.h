@@ -84,12 +84,10 @@ template <typename Take>
     alignas(dirent64) char entries[2048];
     for (;;) {
         const long bytes = ::syscall(SYS_getdents64, directory.get(), entries, sizeof entries);
-        if (bytes <= 0) {
+        if (bytes <= 0)
             return bytes == 0;
-        }
-        for (long at = 0; at < bytes; at += reinterpret_cast<const dirent64*>(entries + at)->d_reclen) {
+        for (long at = 0; at < bytes; at += reinterpret_cast<const dirent64*>(entries + at)->d_reclen)
             take(reinterpret_cast<const dirent64*>(entries + at)->d_name);
-        }
     }
 }
 

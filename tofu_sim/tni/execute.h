@@ -86,19 +86,15 @@ TOFU_SIM_HOT void execute_put_piggyback(Execution& e) noexcept
             store_word(target, data[0]);
             return;
         }
-        if (e.d.length == 0) [[unlikely]] {
+        if (e.d.length == 0) [[unlikely]]
             return;
-        }
         store_word(target, data[0]);
-        if (e.d.length > 8) {
+        if (e.d.length > 8)
             store_word(target + 8, data[1]);
-        }
-        if (e.d.length > 16) {
+        if (e.d.length > 16)
             store_word(target + 16, data[2]);
-        }
-        if (e.d.length > 24) {
+        if (e.d.length > 24)
             store_word(target + 24, data[3]);
-        }
         return;
     }
     // By a copy: the address of the descriptor's own words would keep all of it in memory.
@@ -152,9 +148,8 @@ template <typename Word>
 TOFU_SIM_HOT uint64_t apply(const Descriptor& d, std::byte* address) noexcept
 {
     auto* const target = reinterpret_cast<Word*>(address);
-    if (d.op == Op::cswap4 || d.op == Op::cswap8) {
+    if (d.op == Op::cswap4 || d.op == Op::cswap8)
         return apply_cswap(target, static_cast<Word>(d.compare), static_cast<Word>(d.operand));
-    }
     return apply_armw(target, d.armw_op, static_cast<Word>(d.operand));
 }
 
@@ -182,16 +177,14 @@ TOFU_SIM_HOT void execute_armw(Execution& e) noexcept
 
 [[gnu::noinline]] inline void notify_remote(Remote& remote, Claimant me, const MrqEntry& entry) noexcept
 {
-    if (!remote.mrq.push(me, entry)) [[unlikely]] {
+    if (!remote.mrq.push(me, entry)) [[unlikely]]
         report_remote_overflow(remote);
-    }
 }
 [[gnu::noinline]] inline void notify_remote(Remote& remote, Claimant me, const MrqEntry& entry,
                                             const Stamp& stamp) noexcept
 {
-    if (!remote.mrq.push(me, entry, stamp)) {
+    if (!remote.mrq.push(me, entry, stamp))
         report_remote_overflow(remote);
-    }
 }
 
 TOFU_SIM_HOT void notify_local(Execution& e) noexcept
@@ -220,22 +213,19 @@ TOFU_SIM_HOT void finish(Execution& e, void* cbdata, uint32_t position, const Wa
                 }
             }
             ring_doorbell(*e.remote->header);
-            if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]] {
+            if (e.d.sps != 0 && e.remote->session && e.d.op == Op::put) [[unlikely]]
                 start_session(e.vcq, *e.remote, e.d.sps, watch != nullptr ? watch->times.arrived : 0);
-            }
         }
         if (!arrived || (e.d.flags & notice_local) != 0) {
             notify_local(e);
-            if (watch != nullptr) {
+            if (watch != nullptr)
                 stamp_local(e.vcq, {watch->times.told, watch->origin});
-            }
         }
     }
     if (!sent || (e.d.flags & notice_tcq) != 0) {
         e.vcq.tcq.push({cbdata, position, e.tcq_error});
-        if (watch != nullptr) {
+        if (watch != nullptr)
             stamp_tcq(e.vcq, {watch->times.sent, watch->origin});
-        }
     }
     count(flow_of(e.vcq, e.remote, e.d), e.d.op, e.d.length);
 }
@@ -279,9 +269,8 @@ TOFU_SIM_HOT int post_inline(Vcq& vcq, const Descriptor& descriptor, void* cbdat
         Remote* found = nullptr;
         const RemoteStatus status = find_remote(descriptor.rmt_vcq_id, found);
         remote = found;
-        if (status > RemoteStatus::no_owner) [[unlikely]] {
+        if (status > RemoteStatus::no_owner) [[unlikely]]
             return refusal_of(status);
-        }
     }
     return post_to(vcq, descriptor, remote, cbdata);
 }

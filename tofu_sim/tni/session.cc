@@ -48,12 +48,10 @@ AccessStatus relay_by_copy(AddressCache& addresses, const RemoteVcq& from, const
         const uint32_t piece = std::min<uint32_t>(d.length - at, bounce_bytes);
         AccessStatus status = addresses.get(from, d.lcl_stadd + at, buffer, piece, CopyOrder::relaxed);
         source_failed = status != AccessStatus::ok;
-        if (!source_failed) {
+        if (!source_failed)
             status = addresses.put(to, d.rmt_stadd + at, buffer, piece, CopyOrder::last_line);
-        }
-        if (status != AccessStatus::ok) {
+        if (status != AccessStatus::ok)
             return status;
-        }
         at += piece;
     } while (at < d.length);
     return AccessStatus::ok;
@@ -70,16 +68,13 @@ Outcome relay(Session& s, const Descriptor& d, Remote* to) noexcept
     AddressCache& addresses = *s.poster.addresses;
     const RemoteVcq& from = s.target.memory;
     if (const AccessStatus status = addresses.check(from, d.lcl_stadd, d.length, Need::read);
-        status != AccessStatus::ok) {
+        status != AccessStatus::ok)
         return {local_tcq_error(status), UTOFU_SUCCESS};
-    }
-    if (to == nullptr) {
+    if (to == nullptr)
         return {UTOFU_SUCCESS, UTOFU_ERR_MRQ_PEER};
-    }
     if (const AccessStatus status = addresses.check(to->memory, d.rmt_stadd, d.length, Need::write);
-        status != AccessStatus::ok) {
+        status != AccessStatus::ok)
         return {UTOFU_SUCCESS, remote_mrq_error(status)};
-    }
     std::byte* source = nullptr;
     std::byte* destination = nullptr;
     (void)addresses.translate(from, d.lcl_stadd, d.length, Need::read, &source);
@@ -90,9 +85,8 @@ Outcome relay(Session& s, const Descriptor& d, Remote* to) noexcept
     }
     bool source_failed = false;
     const AccessStatus status = relay_by_copy(addresses, from, to->memory, d, source_failed);
-    if (status == AccessStatus::ok) {
+    if (status == AccessStatus::ok)
         return {};
-    }
     return source_failed ? Outcome{local_tcq_error(status), UTOFU_SUCCESS}
                          : Outcome{UTOFU_SUCCESS, remote_mrq_error(status)};
 }
@@ -128,9 +122,8 @@ void run_one(Session& s, uint64_t number) noexcept
     if (phase == fresh) {
         outcome = relay(s, d, found ? to : nullptr);
         slot.result = outcome.tcq_error;
-        if (outcome.tcq_error == UTOFU_SUCCESS && outcome.mrq_error == UTOFU_SUCCESS) {
+        if (outcome.tcq_error == UTOFU_SUCCESS && outcome.mrq_error == UTOFU_SUCCESS)
             set_progress(s, number, moved);
-        }
     }
     const bool sent = outcome.tcq_error == UTOFU_SUCCESS;
     if (instruments != 0) {
@@ -141,23 +134,20 @@ void run_one(Session& s, uint64_t number) noexcept
     if (arrived && phase < told_remote && found) {
         if ((d.flags & notice_remote) != 0 &&
             !to->mrq.push(s.poster.me, remote_entry(d, with_default_path(s.target.key)),
-                          {times.noted, slot.done.origin})) {
+                          {times.noted, slot.done.origin}))
             report_remote_overflow(*to);
-        }
         ring_doorbell(*to->header);
         set_progress(s, number, told_remote);
     }
     if (sent && phase < told_local && (!arrived || (d.flags & notice_local) != 0)) {
-        if (!s.target.mrq.push(s.poster.me, local_entry(d, 0, outcome.mrq_error), {times.told, slot.done.origin})) {
+        if (!s.target.mrq.push(s.poster.me, local_entry(d, 0, outcome.mrq_error), {times.told, slot.done.origin}))
             report_remote_overflow(s.target);
-        }
         set_progress(s, number, arrived ? told_local : failed);
     }
     // Along the chain. A runner killed between here and `done` leaves its successor to count again: a put too
     // many may start, which is better than a chain that stands still.
-    if (arrived && d.sps != 0 && found && to->session) {
+    if (arrived && d.sps != 0 && found && to->session)
         start_session(s.poster, *to, d.sps, times.arrived);
-    }
 }
 
 /// In exact mode a descriptor that is started takes effect later; what it leaves in the TCQ comes in order.
@@ -202,13 +192,11 @@ bool take_runner(SessionControl& control, Claimant me) noexcept
 {
     uint32_t seen = 0;
     const uint32_t mine = runner_mark | me.bits();
-    if (control.runner.compare_exchange(seen, mine)) {
+    if (control.runner.compare_exchange(seen, mine))
         return true;
-    }
     const Claimant holder(seen & ~runner_mark);
-    if (seen == mine || may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14))) {
+    if (seen == mine || may_run(Process::self().job().life(holder.process(), holder.incarnation(), 14)))
         return false;
-    }
     return control.runner.compare_exchange(seen, mine);
 }
 
@@ -235,9 +223,8 @@ void run(Session& s) noexcept
         // Pairs with a process that counted its put, found the word held and left (partner: the fence in
         // start_session).
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        if (!s.target.alive()) {
+        if (!s.target.alive())
             return;
-        }
     }
 }
 
@@ -262,13 +249,11 @@ void start_session(Vcq& poster, Remote& target, unsigned sps, uint64_t when) noe
 
 int post_session(Vcq& vcq, const Descriptor& descriptor, const Remote* to, void* cbdata, const Watch& watch) noexcept
 {
-    if (!takes_session(descriptor)) {
+    if (!takes_session(descriptor))
         return UTOFU_ERR_NOT_SUPPORTED;
-    }
     Remote* const self = own_remote(vcq);
-    if (self == nullptr) {
+    if (self == nullptr)
         return UTOFU_ERR_INVALID_VCQ_HDL;
-    }
     Session s(vcq, *self);
     SessionSlot& slot = s.slots[vcq.toq_tail % toq_entries];
     (void)encode_descriptor(descriptor, slot.descriptor);
@@ -320,12 +305,10 @@ bool has_tcq_session(const Vcq& vcq) noexcept
 
 bool open_session(Vcq& vcq) noexcept
 {
-    if (vcq.session_cbdata == nullptr) {
+    if (vcq.session_cbdata == nullptr)
         vcq.session_cbdata.reset(new (std::nothrow) SessionCallback[toq_entries]);
-    }
-    if (vcq.session_cbdata == nullptr) {
+    if (vcq.session_cbdata == nullptr)
         return false;
-    }
     SessionControl& control = vcq_control(Process::self().segment().vcq_region(vcq.index)).session;
     // Counters go on from one VCQ to the next of this place; what was left of the last one is dropped.
     const uint64_t posted = control.posted.load_relaxed();
