@@ -50,7 +50,7 @@ void write_at(int file, size_t offset, const void* data, size_t size)
     require(::pwrite(file, data, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size), "write");
 }
 
-JobHeader some_header(Input& input)
+JobHeader some_job_header(Input& input)
 {
     JobHeader header{};
     header.magic = job_magic;
@@ -86,7 +86,7 @@ ProcessSlot some_process(Input& input, int fifo)
 void job(Input input)
 {
     static Place place;
-    const JobHeader header = some_header(input);
+    const JobHeader header = some_job_header(input);
     require(::ftruncate(place.file, 0) == 0, "truncate");
     const uint64_t bytes = header.file_bytes < (uint64_t{1} << 40) ? header.file_bytes : 4096;
     require(::ftruncate(place.file, static_cast<off_t>(bytes)) == 0, "size");

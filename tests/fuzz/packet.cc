@@ -57,15 +57,15 @@ Control control(Input& input)
     return control;
 }
 
-constexpr std::uint64_t nonce = 0xfeedface;
+constexpr std::uint64_t own_nonce = 0xfeedface;
 
 void check_anonymous(const std::byte* slot)
 {
     Envelope envelope{};
     alignas(8) std::byte packet[slot_size];
-    if (!read_anonymous(slot + slot_size, nonce, envelope, packet))
+    if (!read_anonymous(slot + slot_size, own_nonce, envelope, packet))
         return;
-    require(envelope.target_nonce == nonce && (envelope.speaks & 127) == wire_version, "one that means us");
+    require(envelope.target_nonce == own_nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
     require(known_address(envelope).sound(), "an address that can be");
     require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block,
@@ -113,7 +113,7 @@ void visit(Input input)
         Envelope envelope = input.take<Envelope>();
         const std::uint8_t lies = input.take<std::uint8_t>();
         if ((lies & 1) == 0)
-            envelope.target_nonce = nonce;
+            envelope.target_nonce = own_nonce;
         if ((lies & 2) == 0)
             envelope.speaks = wire_version;
         if ((lies & 4) == 0)

@@ -14,9 +14,9 @@ namespace tofu::sim::fuzz {
 namespace {
 
 constexpr size_t mrq_entries = 2048;
-constexpr size_t margin = 4096; // around what is written
+constexpr size_t around = 4096; // what is written
 constexpr uint32_t files = 4;
-constexpr size_t file_bytes = 8 * margin;
+constexpr size_t file_bytes = 8 * around;
 
 // A segment without a server thread: an access to unmapped memory ends at once, because its process does not live.
 struct Peer {
@@ -83,7 +83,7 @@ struct Peer {
 void stag(Input input)
 {
     static const Peer peer;
-    static std::byte data[file_bytes + 2 * margin];
+    static std::byte data[file_bytes + 2 * around];
     constexpr std::byte mark{0xa5};
     peer.offer(input);
     const auto process = PeerProcess::open(peer.base, ::getpid(), 1);
@@ -100,15 +100,15 @@ void stag(Input input)
         const uint64_t stadd = make_stadd(first_dynamic_stag, input.number(file_bytes) & stadd_offset_mask);
         const size_t length = input.number(file_bytes) % file_bytes;
         uint64_t old = 0;
-        std::memset(data, int(mark), margin);
-        std::memset(data + margin + length, int(mark), margin);
+        std::memset(data, int(mark), around);
+        std::memset(data + around + length, int(mark), around);
         switch (input.below(4)) {
-        case 0: (void)cache.put(vcq, stadd, data + margin, length, CopyOrder::last_line); break;
-        case 1: (void)cache.get(vcq, stadd, data + margin, length, CopyOrder::relaxed); break;
+        case 0: (void)cache.put(vcq, stadd, data + around, length, CopyOrder::last_line); break;
+        case 1: (void)cache.get(vcq, stadd, data + around, length, CopyOrder::relaxed); break;
         case 2: (void)cache.armw(vcq, stadd & ~7ull, 8, ArmwOp(input.below(8)), 1, 0, &old); break;
         default: (void)cache.check(vcq, stadd, length, Need::write); break;
         }
-        require(data[margin - 1] == mark && data[margin + length] == mark, "a get writes at its destination only");
+        require(data[around - 1] == mark && data[around + length] == mark, "a get writes at its destination only");
     }
 }
 

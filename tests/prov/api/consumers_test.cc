@@ -58,14 +58,14 @@ TEST(InfoConsumers, OpenMpiBtl)
     Info info = ask(
         [](fi_info& h) {
             h.caps = FI_RMA | FI_ATOMIC;
-            h.domain_attr->mr_mode = three_bits;
+            h.domain_attr->mr_mode = provider_keys;
             h.tx_attr->iov_limit = 1;
             h.rx_attr->iov_limit = 1;
             h.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
         },
         FI_VERSION(1, 5));
     ASSERT_NE(info, nullptr);
-    EXPECT_EQ(info->domain_attr->mr_mode, three_bits); // first; never FI_MR_ENDPOINT
+    EXPECT_EQ(info->domain_attr->mr_mode, provider_keys); // first; never FI_MR_ENDPOINT
     // One style of keys: Open MPI deals infos that differ in mr_mode alone out to its ranks in turn.
     EXPECT_EQ(count(info), 1u);
     EXPECT_EQ(info->tx_attr->op_flags, static_cast<std::uint64_t>(FI_DELIVERY_COMPLETE));
@@ -140,7 +140,7 @@ TEST(InfoConsumers, Mpich)
 /// levels.
 TEST(InfoConsumers, SandiaOpenShmem)
 {
-    for (int mode : {0, FI_MR_RMA_EVENT, three_bits, three_bits | FI_MR_ENDPOINT})
+    for (int mode : {0, FI_MR_RMA_EVENT, provider_keys, provider_keys | FI_MR_ENDPOINT})
         for (fi_progress progress : {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL})
             for (std::uint64_t events : {std::uint64_t{FI_RMA_EVENT}, std::uint64_t{FI_FENCE}})
                 for (fi_threading threading : {FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_THREAD_COMPLETION}) {
@@ -157,7 +157,7 @@ TEST(InfoConsumers, SandiaOpenShmem)
                         },
                         FI_VERSION(1, 5));
                     ASSERT_NE(info, nullptr);
-                    EXPECT_EQ(info->domain_attr->mr_mode & three_bits, mode & three_bits);
+                    EXPECT_EQ(info->domain_attr->mr_mode & provider_keys, mode & provider_keys);
                     EXPECT_EQ(info->domain_attr->mr_mode & ~mode, 0);
                     EXPECT_EQ(info->domain_attr->data_progress, progress);
                     EXPECT_EQ(info->domain_attr->threading, threading);
@@ -179,13 +179,13 @@ TEST(InfoConsumers, Gasnet)
             h.domain_attr->control_progress = FI_PROGRESS_MANUAL;
             h.domain_attr->resource_mgmt = FI_RM_ENABLED;
             h.domain_attr->av_type = FI_AV_TABLE;
-            h.domain_attr->mr_mode = three_bits | FI_MR_ENDPOINT;
+            h.domain_attr->mr_mode = provider_keys | FI_MR_ENDPOINT;
         },
         FI_VERSION(1, 5));
     ASSERT_NE(info, nullptr);
     for (const fi_info* i = info.get(); i != nullptr; i = i->next) {
-        const int bits = i->domain_attr->mr_mode & three_bits;
-        EXPECT_TRUE(bits == 0 || bits == three_bits);
+        const int bits = i->domain_attr->mr_mode & provider_keys;
+        EXPECT_TRUE(bits == 0 || bits == provider_keys);
         EXPECT_EQ(i->mode, 0u);
     }
 }
@@ -198,7 +198,7 @@ TEST(InfoConsumers, Mercury)
             h.mode = FI_ASYNC_IOV | FI_CONTEXT;
             h.addr_format = FI_ADDR_STR;
             h.tx_attr->op_flags = FI_INJECT_COMPLETE;
-            h.domain_attr->mr_mode = three_bits | FI_MR_LOCAL | FI_MR_ENDPOINT;
+            h.domain_attr->mr_mode = provider_keys | FI_MR_LOCAL | FI_MR_ENDPOINT;
             h.domain_attr->control_progress = FI_PROGRESS_MANUAL;
             h.domain_attr->data_progress = FI_PROGRESS_MANUAL;
         },
@@ -247,7 +247,7 @@ TEST(InfoConsumers, NcclPlugin)
             h.caps = FI_TAGGED | FI_MSG;
             h.tx_attr->msg_order = h.rx_attr->msg_order = FI_ORDER_SAS;
             h.domain_attr->threading = FI_THREAD_SAFE;
-            h.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | three_bits;
+            h.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | provider_keys;
         },
         FI_VERSION(1, 6));
     EXPECT_NE(info, nullptr);

@@ -397,8 +397,6 @@ void refuse_at_bad_moments(const Rank& rank, int mr_mode, const char* seed)
     }
 }
 
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-
 TEST(FullQueues, ARefusalLeavesNoTrace)
 {
     expect_processes(2, [](const Rank& rank) { refuse_at_bad_moments(rank, provider_keys, "31"); });

@@ -178,8 +178,8 @@ TEST(Info, ReturnsTheModeBitsToAnEndpointThatOnlyInitiates)
                 });
                 return info != nullptr && count(info) == 1 ? info->domain_attr->mr_mode : -1;
             };
-            EXPECT_EQ(mode_for(three_bits), three_bits);
-            EXPECT_EQ(mode_for(three_bits | FI_MR_LOCAL | FI_MR_ENDPOINT), three_bits);
+            EXPECT_EQ(mode_for(provider_keys), provider_keys);
+            EXPECT_EQ(mode_for(provider_keys | FI_MR_LOCAL | FI_MR_ENDPOINT), provider_keys);
             EXPECT_EQ(mode_for(FI_MR_VIRT_ADDR | FI_MR_PROV_KEY), 0);
             EXPECT_EQ(mode_for(0), 0);
         }

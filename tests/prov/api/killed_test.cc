@@ -380,7 +380,6 @@ struct Way {
     const char* chaos;
     bool silent = false; ///< survivors get no report of failed accesses
 };
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr Way ways[] = {{"Plain", 0, provider_keys, "512", "128Ki", nullptr},
                         {"EventsAndOneRing", FI_RMA_EVENT, 0, "1", "2Ki", nullptr},
                         {"Adversary", 0, provider_keys, "1", "128Ki", "5"},

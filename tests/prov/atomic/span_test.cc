@@ -33,7 +33,7 @@ double at(unsigned element)
     return value;
 }
 
-void put(unsigned element, double value)
+void place(unsigned element, double value)
 {
     std::memcpy(&Net::now().memory[8 * element], &value, 8);
 }
@@ -46,7 +46,7 @@ TEST(AtomicSpans, OneCswapAWordAndAGetForMany)
     net.window = 8;
     std::vector<double> operand(n, 0.5), result(n);
     for (unsigned i = 0; i < n; ++i)
-        put(i, i);
+        place(i, i);
     sum(who, operand, &result);
     EXPECT_GE(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1 - 3) << "one place each";
     ASSERT_TRUE(run({&who}));
@@ -80,7 +80,7 @@ TEST(AtomicSpans, WordsThatChangedAreTriedAgainAndNoOthers)
     sum(who, operand, &result);
     net.step(0); // the Get
     who.round();
-    put(0, 5), put(50, 6), put(99, 7);
+    place(0, 5), place(50, 6), place(99, 7);
     ASSERT_TRUE(run({&who}));
     EXPECT_EQ(net.swaps, 103u);
     for (unsigned i = 0; i < 100; ++i) {
@@ -170,7 +170,7 @@ TEST(AtomicSpans, EndWithTheRunnerAtAnyTime)
             if (net.random() % 2)
                 who.round();
             if (net.random() % 8 == 0)
-                put(net.random() % n, 100 + steps); // another initiator
+                place(net.random() % n, 100 + steps); // another initiator
         }
         who.runner->close();
         if (seed % 12 != 0) // else some never end, which takes the VCQ its time

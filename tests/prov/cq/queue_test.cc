@@ -15,8 +15,8 @@ namespace {
 using namespace tofu::test;
 
 /// Two endpoints: number 0 sends with `tx`, number 1 receives with `rx`.
-struct Pair : Objects {
-    explicit Pair(fi_cq_format format = FI_CQ_FORMAT_TAGGED, std::size_t size = 0, const Wishes& wishes = {})
+struct Queues : Objects {
+    explicit Queues(fi_cq_format format = FI_CQ_FORMAT_TAGGED, std::size_t size = 0, const Wishes& wishes = {})
         : Objects(wishes), tx(open_queue(FI_WAIT_NONE, format, size)), rx(open_queue(FI_WAIT_NONE, format, size)),
           received(open_counter())
     {
@@ -55,7 +55,7 @@ TEST(Queue, EachFormatTellsItsShare)
         {FI_CQ_FORMAT_TAGGED, sizeof(fi_cq_tagged_entry)},
     };
     for (auto [format, size] : formats) {
-        Pair p(format);
+        Queues p(format);
         int mark = 0;
         p.send(77, 100, &mark);
         p.complete(1);
@@ -79,7 +79,7 @@ TEST(Queue, EachFormatTellsItsShare)
 
 TEST(Queue, GrowsBeyondItsSizeAndKeepsOrder)
 {
-    Pair p(FI_CQ_FORMAT_CONTEXT, 1);
+    Queues p(FI_CQ_FORMAT_CONTEXT, 1);
     constexpr int n = 3000;
     static char contexts[n];
     for (int i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ TEST(Queue, GrowsBeyondItsSizeAndKeepsOrder)
 
 TEST(Queue, AnErrorStandsAtItsPlaceInTheOrder)
 {
-    Pair p;
+    Queues p;
     int one = 1, cancelled = 2, three = 3;
     fi_cq_tagged_entry entries[4];
     fi_cq_err_entry error{};
@@ -154,7 +154,7 @@ TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
     for (auto [version, size] : sizes) {
         Wishes wishes;
         wishes.version = version;
-        Pair p(FI_CQ_FORMAT_TAGGED, 0, wishes);
+        Queues p(FI_CQ_FORMAT_TAGGED, 0, wishes);
         ASSERT_EQ(fi_trecv(p.b, p.in, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, p.in), 0);
         ASSERT_EQ(fi_cancel(&p.b->fid, p.in), 0);
         fi_cq_tagged_entry entry{};
@@ -173,7 +173,7 @@ TEST(Queue, AnErrorEntryIsAsLongAsTheInterfaceAskedForSays)
 /// A caller without a buffer for the provider's data gets a pointer to them, which is null.
 TEST(Queue, AnErrorEntryPointsToNoDataWhereThereIsNone)
 {
-    Pair p;
+    Queues p;
     ASSERT_EQ(fi_trecv(p.b, p.in, 8, nullptr, FI_ADDR_UNSPEC, 1, 0, p.in), 0);
     ASSERT_EQ(fi_cancel(&p.b->fid, p.in), 0);
     fi_cq_err_entry error{};
@@ -185,7 +185,7 @@ TEST(Queue, AnErrorEntryPointsToNoDataWhereThereIsNone)
 
 TEST(Queue, TruncationTellsTheBytesThatWereLost)
 {
-    Pair p;
+    Queues p;
     Objects::post(p.rx, [&] { return fi_trecv(p.b, p.in, 10, nullptr, FI_ADDR_UNSPEC, 3, 0, p.in); });
     Objects::post(p.tx, [&] { return fi_tsend(p.a, p.out, 64, nullptr, 1, 3, nullptr); });
     fi_cq_tagged_entry entry;
@@ -202,7 +202,7 @@ TEST(Queue, TruncationTellsTheBytesThatWereLost)
 
 TEST(Queue, ReadFromTellsWhoSent)
 {
-    Pair p;
+    Queues p;
     p.send(1, 8, nullptr);
     p.complete(1);
     fi_cq_tagged_entry entry;
@@ -214,7 +214,7 @@ TEST(Queue, ReadFromTellsWhoSent)
 /// The context that pairs FI_PEEK | FI_CLAIM with FI_CLAIM is the application's, whatever its value (fi_tagged(3)).
 TEST(Queue, AMessageIsClaimedUnderAnyContext)
 {
-    Pair p;
+    Queues p;
     fi_cq_tagged_entry entry{};
     const iovec iov{p.in, sizeof(p.in)};
     fi_msg_tagged claim{};
@@ -250,7 +250,7 @@ TEST(Queue, AMessageIsClaimedUnderAnyContext)
 /// A claim of a message and one of a tagged message are two, even under one context.
 TEST(Queue, AClaimTakesAMessageOfItsKind)
 {
-    Pair p;
+    Queues p;
     fi_cq_tagged_entry entry{};
     fi_msg_tagged tagged{};
     tagged.addr = FI_ADDR_UNSPEC;
@@ -290,7 +290,7 @@ TEST(Queue, AClaimTakesAMessageOfItsKind)
 /// to whatever address the call has.
 TEST(Queue, ADiscardWithoutAPeekIsRefused)
 {
-    Pair p;
+    Queues p;
     const iovec nowhere{nullptr, 8};
     fi_msg plain{};
     plain.msg_iov = &nowhere;
@@ -311,7 +311,7 @@ TEST(Queue, ADiscardWithoutAPeekIsRefused)
 /// once.
 TEST(Queue, AMessageOfAnotherKindIsRefused)
 {
-    Pair p;
+    Queues p;
     const iovec iov{p.out, 8};
     fi_msg plain{};
     plain.msg_iov = &iov;
@@ -333,7 +333,7 @@ TEST(Queue, AMessageOfAnotherKindIsRefused)
 
 TEST(Queue, IsBusyWhileAnEndpointUsesIt)
 {
-    Pair p;
+    Queues p;
     EXPECT_EQ(fi_close(&p.tx->fid), -FI_EBUSY);
     EXPECT_EQ(fi_close(&p.received->fid), -FI_EBUSY);
     EXPECT_EQ(fi_close(&p.av->fid), -FI_EBUSY);
@@ -407,7 +407,7 @@ TEST(Counter, AddSetAndErrorsAreSeenByTheNextRead)
 
 TEST(Counter, CountsWhatCompletes)
 {
-    Pair p;
+    Queues p;
     for (unsigned i = 1; i <= 10; i++) {
         p.send(i, 16, nullptr);
         p.complete(i);

@@ -139,7 +139,7 @@ TEST(Wait, ASignalEndsABlockingRead)
 }
 
 /// Whether a thread of this process sleeps in the kernel.
-bool sleeps(pid_t thread)
+bool is_asleep(pid_t thread)
 {
     char path[64], line[512] = {};
     std::snprintf(path, sizeof(path), "/proc/self/task/%d/stat", static_cast<int>(thread));
@@ -389,18 +389,18 @@ TEST(WaitSet, IsWokenByEachMember)
 }
 
 enum class When { before, between, after };
-enum class Way { sread, cntr_wait, wait, trywait, trywait_set };
+enum class Entrance { sread, cntr_wait, wait, trywait, trywait_set };
 
 /// Combinations that the interface has and that differ: fi_cq_sread is not for wait sets (fi_cq(3)), and only the
 /// application can be between its look and its sleep.
-bool applies(fi_wait_obj kind, When when, Way way)
+bool applies(fi_wait_obj kind, When when, Entrance way)
 {
     switch (way) {
-    case Way::sread: return kind != FI_WAIT_SET && when != When::between;
-    case Way::cntr_wait: return when != When::between;
-    case Way::wait: return kind == FI_WAIT_SET && when != When::between;
-    case Way::trywait: return kind == FI_WAIT_FD;
-    case Way::trywait_set: return kind == FI_WAIT_SET;
+    case Entrance::sread: return kind != FI_WAIT_SET && when != When::between;
+    case Entrance::cntr_wait: return when != When::between;
+    case Entrance::wait: return kind == FI_WAIT_SET && when != When::between;
+    case Entrance::trywait: return kind == FI_WAIT_FD;
+    case Entrance::trywait_set: return kind == FI_WAIT_SET;
     }
     return false;
 }
@@ -424,7 +424,7 @@ void poll_descriptor(fid_fabric* fabric, struct fid* fid, int patience, Between&
 }
 
 /// A message before, within or after the beginning of the wait ends it. `set`: of `fabric`, or null.
-void expect_end_of_wait(fi_wait_obj kind, When when, Way way, fid_wait* set, fid_fabric* fabric)
+void expect_end_of_wait(fi_wait_obj kind, When when, Entrance way, fid_wait* set, fid_fabric* fabric)
 {
     constexpr int patience = 10000;
     Waiting w(kind, {}, set);
@@ -435,17 +435,17 @@ void expect_end_of_wait(fi_wait_obj kind, When when, Way way, fid_wait* set, fid
         w.send();
     if (when == When::after)
         sender = std::thread([&] {
-            EXPECT_TRUE(eventually([&] { return waiter != 0 && sleeps(waiter); }));
+            EXPECT_TRUE(eventually([&] { return waiter != 0 && is_asleep(waiter); }));
             w.send();
         });
     fi_cq_tagged_entry entry{};
     waiter = gettid();
     switch (way) {
-    case Way::sread: EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, patience), 1); break;
-    case Way::cntr_wait: EXPECT_EQ(fi_cntr_wait(w.received, 1, patience), 0); break;
-    case Way::wait: EXPECT_EQ(fi_wait(set, patience), 0); break;
-    case Way::trywait:
-    case Way::trywait_set:
+    case Entrance::sread: EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, patience), 1); break;
+    case Entrance::cntr_wait: EXPECT_EQ(fi_cntr_wait(w.received, 1, patience), 0); break;
+    case Entrance::wait: EXPECT_EQ(fi_wait(set, patience), 0); break;
+    case Entrance::trywait:
+    case Entrance::trywait_set:
         poll_descriptor(set != nullptr ? fabric : w.fabric, set != nullptr ? &set->fid : &w.rx->fid, patience, [&] {
             if (when == When::between)
                 w.send();
@@ -453,7 +453,7 @@ void expect_end_of_wait(fi_wait_obj kind, When when, Way way, fid_wait* set, fid
     }
     if (sender.joinable())
         sender.join();
-    if (way != Way::sread) {
+    if (way != Entrance::sread) {
         EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
     }
     EXPECT_EQ(entry.op_context, w.in);
@@ -464,7 +464,8 @@ TEST(Wait, WhateverComesWheneverItComesEndsEveryKindOfWait)
 {
     for (fi_wait_obj kind : {FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_SET})
         for (When when : {When::before, When::between, When::after})
-            for (Way way : {Way::sread, Way::cntr_wait, Way::wait, Way::trywait, Way::trywait_set}) {
+            for (Entrance way :
+                 {Entrance::sread, Entrance::cntr_wait, Entrance::wait, Entrance::trywait, Entrance::trywait_set}) {
                 if (!applies(kind, when, way))
                     continue;
                 SCOPED_TRACE(testing::Message() << "kind " << kind << " when " << int(when) << " way " << int(way));

@@ -20,7 +20,9 @@ namespace tofu::test {
 inline constexpr int mr_basic = 1 << 0;
 inline constexpr int mr_scalable = 1 << 1;
 inline constexpr std::uint64_t order_strict = 0x1ff;
-inline constexpr int three_bits = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+inline constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+inline constexpr std::uint64_t remote_access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+inline constexpr unsigned tags_of_a_vcq = 6144;
 inline constexpr std::uint64_t atomic_orders =
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 

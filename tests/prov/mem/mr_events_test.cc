@@ -275,8 +275,6 @@ void close_before_the_poll(int mr_mode)
     });
 }
 
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-
 TEST(Mr, EventsOfARegionThatIsClosedBeforeTheyArePolledAreCounted)
 {
     close_before_the_poll(provider_keys);

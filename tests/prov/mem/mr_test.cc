@@ -18,8 +18,6 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
-
 Options user_keys(int mode = 0)
 {
     Options options;
@@ -51,13 +49,13 @@ TEST(Mr, AUsersKeyIsUsedOnce)
         char a[64], b[64];
         fid_mr* first = nullptr;
         fid_mr* second = nullptr;
-        ASSERT_EQ(fi_mr_reg(s.domain, a, 64, both, 0, 5, 0, &first, nullptr), 0);
+        ASSERT_EQ(fi_mr_reg(s.domain, a, 64, remote_access, 0, 5, 0, &first, nullptr), 0);
         EXPECT_EQ(fi_mr_key(first), 5u);
-        EXPECT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 5, 0, &second, nullptr), -FI_ENOKEY);
-        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 6, 0, &second, nullptr), 0);
+        EXPECT_EQ(fi_mr_reg(s.domain, b, 64, remote_access, 0, 5, 0, &second, nullptr), -FI_ENOKEY);
+        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, remote_access, 0, 6, 0, &second, nullptr), 0);
         EXPECT_EQ(fi_close(&s.domain->fid), -FI_EBUSY);
         ASSERT_EQ(fi_close(&first->fid), 0);
-        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, both, 0, 5, 0, &first, nullptr), 0);
+        ASSERT_EQ(fi_mr_reg(s.domain, b, 64, remote_access, 0, 5, 0, &first, nullptr), 0);
         ASSERT_EQ(fi_close(&first->fid), 0);
         ASSERT_EQ(fi_close(&second->fid), 0);
     });
@@ -69,21 +67,22 @@ TEST(Mr, WhatCannotBeRegisteredIsRefused)
         Session s(rank, user_keys());
         fid_mr* mr = nullptr;
         char a[64];
-        EXPECT_LT(fi_mr_reg(s.domain, nullptr, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
-        EXPECT_LT(fi_mr_reg(s.domain, a, SIZE_MAX, both, 0, 1, 0, &mr, nullptr), 0);
-        EXPECT_EQ(fi_mr_reg(s.domain, a, 32, both, 8, 1, 0, &mr, nullptr), -FI_EINVAL); // "offset ... must be 0"
+        EXPECT_LT(fi_mr_reg(s.domain, nullptr, SIZE_MAX, remote_access, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_LT(fi_mr_reg(s.domain, a, SIZE_MAX, remote_access, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_EQ(fi_mr_reg(s.domain, a, 32, remote_access, 8, 1, 0, &mr, nullptr),
+                  -FI_EINVAL); // "offset ... must be 0"
         EXPECT_LT(fi_mr_reg(s.domain, a, 64, std::uint64_t{1} << 63, 0, 1, 0, &mr, nullptr), 0);
         void* hole = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         ASSERT_EQ(munmap(hole, 1 << 20), 0);
-        EXPECT_LT(fi_mr_reg(s.domain, hole, 1 << 20, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_LT(fi_mr_reg(s.domain, hole, 1 << 20, remote_access, 0, 1, 0, &mr, nullptr), 0);
         EXPECT_EQ(mr, nullptr);
         const iovec two[2] = {{a, 8}, {a + 32, 8}};
-        EXPECT_LT(fi_mr_regv(s.domain, two, 2, both, 0, 1, 0, &mr, nullptr), 0);
+        EXPECT_LT(fi_mr_regv(s.domain, two, 2, remote_access, 0, 1, 0, &mr, nullptr), 0);
         // The key is free after all those refusals.
-        ASSERT_EQ(fi_mr_regv(s.domain, two, 1, both, 0, 1, 0, &mr, nullptr), 0);
+        ASSERT_EQ(fi_mr_regv(s.domain, two, 1, remote_access, 0, 1, 0, &mr, nullptr), 0);
         ASSERT_EQ(fi_close(&mr->fid), 0);
         const Window nothing{0, 2}; // is a region that nothing but nothing reaches
-        ASSERT_EQ(fi_mr_reg(s.domain, a, 0, both, 0, nothing.key, 0, &mr, nullptr), 0);
+        ASSERT_EQ(fi_mr_reg(s.domain, a, 0, remote_access, 0, nothing.key, 0, &mr, nullptr), 0);
         ASSERT_EQ(s.post([&] { return fi_write(s.ep, a, 0, nullptr, 0, 0, nothing.key, &s); }), 0);
         s.expect(&s, FI_WRITE);
         expect_error(s, 0, nothing, 0, FI_EKEYREJECTED);
@@ -120,13 +119,13 @@ TEST(Mr, EveryCombinationOfRights)
                     ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
                     s.expect(&s, FI_WRITE);
                 } else {
-                    expect_error(s, 0, w, 0, (access & both) ? FI_EACCES : FI_EKEYREJECTED);
+                    expect_error(s, 0, w, 0, (access & remote_access) ? FI_EACCES : FI_EKEYREJECTED);
                 }
                 if (access & FI_REMOTE_READ) {
                     ASSERT_EQ(s.post([&] { return fi_read(s.ep, &value, 8, nullptr, 0, w.base, w.key, &s); }), 0);
                     s.expect(&s, FI_READ);
                 } else {
-                    expect_error(s, 0, w, 0, (access & both) ? FI_EACCES : FI_EKEYREJECTED, true);
+                    expect_error(s, 0, w, 0, (access & remote_access) ? FI_EACCES : FI_EKEYREJECTED, true);
                 }
                 ASSERT_EQ(fi_close(&mr->fid), 0);
             }
@@ -356,7 +355,7 @@ TEST(Mr, RawKeysAreMappedToWhatReachesTheRegion)
         expect_processes(1, [mode](const Rank& rank) {
             Session s(rank, user_keys(mode));
             std::uint64_t memory[8] = {};
-            fid_mr* mr = s.reg(memory, sizeof(memory), both, 77);
+            fid_mr* mr = s.reg(memory, sizeof(memory), remote_access, 77);
             std::uint8_t raw[16];
             std::uint64_t base = 1, key = 0, value = 9;
             std::size_t size = 4;
@@ -379,7 +378,7 @@ TEST(Mr, OutsideTheRegionIsAnErrorAndHarmsNothing)
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, user_keys());
         std::vector<std::uint64_t> memory(1024, 3);
-        auto peers = s.share(memory.data() + 256, 256 * 8, both, 11);
+        auto peers = s.share(memory.data() + 256, 256 * 8, remote_access, 11);
         if (rank.number == 0) {
             expect_error(s, 1, peers[1], 256 * 8, FI_EINVAL);
             expect_error(s, 1, peers[1], 256 * 8 - 7, FI_EINVAL);
@@ -407,7 +406,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
             s.expect(&s, FI_WRITE);
         };
         if (rank.number == 1) {
-            ASSERT_EQ(fi_mr_reg(s.domain, first.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, first.data(), 8192, remote_access, 0, 9, 0, &mr, nullptr), 0);
         }
         s.barrier();
         if (rank.number == 0)
@@ -423,7 +422,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
         s.barrier();
         if (rank.number == 1) {
             EXPECT_EQ(first[10], 101u);
-            ASSERT_EQ(fi_mr_reg(s.domain, second.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, second.data(), 8192, remote_access, 0, 9, 0, &mr, nullptr), 0);
         }
         s.barrier();
         if (rank.number == 0)
@@ -432,7 +431,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
         if (rank.number == 1) {
             EXPECT_EQ(second[10], 102u);
             ASSERT_EQ(fi_close(&mr->fid), 0);
-            ASSERT_EQ(fi_mr_reg(s.domain, third.data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, third.data(), 8192, remote_access, 0, 9, 0, &mr, nullptr), 0);
         }
         s.barrier();
         if (rank.number == 0)
@@ -448,7 +447,7 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
 
 /// What each kind of atomic does when its key has moved to another region since it was looked up: by one ARMW,
 /// injected, by a loop of CSWAPs, in a row, under a lock word. All add one to each of their elements.
-constexpr unsigned kinds = 6;
+constexpr unsigned kinds_of_access = 6;
 ssize_t add_one(Session& s, unsigned kind, std::uint64_t* ones, std::uint64_t* result, long double* wide)
 {
     switch (kind) {
@@ -483,16 +482,16 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
         options.caps |= FI_ATOMIC;
         Session s(rank, options);
         std::vector<std::uint64_t> ones(100, 1);
-        std::vector<std::uint64_t> memory[kinds + 1];
+        std::vector<std::uint64_t> memory[kinds_of_access + 1];
         for (auto& m : memory)
             m.assign(1024, 0);
         long double one = 1;
         fid_mr* mr = nullptr;
-        for (unsigned kind = 0; kind <= kinds; kind++) {
+        for (unsigned kind = 0; kind <= kinds_of_access; kind++) {
             // The first region makes the key known, each one after it takes the key over.
             if (rank.number == 1) {
                 ASSERT_EQ(mr != nullptr ? fi_close(&mr->fid) : 0, 0);
-                ASSERT_EQ(fi_mr_reg(s.domain, memory[kind].data(), 8192, both, 0, 9, 0, &mr, nullptr), 0);
+                ASSERT_EQ(fi_mr_reg(s.domain, memory[kind].data(), 8192, remote_access, 0, 9, 0, &mr, nullptr), 0);
             }
             s.barrier();
             if (rank.number == 0) {
@@ -516,7 +515,7 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
             s.barrier();
             if (rank.number == 1) {
                 const auto& m = memory[kind];
-                if (kind == kinds) {
+                if (kind == kinds_of_access) {
                     long double sum;
                     std::memcpy(&sum, &m[10], sizeof(sum));
                     EXPECT_EQ(sum, 1.0L);
@@ -546,11 +545,11 @@ TEST(Mr, AKeyMayComeBackForARegionWithOtherBoundsAndRights)
             void* base;
             std::size_t length;
             std::uint64_t access;
-        } regions[] = {{words, 64, both},   {words, 8192, both},
-                       {words, 8192, both}, {words, 8192, FI_REMOTE_WRITE},
-                       {words, 8192, both}, {words, 64, both},
-                       {words, 8192, both}, {reinterpret_cast<char*>(words) + 4, 8000, both},
-                       {words, 8192, both}};
+        } regions[] = {{words, 64, remote_access},   {words, 8192, remote_access},
+                       {words, 8192, remote_access}, {words, 8192, FI_REMOTE_WRITE},
+                       {words, 8192, remote_access}, {words, 64, remote_access},
+                       {words, 8192, remote_access}, {reinterpret_cast<char*>(words) + 4, 8000, remote_access},
+                       {words, 8192, remote_access}};
         std::uint64_t value = 0, one = 1, result = 0;
         fid_mr* mr = nullptr;
         for (unsigned i = 0; i < std::size(regions); i++) {
@@ -606,7 +605,7 @@ TEST(Mr, ManyKeysOverflowIntoTheSecondTable)
             keys.push_back(i % 2 ? random() : i);
         for (unsigned i = 0; i < count; i++) {
             fid_mr* mr = nullptr;
-            ASSERT_EQ(fi_mr_reg(s.domain, &memory[i], 8, both, 0, keys[i], 0, &mr, nullptr), 0) << i;
+            ASSERT_EQ(fi_mr_reg(s.domain, &memory[i], 8, remote_access, 0, keys[i], 0, &mr, nullptr), 0) << i;
             made.push_back(mr);
         }
         s.barrier();
@@ -644,7 +643,7 @@ TEST(Mr, KeysComeAndGoWhilePeersLook)
         if (rank.number == 1) {
             // Neighbours of key 0 in every bucket change all the time; key 0 stays and must always be found.
             fid_mr* mr = nullptr;
-            ASSERT_EQ(fi_mr_reg(s.domain, memory.data(), 8, both, 0, 0, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, memory.data(), 8, remote_access, 0, 0, 0, &mr, nullptr), 0);
             s.barrier();
             std::mt19937 random(1);
             std::map<std::uint64_t, fid_mr*> others;
@@ -654,7 +653,7 @@ TEST(Mr, KeysComeAndGoWhilePeersLook)
                     ASSERT_EQ(fi_close(&it->second->fid), 0);
                     others.erase(it);
                 } else {
-                    ASSERT_EQ(fi_mr_reg(s.domain, &memory[key], 8, both, 0, key, 0, &others[key], nullptr), 0);
+                    ASSERT_EQ(fi_mr_reg(s.domain, &memory[key], 8, remote_access, 0, key, 0, &others[key], nullptr), 0);
                 }
             }
             for (auto& [key, other] : others)

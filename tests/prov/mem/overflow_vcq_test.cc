@@ -18,16 +18,12 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-constexpr unsigned tags_of_a_vcq = 6144;
-constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-
 /// Regions of 8 bytes each, in a row of words, with the keys from `key` on.
 struct Row {
     Row(Session& session, unsigned count, std::uint64_t key = 0) : words(count), regions(count)
     {
         for (unsigned i = 0; i < count; i++)
-            Session::check(fi_mr_reg(session.domain, &words[i], 8, both, 0, key + i, 0, &regions[i], nullptr),
+            Session::check(fi_mr_reg(session.domain, &words[i], 8, remote_access, 0, key + i, 0, &regions[i], nullptr),
                            "fi_mr_reg");
     }
     ~Row()
@@ -84,9 +80,9 @@ struct Stream {
 /// then none is left.
 struct TwoWays {
     TwoWays(Session& session, void* memory, std::size_t size, bool full = false)
-        : one(session.share(memory, size, both, 1000001)),
+        : one(session.share(memory, size, remote_access, 1000001)),
           fill(session, full || told_apart(session) ? tags_of_a_vcq : 0),
-          other(session.share(memory, size, both, 1000002))
+          other(session.share(memory, size, remote_access, 1000002))
     {
         for (unsigned r = 0; r < session.rank.size && told_apart(session); r++)
             EXPECT_TRUE(one[r].key >> 63 == 0 && other[r].key >> 63 == 1);
@@ -192,13 +188,13 @@ TEST(OverflowVcq, TheLastTagOfAllIsALimitAndComesBack)
         Row row(s, most);
         std::uint64_t word = 0;
         fid_mr* mr = nullptr;
-        EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, both, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
-        EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, both, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
+        EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, remote_access, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
+        EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, remote_access, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
         for (unsigned i : {3 * tags_of_a_vcq, most - 1, 0u}) {
             ASSERT_EQ(fi_close(&row.regions[i]->fid), 0);
-            ASSERT_EQ(fi_mr_reg(s.domain, &row.words[i], 8, both, 0, 0, 0, &row.regions[i], nullptr), 0) << i;
+            ASSERT_EQ(fi_mr_reg(s.domain, &row.words[i], 8, remote_access, 0, 0, 0, &row.regions[i], nullptr), 0) << i;
             EXPECT_EQ(fi_mr_key(row.regions[i]) >> 63, i == 0 ? 0u : 1u);
-            EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, both, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
+            EXPECT_EQ(fi_mr_reg(s.domain, &word, 8, remote_access, 0, 0, 0, &mr, nullptr), -FI_ENOSPC);
         }
     });
 }
@@ -457,7 +453,7 @@ void close_and_open(const Rank& rank, int mode)
     Window stale{};
     for (unsigned i = 0; i < 3; i++) {
         if (rank.number == 1) {
-            ASSERT_EQ(fi_mr_reg(s.domain, &memory[1 + i], 8, both, 0, 1000077, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s.domain, &memory[1 + i], 8, remote_access, 0, 1000077, 0, &mr, nullptr), 0);
             rank.set(900, fi_mr_key(mr));
             rank.set(901, mode != 0 ? reinterpret_cast<std::uint64_t>(&memory[1 + i]) : 0);
         }

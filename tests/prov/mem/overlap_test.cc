@@ -16,7 +16,6 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t offset = 80; ///< of what is written, in bytes
 
 /// One rank writes, the other has the regions.
@@ -41,7 +40,8 @@ struct Pair {
     {
         fid_mr* mr = nullptr;
         if (!writes) {
-            EXPECT_EQ(fi_mr_reg(s.domain, memory.data(), memory.size_bytes(), both, 0, key, 0, &mr, nullptr), 0);
+            EXPECT_EQ(fi_mr_reg(s.domain, memory.data(), memory.size_bytes(), remote_access, 0, key, 0, &mr, nullptr),
+                      0);
         }
         return mr;
     }
@@ -122,8 +122,8 @@ TEST(Overlap, DataOfAWriteWithoutBytesComesBehindEarlierWrites)
         Session s(rank, options);
         constexpr unsigned rounds = 300, told = 900; // a word of the board
         std::vector<std::uint64_t> memory(25000, 0);
-        s.share(memory.data(), memory.size() * 8, both, 5);
-        const Window second = s.share(memory.data(), memory.size() * 8, both, 6)[1];
+        s.share(memory.data(), memory.size() * 8, remote_access, 5);
+        const Window second = s.share(memory.data(), memory.size() * 8, remote_access, 6)[1];
         for (std::uint64_t round = 1; round <= rounds; round++) {
             if (rank.number == 0) {
                 const std::vector<std::uint64_t> bytes(memory.size(), round);

@@ -270,7 +270,7 @@ std::size_t address_space()
 {
     return pages_of(0);
 }
-std::size_t resident()
+std::size_t resident_bytes()
 {
     return pages_of(1);
 }
@@ -288,13 +288,13 @@ TEST(Limits, AMessageBehindManyThatNobodyAwaitsIsReceived)
                 ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &i, 8, 0, i == count ? awaited : 1); }), 0);
             return;
         }
-        const std::size_t before = resident();
+        const std::size_t before = resident_bytes();
         std::uint64_t in = 0;
         ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, 1, awaited, 0, &in), 0);
         s.expect(&in, FI_RECV);
         EXPECT_EQ(in, count);
         if (plain_memory) {
-            EXPECT_LT((resident() - before) / count, 200u) << "bytes a message of 8";
+            EXPECT_LT((resident_bytes() - before) / count, 200u) << "bytes a message of 8";
         }
         for (std::uint64_t i = 0; i < count; i++) {
             ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, i % 2 ? 1 : FI_ADDR_UNSPEC, 1, 0, &in), 0);
@@ -313,11 +313,11 @@ TEST(Limits, MoreReceivesThanTheQueueIsSaidToHoldArePosted)
         ASSERT_GT(count, s.info->rx_attr->size);
         std::vector<std::uint64_t> in(count, ~std::uint64_t{0});
         if (rank.number == 0) {
-            const std::size_t before = resident();
+            const std::size_t before = resident_bytes();
             for (std::uint64_t i = 0; i < count; i++)
                 ASSERT_EQ(fi_trecv(s.ep, &in[i], 8, nullptr, 1, i, 0, &in[i]), 0) << i;
             if (plain_memory) {
-                EXPECT_LT((resident() - before) / count, 200u) << "bytes a receive";
+                EXPECT_LT((resident_bytes() - before) / count, 200u) << "bytes a receive";
             }
             s.barrier();
             for (std::uint64_t i = 0; i < count; i++) {

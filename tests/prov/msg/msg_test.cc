@@ -14,14 +14,14 @@ namespace {
 
 using sim::test::expect_processes;
 
-Options messages(std::uint64_t more = 0)
+Options message_options(std::uint64_t more = 0)
 {
     Options options;
     options.caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV | more;
     return options;
 }
 
-std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
+std::vector<std::uint8_t> message_pattern(std::size_t size, unsigned seed)
 {
     std::vector<std::uint8_t> bytes(size);
     for (std::size_t i = 0; i < size; i++)
@@ -29,20 +29,20 @@ std::vector<std::uint8_t> pattern(std::size_t size, unsigned seed)
     return bytes;
 }
 
-const std::size_t sizes[] = {0,   1,   8,    15,   16,   17,   24,   25,    216,    217,     232,
-                             240, 241, 1000, 4095, 4096, 4097, 8192, 65536, 100001, 1 << 20, 17 << 20};
+const std::size_t message_sizes[] = {0,   1,   8,    15,   16,   17,   24,   25,    216,    217,     232,
+                                     240, 241, 1000, 4095, 4096, 4097, 8192, 65536, 100001, 1 << 20, 17 << 20};
 
 void exchange_every_length(const char* chaos)
 {
     expect_processes(2, [&](const Rank& rank) {
         if (*chaos != '\0')
             setenv("TOFU_SIM_CHAOS", chaos, 1);
-        Session s(rank, messages());
+        Session s(rank, message_options());
         const unsigned peer = 1 - rank.number;
         unsigned turn = 0;
-        for (std::size_t size : sizes) {
+        for (std::size_t size : message_sizes) {
             turn++;
-            auto bytes = pattern(size, turn);
+            auto bytes = message_pattern(size, turn);
             if (rank.number == 0) {
                 ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, bytes.data(), size, nullptr, peer, turn, &turn); }), 0);
                 s.expect(&turn, FI_SEND | FI_TAGGED);
@@ -89,10 +89,10 @@ TEST(Message, EveryShortLengthByEveryCall)
             return fi_tsenddata(ep, b, n, nullptr, data, 1, tag, nullptr);
         }};
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         fi_cq_data_entry entry{};
         for (std::size_t size = 0; size < 300; size++) {
-            const auto bytes = pattern(size + 8, static_cast<unsigned>(size));
+            const auto bytes = message_pattern(size + 8, static_cast<unsigned>(size));
             const bool injected = size % 2 == 0 && size <= s.info->tx_attr->inject_size;
             std::vector<std::uint8_t> in[4];
             for (unsigned i = 0; i < 4 && rank.number == 1; i++) {
@@ -129,13 +129,13 @@ TEST(Message, EveryShortLengthByEveryCall)
 TEST(Message, OrderHoldsAcrossProtocolsAndUnexpectedOnes)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         const unsigned peer = 1 - rank.number;
         constexpr int count = 300;
         const std::size_t lengths[] = {8, 300, 4096, 20000, 0, 120};
         std::vector<std::vector<std::uint8_t>> out;
         for (int i = 0; i < count; i++)
-            out.push_back(pattern(lengths[i % 6], static_cast<unsigned>(i)));
+            out.push_back(message_pattern(lengths[i % 6], static_cast<unsigned>(i)));
         if (rank.number == 0) {
             int sent = 0, ended = 0;
             while (ended < count) {
@@ -165,12 +165,12 @@ TEST(Message, OrderHoldsAcrossProtocolsAndUnexpectedOnes)
 TEST(Message, SendsBeyondTheRoomAtThePeerWaitInTheirOrder)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         constexpr unsigned count = 300;
         const std::size_t lengths[] = {8, 400, 4096, 20000};
         std::vector<std::vector<std::uint8_t>> out;
         for (unsigned i = 0; i < count; i++)
-            out.push_back(pattern(lengths[i % 4], i));
+            out.push_back(message_pattern(lengths[i % 4], i));
         if (rank.number == 0) {
             const std::uint64_t first = 1;
             ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &first, 8, 1, 0); }), 0); // they know each other
@@ -226,7 +226,7 @@ TEST(Message, SendsBeyondTheRoomAtThePeerWaitInTheirOrder)
 TEST(Message, SendsThatWaitForADeadPeerFail)
 {
     expect_processes(2, [](const Rank& rank) {
-        Options options = messages();
+        Options options = message_options();
         options.leaves_together = false;
         Session s(rank, options);
         std::uint64_t word = rank.number;
@@ -265,7 +265,7 @@ TEST(Message, SendsThatWaitForADeadPeerFail)
 TEST(Message, ReceivesInReverseOrderOfTags)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         constexpr std::uint64_t count = 500;
         if (rank.number == 0) {
             for (std::uint64_t t = 0; t < count; t++)
@@ -284,7 +284,7 @@ TEST(Message, ReceivesInReverseOrderOfTags)
 TEST(Message, DirectedReceivesTakeOnlyTheirSource)
 {
     expect_processes(3, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         if (rank.number != 0) {
             const std::uint64_t me = rank.number;
             ASSERT_EQ(s.post([&] { return fi_tinject(s.ep, &me, 8, 0, 5); }), 0);
@@ -302,7 +302,7 @@ TEST(Message, DirectedReceivesTakeOnlyTheirSource)
 TEST(Message, FlagsDataTruncationAndCancel)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         std::uint8_t bytes[6000] = {1, 2, 3};
         if (rank.number == 0) {
             ASSERT_EQ(s.post([&] { return fi_tsenddata(s.ep, bytes, 3, nullptr, ~7ull, 1, 1, &s); }), 0);
@@ -356,7 +356,7 @@ TEST(Message, FlagsDataTruncationAndCancel)
 TEST(Message, MultiReceivePacksAndIsReleasedOnce)
 {
     expect_processes(2, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         if (rank.number == 0) {
             for (std::uint64_t i = 0; i < 64; i++)
                 ASSERT_EQ(s.post([&] { return fi_inject(s.ep, &i, 8, 1); }), 0);
@@ -388,9 +388,9 @@ TEST(Message, MultiReceivePacksAndIsReleasedOnce)
 TEST(Message, ToOneself)
 {
     expect_processes(1, [](const Rank& rank) {
-        Session s(rank, messages());
-        for (std::size_t size : sizes) {
-            auto out = pattern(size, 3);
+        Session s(rank, message_options());
+        for (std::size_t size : message_sizes) {
+            auto out = message_pattern(size, 3);
             std::vector<std::uint8_t> in(size);
             ASSERT_EQ(fi_trecv(s.ep, in.data(), size, nullptr, 0, 1, 0, &in), 0);
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, out.data(), size, nullptr, 0, 1, &out); }), 0);
@@ -406,7 +406,7 @@ TEST(Message, AStormEndsInBackPressureAndNothingIsLost)
 {
     expect_processes(4, [](const Rank& rank) {
         setenv("FI_TOFU_UNEXPECTED_BYTES", "65536", 1);
-        Session s(rank, messages());
+        Session s(rank, message_options());
         constexpr std::uint64_t count = 2000;
         if (rank.number != 0) {
             for (std::uint64_t i = 0; i < count; i++)
@@ -436,7 +436,7 @@ TEST(Message, AStormEndsInBackPressureAndNothingIsLost)
 void lose_a_peer(std::size_t size)
 {
     const auto exits = sim::test::run_processes(3, [size](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         std::vector<std::uint8_t> bytes(size);
         std::uint8_t word = 0;
         if (rank.number == 1) {
@@ -487,12 +487,12 @@ TEST(Message, ARankKilledInARendezvousLeavesTheOthersWorking)
 TEST(Message, AllToAllOfManyRanks)
 {
     expect_processes(16, [](const Rank& rank) {
-        Session s(rank, messages());
+        Session s(rank, message_options());
         for (std::size_t size : {std::size_t{8}, std::size_t{2000}, std::size_t{50000}}) {
             std::vector<std::vector<std::uint8_t>> in(rank.size, std::vector<std::uint8_t>(size));
             std::vector<std::vector<std::uint8_t>> out;
             for (unsigned r = 0; r < rank.size; r++) {
-                out.push_back(pattern(size, rank.number * 16 + r));
+                out.push_back(message_pattern(size, rank.number * 16 + r));
                 ASSERT_EQ(fi_trecv(s.ep, in[r].data(), size, nullptr, r, size, 0, &in[r]), 0);
             }
             unsigned ended = 0, sent = 0;
@@ -506,7 +506,7 @@ TEST(Message, AllToAllOfManyRanks)
                 return ended == 2 * rank.size;
             }));
             for (unsigned r = 0; r < rank.size; r++)
-                EXPECT_EQ(in[r], pattern(size, r * 16 + rank.number)) << r;
+                EXPECT_EQ(in[r], message_pattern(size, r * 16 + rank.number)) << r;
         }
     });
 }

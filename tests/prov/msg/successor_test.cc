@@ -17,7 +17,7 @@ namespace {
 
 using sim::test::expect_processes;
 
-constexpr unsigned step_word = 900, name_words = 901, count_word = 940; // of the board
+constexpr unsigned stage_word = 900, name_words = 901, count_word = 940; // of the board
 constexpr unsigned settling = 20; // messages after which a sender surely has its ring
 
 /// One life of a process: its objects, until it closes them or is killed.
@@ -51,7 +51,7 @@ class Life : public Session {
     {
         EXPECT_TRUE(sim::test::wait_until([&] {
             poll();
-            return rank.get(step_word) >= step;
+            return rank.get(stage_word) >= step;
         })) << step;
     }
     /// Sends messages to a peer that counts those it has received in `count_word`, one at a time.
@@ -94,12 +94,12 @@ class Life : public Session {
 
 void reached(const Rank& rank, std::uint64_t step)
 {
-    rank.set(step_word, step);
+    rank.set(stage_word, step);
 }
 /// Without a call of libfabric.
 void sleep_until(const Rank& rank, std::uint64_t step)
 {
-    EXPECT_TRUE(sim::test::wait_until([&] { return rank.get(step_word) >= step; })) << step;
+    EXPECT_TRUE(sim::test::wait_until([&] { return rank.get(stage_word) >= step; })) << step;
 }
 
 // --- a sender whose ring is gone

@@ -15,16 +15,16 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 
 constexpr unsigned rounds = 200;
-constexpr unsigned most = 7;      ///< injects before a fence
-constexpr unsigned distance = 64; ///< words between their targets: each in a cache line of its own
+constexpr unsigned most_injects = 7; ///< before a fence
+constexpr unsigned distance = 64;    ///< words between their targets: each in a cache line of its own
 
 /// Injects, a fenced write elsewhere, and writes to where the injects went: those must stay.
 void replace(Session& s, const Window& w)
 {
-    std::vector<std::uint64_t> back(most * distance);
+    std::vector<std::uint64_t> back(most_injects * distance);
     for (unsigned round = 1; round <= rounds; round++) {
         std::uint64_t before = round * 2, after = before + 1;
-        const unsigned n = 1 + round % most;
+        const unsigned n = 1 + round % most_injects;
         for (unsigned i = 0; i < n; i++) {
             ASSERT_EQ(s.post([&] { return fi_inject_write(s.ep, &before, 8, 1, w.base + i * distance * 8, w.key); }),
                       0);
@@ -55,7 +55,7 @@ TEST(Fence, WhatFollowsItReplacesWhatWentUnsignaled)
             Options options;
             options.mr_mode = mode;
             Session s(rank, options);
-            std::vector<std::uint64_t> memory(most * distance, 0);
+            std::vector<std::uint64_t> memory(most_injects * distance, 0);
             const Window w = s.share(memory.data(), memory.size() * 8)[1];
             if (rank.number == 0)
                 replace(s, w);

@@ -14,7 +14,7 @@ constexpr std::size_t short_length = 8;  ///< goes in a descriptor
 constexpr std::size_t long_length = 100; ///< by a bounce buffer, or where it is
 
 template <class Body>
-void with_both_kinds_of_keys(std::uint64_t caps, Body&& body)
+void by_both_kinds_of_keys(std::uint64_t caps, Body&& body)
 {
     for (int mode : {0, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY})
         expect_processes(1, [&](const Rank& rank) {
@@ -34,7 +34,7 @@ void with_both_kinds_of_keys(std::uint64_t caps, Body&& body)
 
 TEST(Refusal, RmaNeedsItsLocalBuffers)
 {
-    with_both_kinds_of_keys(FI_RMA, [](Session& s, const Window& w) {
+    by_both_kinds_of_keys(FI_RMA, [](Session& s, const Window& w) {
         char some[8] = {};
         for (std::size_t length : {short_length, long_length}) {
             const iovec iov[2] = {{some, sizeof(some)}, {nullptr, length}};
@@ -57,7 +57,7 @@ TEST(Refusal, RmaNeedsItsLocalBuffers)
 
 TEST(Refusal, RmaIsNoLongerThanTheEndpointSays)
 {
-    with_both_kinds_of_keys(FI_RMA, [](Session& s, const Window& w) {
+    by_both_kinds_of_keys(FI_RMA, [](Session& s, const Window& w) {
         char some[8] = {};
         const std::size_t length = s.info->ep_attr->max_msg_size + 1;
         EXPECT_EQ(fi_write(s.ep, some, length, nullptr, 0, w.base, w.key, &s), -FI_EMSGSIZE);
@@ -68,7 +68,7 @@ TEST(Refusal, RmaIsNoLongerThanTheEndpointSays)
 
 TEST(Refusal, AtomicsTakeNoMoreElementsThanTheQueriesSay)
 {
-    with_both_kinds_of_keys(FI_ATOMIC, [](Session& s, const Window& w) {
+    by_both_kinds_of_keys(FI_ATOMIC, [](Session& s, const Window& w) {
         std::uint64_t some = 0;
         std::size_t most = 0;
         ASSERT_EQ(fi_atomicvalid(s.ep, FI_UINT64, FI_SUM, &most), 0);
@@ -89,7 +89,7 @@ TEST(Refusal, AtomicsTakeNoMoreElementsThanTheQueriesSay)
 /// Memory that outlives a power failure is not offered: neither a region nor a completion may promise it.
 TEST(Refusal, NothingIsDurable)
 {
-    with_both_kinds_of_keys(FI_RMA | FI_ATOMIC, [](Session& s, const Window& w) {
+    by_both_kinds_of_keys(FI_RMA | FI_ATOMIC, [](Session& s, const Window& w) {
         std::uint64_t word = 1;
         const iovec iov{&word, 8};
         const fi_rma_iov at{w.base, 8, w.key};

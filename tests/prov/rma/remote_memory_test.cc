@@ -16,8 +16,6 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
-constexpr unsigned tags_of_a_vcq = 6144;
 constexpr unsigned most = 64; ///< words that a way touches
 
 /// Where a way goes, and what it needs besides.
@@ -186,23 +184,23 @@ const Way ways[] = {
     {"inject_atomic, row", w, 8, 4, true, inject<FI_UINT64, FI_SUM, 8>},
     {"inject_atomic, loop", w, 1, 9, true, inject<FI_UINT64, FI_MAX>},
     {"inject_atomic, wide", w, 2, 4, true, inject<int128, FI_SUM>},
-    {"fetch_atomic", both, 1, 4, false, fetch<FI_UINT64, FI_SUM>},
-    {"fetch_atomic, row", both, 8, 4, false, fetch<FI_UINT64, FI_SUM, 8>},
-    {"fetch_atomic, loop", both, 1, 9, false, fetch<FI_UINT64, FI_MAX>},
-    {"fetch_atomic, wide", both, 2, 4, false, fetch<int128, FI_SUM>},
+    {"fetch_atomic", remote_access, 1, 4, false, fetch<FI_UINT64, FI_SUM>},
+    {"fetch_atomic, row", remote_access, 8, 4, false, fetch<FI_UINT64, FI_SUM, 8>},
+    {"fetch_atomic, loop", remote_access, 1, 9, false, fetch<FI_UINT64, FI_MAX>},
+    {"fetch_atomic, wide", remote_access, 2, 4, false, fetch<int128, FI_SUM>},
     {"fetch_atomic, read", r, 1, 0, false, fetch<FI_UINT64, FI_ATOMIC_READ>},
     {"fetch_atomic, read a row", r, 8, 0, false, fetch<FI_UINT64, FI_ATOMIC_READ, 8>},
-    {"fetch_atomicv", both, 1, 4, false,
+    {"fetch_atomicv", remote_access, 1, 4, false,
      [](const At& at, void* c) { return atomic_list(at, Form::fetch, 1, FI_SUM, c); }},
-    {"fetch_atomicmsg", both, 1, 4, false,
+    {"fetch_atomicmsg", remote_access, 1, 4, false,
      [](const At& at, void* c) { return atomic_message(at, Form::fetch, 1, FI_UINT64, FI_SUM, c, FI_COMPLETION); }},
-    {"compare_atomic", both, 1, 9, false, swap<FI_UINT64, FI_CSWAP>},
-    {"compare_atomic, row", both, 8, 9, false, swap<FI_UINT64, FI_CSWAP, 8>},
-    {"compare_atomic, loop", both, 1, 9, false, swap<FI_UINT64, FI_CSWAP_LE>},
-    {"compare_atomic, wide", both, 2, 9, false, swap<int128, FI_CSWAP>},
-    {"compare_atomicv", both, 1, 9, false,
+    {"compare_atomic", remote_access, 1, 9, false, swap<FI_UINT64, FI_CSWAP>},
+    {"compare_atomic, row", remote_access, 8, 9, false, swap<FI_UINT64, FI_CSWAP, 8>},
+    {"compare_atomic, loop", remote_access, 1, 9, false, swap<FI_UINT64, FI_CSWAP_LE>},
+    {"compare_atomic, wide", remote_access, 2, 9, false, swap<int128, FI_CSWAP>},
+    {"compare_atomicv", remote_access, 1, 9, false,
      [](const At& at, void* c) { return atomic_list(at, Form::compare, 1, FI_CSWAP, c); }},
-    {"compare_atomicmsg", both, 1, 9, false,
+    {"compare_atomicmsg", remote_access, 1, 9, false,
      [](const At& at, void* c) { return atomic_message(at, Form::compare, 1, FI_UINT64, FI_CSWAP, c, FI_COMPLETION); }},
 };
 
@@ -213,8 +211,8 @@ struct Kind {
     bool annex;
 };
 const Kind kinds[] = {
-    {"reading and writing", both, false}, {"reading only", r, false},       {"writing only", w, false},
-    {"at an annex", both, true},          {"reading at an annex", r, true}, {"writing at an annex", w, true},
+    {"reading and writing", remote_access, false}, {"reading only", r, false},       {"writing only", w, false},
+    {"at an annex", remote_access, true},          {"reading at an annex", r, true}, {"writing at an annex", w, true},
 };
 constexpr unsigned kind_count = sizeof kinds / sizeof kinds[0];
 
@@ -226,7 +224,7 @@ class Doors {
             if (kinds[kind].annex && fill_.empty())
                 fill_up();
             doors_[kind] = s.share(memory(kind), 8 * most, kinds[kind].rights, 1000 + kind)[1];
-            judges_[kind] = s.share(memory(kind), 4096, both, 2000 + kind)[1];
+            judges_[kind] = s.share(memory(kind), 4096, remote_access, 2000 + kind)[1];
         }
     }
     ~Doors()
@@ -254,7 +252,7 @@ class Doors {
         static std::uint64_t words[tags_of_a_vcq];
         for (unsigned i = 0; i < tags_of_a_vcq; i++) {
             fid_mr* mr = nullptr;
-            ASSERT_EQ(fi_mr_reg(s_.domain, &words[i], 8, both, 0, 10000 + i, 0, &mr, nullptr), 0);
+            ASSERT_EQ(fi_mr_reg(s_.domain, &words[i], 8, remote_access, 0, 10000 + i, 0, &mr, nullptr), 0);
             fill_.push_back(mr);
         }
     }
@@ -286,7 +284,7 @@ class Doors {
             ASSERT_TRUE(s_.next(entry, &error));
             EXPECT_NE(error.err, 0);
         } else if (!way.silent) {
-            s_.expect(&context, reads || way.needs == both ? FI_READ : FI_WRITE);
+            s_.expect(&context, reads || way.needs == remote_access ? FI_READ : FI_WRITE);
         }
         std::uint64_t now[most];
         const std::uint64_t after = allowed && !reads ? 9 : 5;
@@ -341,8 +339,6 @@ void try_doors(int mr_mode, std::uint64_t caps, std::uint64_t order)
         EXPECT_TRUE(wait_until([&] { return fi_cq_read(s.cq, &entry, 1), rank.get(tried) == 1; }));
     });
 }
-
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 TEST(Door, KeysOfTheProvider)
 {

@@ -16,7 +16,6 @@ using namespace tofu::test;
 using tofu::sim::test::expect_processes;
 using tofu::sim::test::wait_until;
 
-constexpr std::uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::size_t words = 2048;   ///< of a region
 constexpr std::size_t alias_from = 8; ///< the alias begins at this word
 
@@ -31,8 +30,8 @@ class Regions {
         for (auto& each : memory)
             each.resize(words);
         if (target) {
-            (void)s.reg(memory[0].data(), 8 * words, both, lasting);
-            (void)s.reg(memory[2].data() + alias_from, 8 * (words - alias_from), both, alias);
+            (void)s.reg(memory[0].data(), 8 * words, remote_access, lasting);
+            (void)s.reg(memory[2].data() + alias_from, 8 * (words - alias_from), remote_access, alias);
             moving_ = open_moving();
         }
         s.barrier();
@@ -78,7 +77,7 @@ class Regions {
     [[nodiscard]] fid_mr* open_moving()
     {
         fid_mr* mr = nullptr;
-        EXPECT_EQ(fi_mr_reg(s.domain, memory[at_].data(), 8 * words, both, 0, moving, 0, &mr, nullptr), 0);
+        EXPECT_EQ(fi_mr_reg(s.domain, memory[at_].data(), 8 * words, remote_access, 0, moving, 0, &mr, nullptr), 0);
         return mr;
     }
     unsigned at_ = 1;

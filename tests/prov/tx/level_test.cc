@@ -13,7 +13,7 @@ namespace {
 
 using namespace tofu::test;
 
-enum class Kind { message, write, atomic };
+enum class Transfer { message, write, atomic };
 enum class Before { injected, tracked, waiting };
 
 struct Level : testing::Test {
@@ -46,15 +46,15 @@ struct Level : testing::Test {
         ASSERT_TRUE(eventually([&] { return round_of(tx), round_of(rx) > 0; }));
         EXPECT_EQ(into, five);
     }
-    ssize_t post(Kind kind, std::uint64_t flags, std::uint64_t tag, std::uint64_t* at)
+    ssize_t post(Transfer kind, std::uint64_t flags, std::uint64_t tag, std::uint64_t* at)
     {
         const iovec local{&five, 8};
         const std::uint64_t to = base + 8 * static_cast<std::uint64_t>(at - window);
-        if (kind == Kind::message) {
+        if (kind == Transfer::message) {
             const fi_msg_tagged msg{&local, nullptr, 1, 0, tag, 0, nullptr, 0};
             return fi_tsendmsg(sender, &msg, flags);
         }
-        if (kind == Kind::write) {
+        if (kind == Transfer::write) {
             const fi_rma_iov remote{to, 8, fi_mr_key(region)};
             const fi_msg_rma msg{&local, nullptr, 1, 0, &remote, 1, nullptr, 0};
             return fi_writemsg(sender, &msg, flags);
@@ -64,26 +64,26 @@ struct Level : testing::Test {
         const fi_msg_atomic msg{&operand, nullptr, 1, 0, &target, 1, FI_UINT64, FI_SUM, nullptr, 0};
         return fi_atomicmsg(sender, &msg, flags);
     }
-    ssize_t inject(Kind kind, std::uint64_t tag)
+    ssize_t inject(Transfer kind, std::uint64_t tag)
     {
         const std::uint64_t key = fi_mr_key(region);
-        return kind == Kind::message ? fi_tinject(sender, &five, 8, 0, tag)
-               : kind == Kind::write ? fi_inject_write(sender, &five, 8, 0, base, key)
-                                     : fi_inject_atomic(sender, &five, 1, 0, base, key, FI_UINT64, FI_SUM);
+        return kind == Transfer::message ? fi_tinject(sender, &five, 8, 0, tag)
+               : kind == Transfer::write ? fi_inject_write(sender, &five, 8, 0, base, key)
+                                         : fi_inject_atomic(sender, &five, 1, 0, base, key, FI_UINT64, FI_SUM);
     }
     /// Returns how many messages of the tag are on their way then.
-    unsigned before(Kind kind, Before how, std::uint64_t tag)
+    unsigned before(Transfer kind, Before how, std::uint64_t tag)
     {
         window[0] = 0;
         for (unsigned i = 0; how == Before::waiting && i < many; i++)
             Objects::must(fi_tsend(sender, &five, 8, nullptr, 0, tag, nullptr));
         if (how == Before::tracked)
             Objects::post(tx, [&] { return post(kind, FI_COMPLETION | FI_TRANSMIT_COMPLETE, tag, window); });
-        else if (how == Before::injected || kind != Kind::message)
+        else if (how == Before::injected || kind != Transfer::message)
             Objects::post(tx, [&] { return inject(kind, tag); });
-        return how == Before::waiting ? many : kind == Kind::message ? 1 : 0;
+        return how == Before::waiting ? many : kind == Transfer::message ? 1 : 0;
     }
-    [[nodiscard]] bool refused(Kind kind, std::uint64_t flags, unsigned times = 200)
+    [[nodiscard]] bool refused(Transfer kind, std::uint64_t flags, unsigned times = 200)
     {
         for (unsigned i = 0; i < times; i++) {
             round_of(tx);
@@ -108,17 +108,17 @@ struct Level : testing::Test {
     alignas(65536) std::uint64_t window[512] = {};
 };
 
-constexpr Kind kinds[] = {Kind::message, Kind::write, Kind::atomic};
+constexpr Transfer kinds[] = {Transfer::message, Transfer::write, Transfer::atomic};
 constexpr std::uint64_t levels[] = {0, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE};
 constexpr Before hows[] = {Before::injected, Before::tracked, Before::waiting};
 
 TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
 {
-    for (Kind kind : kinds)
+    for (Transfer kind : kinds)
         for (Before how : hows)
-            for (Kind then : kinds)
+            for (Transfer then : kinds)
                 for (std::uint64_t level : levels) {
-                    if (level == FI_MATCH_COMPLETE && then == Kind::write)
+                    if (level == FI_MATCH_COMPLETE && then == Transfer::write)
                         continue; // no level of RMA
                     SCOPED_TRACE(testing::Message() << "before " << int(kind) << " how " << int(how) << " then "
                                                     << int(then) << " level " << level);
@@ -145,10 +145,10 @@ TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
                     if (!posted) {
                         ASSERT_TRUE(eventually([&] { return round_of(rx), posted = !refused(then, flags, 1); }));
                     }
-                    if (kind != Kind::message) {
+                    if (kind != Transfer::message) {
                         EXPECT_EQ(window[0], five);
                     }
-                    if (then == Kind::message)
+                    if (then == Transfer::message)
                         receive(fenced);
                     ASSERT_TRUE(eventually([&] { return round_of(tx), round_of(rx) == -FI_EAGAIN; }));
                 }
@@ -158,10 +158,10 @@ TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
 TEST_F(Level, AReceiverThatGoesHoldsNobodyUp)
 {
     Objects::post(tx, [&] { return fi_tinject(sender, &five, 8, 0, earlier); });
-    ASSERT_TRUE(refused(Kind::write, FI_FENCE | FI_DELIVERY_COMPLETE));
+    ASSERT_TRUE(refused(Transfer::write, FI_FENCE | FI_DELIVERY_COMPLETE));
     ASSERT_EQ(fi_close(&receiver->fid), 0);
     std::erase(o.endpoints, receiver);
-    ASSERT_TRUE(eventually([&] { return !refused(Kind::write, FI_FENCE | FI_DELIVERY_COMPLETE, 1); }));
+    ASSERT_TRUE(eventually([&] { return !refused(Transfer::write, FI_FENCE | FI_DELIVERY_COMPLETE, 1); }));
     ASSERT_TRUE(eventually([&] { return window[1] == five; }));
     fi_cq_tagged_entry entry{};
     ssize_t got = 0;

@@ -11,15 +11,15 @@ namespace {
 
 using namespace tofu::vcq;
 
-constexpr unsigned tags = CompletionTable::size - 1;
+constexpr unsigned all_tags = CompletionTable::size - 1;
 constexpr int lost = -7;
 
-struct Told : CompletionHandler {
+struct Heard : CompletionHandler {
     std::vector<int> codes;
-    Told()
+    Heard()
     {
         notify = [](CompletionHandler* self, Notice notice) noexcept {
-            static_cast<Told*>(self)->codes.push_back(notice.code);
+            static_cast<Heard*>(self)->codes.push_back(notice.code);
         };
     }
 };
@@ -45,17 +45,17 @@ struct CompletionTableTest : testing::Test {
             EXPECT_FALSE(table.grow_older());
     }
     CompletionTable table;
-    Told who, other;
+    Heard who, other;
 };
 
 TEST_F(CompletionTableTest, EachTagIsAcquiredOnceAndFreeAfterItsNotice)
 {
     std::set<unsigned> taken;
-    for (unsigned i = 0; i < tags; i++)
+    for (unsigned i = 0; i < all_tags; i++)
         taken.insert(take());
-    EXPECT_EQ(taken.size(), tags);
+    EXPECT_EQ(taken.size(), all_tags);
     EXPECT_EQ(*taken.begin(), 1u);
-    EXPECT_EQ(*taken.rbegin(), tags);
+    EXPECT_EQ(*taken.rbegin(), all_tags);
     EXPECT_EQ(table.acquire(&who), 0);
     EXPECT_EQ(&table.arrived(17), &who);
     EXPECT_NE(&table.arrived(17), &who); // reported already
@@ -106,7 +106,7 @@ TEST_F(CompletionTableTest, AHandlerIsNotifiedOfEachMissingNotice)
     EXPECT_FALSE(table.no_waiters());
     EXPECT_EQ(&table.arrived(young), &other);
     EXPECT_TRUE(table.no_waiters());
-    EXPECT_EQ(table.free(), tags - 1);
+    EXPECT_EQ(table.free(), all_tags - 1);
 }
 
 TEST_F(CompletionTableTest, AGivenUpTagIsKeptForItsLateNotice)
@@ -128,7 +128,7 @@ TEST_F(CompletionTableTest, AGivenUpTagIsReusedIfThereIsNoOther)
     EXPECT_TRUE(table.grow_older());
     EXPECT_TRUE(table.give_up(lost, false, CompletionTable::lost_age));
     (void)table.grow_older();
-    EXPECT_EQ(table.free(), tags - 1); // there are others
+    EXPECT_EQ(table.free(), all_tags - 1); // there are others
     take_all();
     (void)table.grow_older();
     EXPECT_EQ(take(), tag);

@@ -65,7 +65,7 @@ int post(utofu_vcq_id_t peer, std::uint64_t edata, unsigned long flags, void* cb
     return script.answer;
 }
 
-Functions functions()
+Functions own_functions()
 {
     Functions f{};
     f.create_vcq = [](utofu_tni_id_t tni, unsigned long flags, utofu_vcq_hdl_t* handle) -> int {
@@ -167,7 +167,7 @@ struct VcqTest : testing::Test {
     {
         return vcq.put(5, 0x10, 0x20, 100, {when, false, false, when == When::never ? nullptr : &who});
     }
-    Backend backend{functions(), caps(), 4};
+    Backend backend{own_functions(), caps(), 4};
     std::vector<RemoteNotice> remote;
     std::vector<std::pair<int, Unsignaled>> unsignaled_errors;
     Vcq vcq;

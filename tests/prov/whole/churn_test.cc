@@ -22,11 +22,11 @@ using sim::test::expect_processes;
 constexpr unsigned threads = 4;
 constexpr unsigned steps = 600; ///< of each thread
 constexpr std::size_t window = 65536;
-const std::size_t sizes[] = {0, 8, 200, 3000, 9000, 40000}; ///< each protocol
+const std::size_t lengths[] = {0, 8, 200, 3000, 9000, 40000}; ///< each protocol
 
 /// One operation; its address is the context. It stays until the domain is closed: a second end must be seen.
-struct Op {
-    explicit Op(std::size_t size) : bytes(size) {}
+struct Transfer {
+    explicit Transfer(std::size_t size) : bytes(size) {}
     fi_triggered_context2 context{};
     std::atomic<unsigned> ends{0};
     std::vector<char> bytes;
@@ -47,7 +47,7 @@ void end(fid_cq* cq, const fi_cq_data_entry& entry)
 {
     if (entry.op_context == nullptr)
         return; // the data of a write
-    Op& op = *static_cast<Op*>(entry.op_context);
+    Transfer& op = *static_cast<Transfer*>(entry.op_context);
     if (op.is_multi && (entry.flags & FI_MULTI_RECV) == 0)
         return;
     EXPECT_EQ(op.ends.fetch_add(1), 0u) << "flags " << entry.flags << ", queue " << cq;
@@ -60,7 +60,7 @@ void read_some(fid_cq* cq)
     if (got == -FI_EAVAIL) {
         fi_cq_err_entry error{};
         if (fi_cq_readerr(cq, &error, 0) == 1 && error.op_context != nullptr) {
-            EXPECT_EQ(static_cast<Op*>(error.op_context)->ends.fetch_add(1), 0u) << fi_strerror(error.err);
+            EXPECT_EQ(static_cast<Transfer*>(error.op_context)->ends.fetch_add(1), 0u) << fi_strerror(error.err);
         }
     }
     for (ssize_t i = 0; i < got; i++)
@@ -87,7 +87,7 @@ class Resident {
 
   private:
     unsigned draw(unsigned below) { return static_cast<unsigned>(random_() % below); }
-    Op& op(std::size_t size) { return ops_.emplace_back(size); }
+    Transfer& op(std::size_t size) { return ops_.emplace_back(size); }
     /// The endpoint of some thread, and its region. False: it has none now.
     bool find_peer(fi_addr_t& address, Window& region)
     {
@@ -200,7 +200,7 @@ class Resident {
         Window region;
         if (!find_peer(to, region))
             return;
-        Op& o = op(sizes[draw(6)]);
+        Transfer& o = op(lengths[draw(6)]);
         const ssize_t ret =
             draw(8) == 0
                 ? fi_tinject(tx_[draw(2)], o.bytes.data(), std::min<std::size_t>(o.bytes.size(), 64), to, draw(4))
@@ -212,7 +212,7 @@ class Resident {
     void receive()
     {
         fid_ep* const ep = rx_[draw(2)];
-        Op& o = op(sizes[1 + draw(5)]);
+        Transfer& o = op(lengths[1 + draw(5)]);
         fi_msg_tagged look{};
         look.addr = FI_ADDR_UNSPEC;
         look.tag = draw(4);
@@ -244,7 +244,7 @@ class Resident {
         if (!find_peer(to, w) || w.base == 0)
             return;
         fid_ep* const ep = tx_[draw(2)];
-        Op& o = op(std::max<std::size_t>(sizes[draw(6)], 64));
+        Transfer& o = op(std::max<std::size_t>(lengths[draw(6)], 64));
         switch (draw(4)) {
         case 0: (void)fi_write(ep, o.bytes.data(), o.bytes.size(), nullptr, to, w.base, w.key, &o); break;
         case 1: (void)fi_read(ep, o.bytes.data(), o.bytes.size(), nullptr, to, w.base, w.key, &o); break;
@@ -263,7 +263,7 @@ class Resident {
             return static_cast<void>(fi_cntr_add(trigger_, 1));
         if (!find_peer(to, region))
             return;
-        Op& o = op(sizes[draw(6)]);
+        Transfer& o = op(lengths[draw(6)]);
         o.iov = {o.bytes.data(), o.bytes.size()};
         o.send = {tx_[draw(2)], {&o.iov, nullptr, 1, to, draw(4), 0, &o, 0}, 0};
         o.work.threshold = fi_cntr_read(trigger_) + draw(3);
@@ -296,7 +296,7 @@ class Resident {
     Place& place_;
     std::minstd_rand random_;
     const std::unique_ptr<char[]> memory_;
-    std::deque<Op> ops_;
+    std::deque<Transfer> ops_;
     fid_ep* whole_ = nullptr;
     std::array<fid_ep*, 2> tx_{}, rx_{}; ///< the contexts; those of a plain endpoint are itself
     fid_cq* cq_ = nullptr;

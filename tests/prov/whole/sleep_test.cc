@@ -168,7 +168,6 @@ struct Way {
     const char* mrq;
 };
 
-constexpr int provider_keys = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr std::uint64_t everything = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV;
 constexpr Way ways[] = {
     {"plain", everything, provider_keys, 0, "512", "128Ki"},

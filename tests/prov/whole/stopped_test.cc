@@ -56,8 +56,8 @@ class Stopped {
 };
 
 /// Rank 0: posts, and knows operation and peer by the context.
-struct Initiator {
-    explicit Initiator(Session& session) : s(session) {}
+struct Talker {
+    explicit Talker(Session& session) : s(session) {}
 
     void take()
     {
@@ -110,7 +110,7 @@ fi_msg_rma message_of(const iovec& local, const fi_rma_iov& remote, fi_addr_t to
 }
 
 /// Every way of RMA and an atomic, to rank 2.
-void reach_others(Initiator& x, const Window& there)
+void reach_others(Talker& x, const Window& there)
 {
     static std::uint8_t bytes[1 << 20];
     fid_ep* const ep = x.s.ep;
@@ -172,7 +172,7 @@ void stop_a_target_of_data(const Rank& rank, std::uint64_t order)
         }
         return;
     }
-    Initiator x(s);
+    Talker x(s);
     char to_stopped = 0, ignored = 0;
     const std::uint64_t word = 1;
     const auto write_data = [&](fi_addr_t to, std::uint64_t data, void* context) {
@@ -254,7 +254,7 @@ TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
         const auto peers = s.share(window, sizeof window);
         if (rank.number != 0)
             return;
-        Initiator x(s);
+        Talker x(s);
         LockHolder holder(s, peers[1]);
         long double wide = 1;
         std::uint64_t one = 1, before = 0;
@@ -310,7 +310,7 @@ TEST(StoppedPeer, MessagesHoldUpThemselvesAlone)
             ASSERT_TRUE(wait_until([&] { return fi_cq_read(s.cq, nullptr, 0), rank.get(done_word) == 1; }));
             return;
         }
-        Initiator x(s);
+        Talker x(s);
         char to_stopped = 0, ignored = 0;
         for (std::uint64_t n = 0; n < before; n++)
             for (fi_addr_t to : {1, 2})

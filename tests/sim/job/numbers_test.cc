@@ -42,9 +42,9 @@ void set_or_unset(const char* name, const char* value)
 
 // A child, not yet a member of any job, that joins with these numbers and creates a VCQ; `stays`: until a signal
 // comes.
-class Member {
+class Guest {
   public:
-    Member(const Rank& rank, const Numbers& numbers, bool stays) : errors_(::memfd_create("errors", MFD_CLOEXEC))
+    Guest(const Rank& rank, const Numbers& numbers, bool stays) : errors_(::memfd_create("errors", MFD_CLOEXEC))
     {
         rank.set(900, 0);
         pid_ = ::fork();
@@ -70,13 +70,13 @@ class Member {
         answer_.errors.resize(
             static_cast<size_t>(std::max<ssize_t>(0, ::pread(errors_, answer_.errors.data(), 1024, 0))));
     }
-    ~Member()
+    ~Guest()
     {
         end(SIGTERM);
         ::close(errors_);
     }
-    Member(const Member&) = delete;
-    Member& operator=(const Member&) = delete;
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
 
     void kill() { end(SIGKILL); }
     [[nodiscard]] const Answer& answer() const { return answer_; }
@@ -97,17 +97,17 @@ class Member {
 
 Answer ask(const Rank& rank, const Numbers& numbers)
 {
-    const Member member(rank, numbers, false);
+    const Guest member(rank, numbers, false);
     return member.answer();
 }
 
 TEST(SimNumbers, ANumberThatALiveProcessHasIsRefusedUntilItIsGone)
 {
     expect_processes(1, [](const Rank& rank) {
-        const Member other(rank, {"1", nullptr}, true);
+        const Guest other(rank, {"1", nullptr}, true);
         EXPECT_EQ(other.answer().rc, UTOFU_SUCCESS);
         for (int i = 0; i < 5; i++) {
-            Member first(rank, {"0", nullptr}, true);
+            Guest first(rank, {"0", nullptr}, true);
             EXPECT_EQ(first.answer().rc, UTOFU_SUCCESS) << first.answer().errors;
             const Answer second = ask(rank, {"0", nullptr});
             EXPECT_TRUE(second.is_refused("TOFU_SIM_RANK=0, too")) << second.rc << second.errors;
@@ -125,7 +125,7 @@ TEST(SimNumbers, NumbersOfLaunchersMayBeTheSame)
 {
     expect_processes(1, [](const Rank& rank) {
         ::setenv("PMI_RANK", "0", 1);
-        const Member first(rank, {nullptr, nullptr}, true);
+        const Guest first(rank, {nullptr, nullptr}, true);
         EXPECT_EQ(ask(rank, {nullptr, nullptr}).rc, UTOFU_SUCCESS);
         EXPECT_EQ(ask(rank, {"0", nullptr}).rc, UTOFU_SUCCESS);
     });
@@ -146,8 +146,8 @@ TEST(SimNumbers, AllProcessesOfAJobStateOneSize)
 {
     expect_processes(1, [](const Rank& rank) {
         {
-            const Member unsaid(rank, {"5", nullptr}, true);
-            const Member first(rank, {"0", "3"}, true);
+            const Guest unsaid(rank, {"5", nullptr}, true);
+            const Guest first(rank, {"0", "3"}, true);
             EXPECT_EQ(first.answer().rc, UTOFU_SUCCESS);
             const Answer other = ask(rank, {"1", "2"});
             EXPECT_TRUE(other.is_refused("TOFU_SIM_SIZE=3")) << other.rc << other.errors;
@@ -164,7 +164,7 @@ TEST(SimNumbers, ASizeAboveTheNumberOfNodesHoldsForAllProcesses)
     expect_processes(1, [](const Rank& rank) {
         for (const auto& [first, second] : {std::pair(Numbers{"0", "24"}, Numbers{"1", nullptr}),
                                             std::pair(Numbers{"0", nullptr}, Numbers{"1", "24"})}) {
-            const Member stays(rank, first, true);
+            const Guest stays(rank, first, true);
             EXPECT_EQ(stays.answer().rc, UTOFU_SUCCESS) << stays.answer().errors;
             const Answer other = ask(rank, second);
             EXPECT_TRUE(other.is_refused("TOFU_SIM_SIZE")) << other.rc << other.errors;
@@ -172,7 +172,7 @@ TEST(SimNumbers, ASizeAboveTheNumberOfNodesHoldsForAllProcesses)
             EXPECT_EQ(ask(rank, {"2", first.size == nullptr ? "12" : "24"}).rc, UTOFU_SUCCESS); // one on each node
         }
         ::setenv("TOFU_SIM_PPN", "2", 1);
-        const Member stays(rank, {"0", "24"}, true);
+        const Guest stays(rank, {"0", "24"}, true);
         EXPECT_EQ(stays.answer().rc, UTOFU_SUCCESS) << stays.answer().errors;
         EXPECT_EQ(ask(rank, {"1", nullptr}).rc, UTOFU_SUCCESS);
     });
@@ -184,7 +184,7 @@ TEST(SimNumbers, ALaunchersSizeHoldsForItsOwnProcesses)
     expect_processes(1, [](const Rank& rank) {
         ::setenv("PMI_RANK", "0", 1);
         ::setenv("PMI_SIZE", "24", 1);
-        const Member first(rank, {nullptr, nullptr}, true);
+        const Guest first(rank, {nullptr, nullptr}, true);
         EXPECT_EQ(first.answer().rc, UTOFU_SUCCESS) << first.answer().errors;
         ::unsetenv("PMI_RANK");
         EXPECT_EQ(ask(rank, {nullptr, nullptr}).rc, UTOFU_SUCCESS);

@@ -19,8 +19,6 @@
 namespace tofu::sim::test {
 namespace {
 
-const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-
 // Forks a child that does this and nothing else: did it find all well? Allocates nothing itself.
 template <typename Body>
 bool child_is_well(Body&& body)

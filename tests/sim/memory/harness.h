@@ -10,9 +10,12 @@
 
 #include <functional>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace tofu::sim::test {
+
+inline const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 
 struct Node {
     utofu_vcq_hdl_t vcq = 0;

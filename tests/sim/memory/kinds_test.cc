@@ -14,8 +14,6 @@
 namespace tofu::sim::test {
 namespace {
 
-const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-
 struct alignas(8) Words {
     uint64_t word[4096]; // 32 KiB
 };

@@ -19,8 +19,6 @@
 namespace tofu::sim::test {
 namespace {
 
-const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-
 TEST(MemoryLife, StaddOfAFreedRegistrationStaysAnError)
 {
     lead([](Node& node, Leader& peer) {

@@ -45,7 +45,7 @@ bool is_stopped(uint64_t pid)
 uint64_t initialised[512] = {1}; // only its owner can change it atomically
 
 constexpr size_t buffers = 64;
-constexpr size_t bytes = 64 << 10;
+constexpr size_t region_bytes = 64 << 10;
 
 // Rank 0 prepares, stops, and looks afterwards at what rank 1 did meanwhile.
 void while_stopped(const std::function<utofu_stadd_t(Node&, const Rank&)>& prepare,
@@ -116,20 +116,20 @@ TEST(MemoryStopped, PutAndGetDoNotWaitForWhoIsStopped)
         [](Node& node, const Rank& rank) {
             for (size_t i = 0; i < buffers; ++i) {
                 memory.push_back(static_cast<uint64_t*>(
-                    ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+                    ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
                 memory[i][1] = i;
-                rank.set(100 + unsigned(i), node.add(memory[i], bytes));
+                rank.set(100 + unsigned(i), node.add(memory[i], region_bytes));
             }
             return rank.get(100);
         },
         [](Node& node, const Rank& rank, const auto&) {
-            std::vector<char> many(bytes / 2, 7);
+            std::vector<char> many(region_bytes / 2, 7);
             for (unsigned i = 0; i < buffers; ++i) {
                 uint64_t value = 0;
                 ASSERT_EQ(node.put8(rank.get(0), rank.get(100 + i), i + 5), UTOFU_SUCCESS);
                 ASSERT_EQ(node.get8(rank.get(0), rank.get(100 + i) + 8, &value), UTOFU_SUCCESS);
                 EXPECT_EQ(value, i);
-                ASSERT_EQ(node.put(rank.get(0), rank.get(100 + i) + bytes / 2, many.data(), many.size()),
+                ASSERT_EQ(node.put(rank.get(0), rank.get(100 + i) + region_bytes / 2, many.data(), many.size()),
                           UTOFU_SUCCESS);
             }
             EXPECT_TRUE(is_stopped(rank.get(11)));
@@ -138,7 +138,7 @@ TEST(MemoryStopped, PutAndGetDoNotWaitForWhoIsStopped)
         [] {
             for (size_t i = 0; i < buffers; ++i) {
                 EXPECT_EQ(memory[i][0], i + 5);
-                EXPECT_EQ(memory[i][bytes / 8 - 1], 0x0707070707070707u);
+                EXPECT_EQ(memory[i][region_bytes / 8 - 1], 0x0707070707070707u);
             }
         });
 }
@@ -149,8 +149,8 @@ TEST(MemoryStopped, AnArmwWaitsWhileItsOwnerLives)
     while_stopped(
         [](Node& node, const Rank& rank) {
             moved = static_cast<uint64_t*>(
-                ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-            rank.set(12, node.add(moved, bytes));
+                ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            rank.set(12, node.add(moved, region_bytes));
             return node.add(initialised, sizeof initialised);
         },
         [](Node& node, const Rank& rank, const auto& go_on) {
@@ -173,16 +173,16 @@ TEST(MemoryStopped, ACopyWaitsForAMoveThatStandsStill)
         [](Node& node, const Rank&) {
             area = reinterpret_cast<ServiceArea*>(segment_service_area(Process::self().segment().base));
             memory = static_cast<uint64_t*>(
-                ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+                ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             area->move_start.store_release(reinterpret_cast<uint64_t>(memory));
-            area->move_end.store_release(reinterpret_cast<uint64_t>(memory) + bytes);
-            return node.add(memory, bytes);
+            area->move_end.store_release(reinterpret_cast<uint64_t>(memory) + region_bytes);
+            return node.add(memory, region_bytes);
         },
         [](Node& node, const Rank& rank, const auto& go_on) {
-            const std::vector<char> many(bytes, 7);
-            waits([&] { return node.put(rank.get(0), rank.get(10), many.data(), bytes); }, go_on);
+            const std::vector<char> many(region_bytes, 7);
+            waits([&] { return node.put(rank.get(0), rank.get(10), many.data(), region_bytes); }, go_on);
         },
-        [] { area->move_end.store_release(0); }, [] { EXPECT_EQ(memory[bytes / 8 - 1], 0x0707070707070707u); });
+        [] { area->move_end.store_release(0); }, [] { EXPECT_EQ(memory[region_bytes / 8 - 1], 0x0707070707070707u); });
 }
 
 StagEntry* entry_being_written = nullptr;

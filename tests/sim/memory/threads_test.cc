@@ -25,8 +25,7 @@ namespace tofu::sim::test {
 namespace {
 
 constexpr size_t largest_page = 65536; // on aarch64
-const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-constexpr size_t words_used = 8; // by a peer, as a futex, and by a child
+constexpr size_t words_used = 8;       // by a peer, as a futex, and by a child
 
 using Use = std::function<void(uint64_t*)>;
 
@@ -88,8 +87,8 @@ void on_coroutine(const Use& use)
 
 alignas(256) thread_local uint64_t of_thread[words_used];
 alignas(256) uint64_t* const of_first_thread = of_thread;
-alignas(256) uint64_t initialised[words_used] = {1};
-alignas(largest_page) uint64_t zeroed[2 * largest_page / 8]; // its first page may belong to the file
+alignas(256) uint64_t shared_words[words_used] = {1};
+alignas(largest_page) uint64_t shared_zeros[2 * largest_page / 8]; // its first page may belong to the file
 
 constexpr Kind kinds[] = {
     {"Heap",
@@ -108,8 +107,8 @@ constexpr Kind kinds[] = {
     {"ThreadLocalOfTheFirst", [](const Use& use) { use(of_first_thread); }},
     {"SignalStack", on_signal_stack},
     {"StackOfACoroutine", on_coroutine},
-    {"Initialised", [](const Use& use) { use(initialised); }},
-    {"Zeroed", [](const Use& use) { use(zeroed + largest_page / 8); }},
+    {"Initialised", [](const Use& use) { use(shared_words); }},
+    {"Zeroed", [](const Use& use) { use(shared_zeros + largest_page / 8); }},
     {"PrivateMapping", [](const Use& use) { on_mapping(use, MAP_PRIVATE | MAP_ANONYMOUS, -1); }},
     {"SharedMapping", [](const Use& use) { on_mapping(use, MAP_SHARED | MAP_ANONYMOUS, -1); }},
     {"HugePage", [](const Use& use) { on_mapping(use, huge_page_flags, -1, huge_page); }},

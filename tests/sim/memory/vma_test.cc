@@ -12,7 +12,7 @@
 namespace tofu::sim {
 namespace {
 
-const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+const auto one_page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 TEST(MemoryVma, TextAndQueryAgreeOnEveryMapping)
 {
@@ -72,10 +72,10 @@ TEST(MemoryVma, AllAreTheSameByTextAndByQuery)
 TEST(MemoryVma, DescribesASharedFile)
 {
     const int fd = ::memfd_create("vma-test", MFD_CLOEXEC);
-    ASSERT_EQ(::ftruncate(fd, 8 * page), 0);
+    ASSERT_EQ(::ftruncate(fd, 8 * one_page), 0);
     struct stat status;
     ASSERT_EQ(::fstat(fd, &status), 0);
-    void* base = ::mmap(nullptr, 4 * page, PROT_READ, MAP_SHARED, fd, 2 * page);
+    void* base = ::mmap(nullptr, 4 * one_page, PROT_READ, MAP_SHARED, fd, 2 * one_page);
     ASSERT_NE(base, MAP_FAILED);
     for (const bool closed : {false, true}) { // by a program that closes whatever it finds
         const int next = ::dup(fd);
@@ -85,16 +85,16 @@ TEST(MemoryVma, DescribesASharedFile)
             ASSERT_EQ(::close(next), 0);
         }
         Vma vma;
-        ASSERT_TRUE(vmas.find(reinterpret_cast<uint64_t>(base) + page, &vma));
+        ASSERT_TRUE(vmas.find(reinterpret_cast<uint64_t>(base) + one_page, &vma));
         EXPECT_EQ(vma.start, reinterpret_cast<uint64_t>(base));
-        EXPECT_EQ(vma.file_offset, 2 * page);
+        EXPECT_EQ(vma.file_offset, 2 * one_page);
         EXPECT_EQ(vma.inode, status.st_ino);
         EXPECT_EQ(makedev(vma.device_major, vma.device_minor), status.st_dev);
         EXPECT_TRUE(vma.shared && vma.readable);
         EXPECT_FALSE(vma.writable || vma.anonymous());
         EXPECT_NE(vmas.name(vma.start).find("memfd:vma-test"), std::string::npos);
     }
-    ::munmap(base, 4 * page);
+    ::munmap(base, 4 * one_page);
     ::close(fd);
 }
 

@@ -11,7 +11,7 @@
 namespace tofu::sim::test {
 namespace {
 
-constexpr unsigned words = 512;
+constexpr unsigned relay_words = 512;
 
 struct Relay {
     const Rank& rank;
@@ -27,8 +27,8 @@ struct Relay {
         EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_SESSION_MODE, &session), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_query_vcq_id(session, &session_id), UTOFU_SUCCESS);
-        EXPECT_EQ(utofu_reg_mem(session, memory, words * 8, 0, &stadd), UTOFU_SUCCESS);
-        EXPECT_EQ(utofu_reg_mem(vcq, memory, words * 8, 0, &free_stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_reg_mem(session, memory, relay_words * 8, 0, &stadd), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_reg_mem(vcq, memory, relay_words * 8, 0, &free_stadd), UTOFU_SUCCESS);
         rank.set(2 * rank.number, session_id);
         rank.set(2 * rank.number + 1, stadd);
         rank.barrier();
@@ -61,7 +61,7 @@ struct Relay {
 TEST(SimSession, RelaysThroughAProcessThatDoesNothing)
 {
     expect_processes(4, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         memory[0] = rank.number == 0 ? 123 : 0;
         Relay me(rank, memory);
         constexpr unsigned long notices = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
@@ -104,7 +104,7 @@ TEST(SimSession, RelaysThroughAProcessThatDoesNothing)
 TEST(SimSession, ABatchWithAnInstructionThatItDoesNotTakePostsNothing)
 {
     expect_processes(1, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         memory[0] = 5;
         Relay me(rank, memory);
         alignas(8) std::byte batch[256];
@@ -128,7 +128,7 @@ TEST(SimSession, ABatchWithAnInstructionThatItDoesNotTakePostsNothing)
 TEST(SimSession, ForksAndStartsNoMoreThanTold)
 {
     expect_processes(4, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         memory[1] = 9;
         memory[2] = 8;
         Relay me(rank, memory);
@@ -161,7 +161,7 @@ TEST(SimSession, ForksAndStartsNoMoreThanTold)
 TEST(SimSession, JoinsThree)
 {
     expect_processes(5, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         Relay me(rank, memory);
         for (uint64_t round = 1; round <= 30; round++) {
             if (rank.number == 3) {
@@ -189,7 +189,7 @@ TEST(SimSession, JoinsThree)
 TEST(SimSession, PipelinesPieces)
 {
     expect_processes(3, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         Relay me(rank, memory);
         constexpr unsigned pieces = 50;
         if (rank.number == 1) {
@@ -218,7 +218,7 @@ TEST(SimSession, PipelinesPieces)
 TEST(SimSession, DescriptorsThatWereLackingStartWhenPosted)
 {
     expect_processes(2, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         Relay me(rank, memory);
         if (rank.number == 0) {
             memory[0] = 1;
@@ -254,11 +254,11 @@ TEST(SimSession, DescriptorsThatWereLackingStartWhenPosted)
 TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
 {
     expect_processes(2, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         Relay me(rank, memory);
         if (rank.number == 1) {
-            EXPECT_EQ(me.relay(0, 0, words, 1, 0), UTOFU_SUCCESS); // remote STADD outside
-            EXPECT_EQ(me.relay(0, words, 0, 1, 0), UTOFU_SUCCESS); // local STADD outside
+            EXPECT_EQ(me.relay(0, 0, relay_words, 1, 0), UTOFU_SUCCESS); // remote STADD outside
+            EXPECT_EQ(me.relay(0, relay_words, 0, 1, 0), UTOFU_SUCCESS); // local STADD outside
             EXPECT_EQ(me.relay(0, 0, 7, 1, 0), UTOFU_SUCCESS);
             EXPECT_EQ(
                 posted([&] { return utofu_put_piggyback8(me.session, me.id_of(0), 0, me.at(0), 8, 0, 0, nullptr); }),
@@ -267,7 +267,7 @@ TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
         memory[0] = 3;
         rank.barrier();
         if (rank.number == 0) {
-            EXPECT_EQ(me.begin(1, 0, words, 1, 3), UTOFU_SUCCESS);
+            EXPECT_EQ(me.begin(1, 0, relay_words, 1, 3), UTOFU_SUCCESS);
             utofu_mrq_notice notice;
             EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_ERR_MRQ_RMT_STADD);
             EXPECT_EQ(me.buffer[7], 0u);
@@ -287,7 +287,7 @@ TEST(SimSession, AFailedPutStartsNothingAndErrorsComeBack)
 TEST(SimSession, TheRelaySurvivesKilledBeginners)
 {
     const auto exits = run_processes(2, [](const Rank& rank) {
-        static uint64_t memory[words];
+        static uint64_t memory[relay_words];
         Relay me(rank, memory);
         if (rank.number == 0) {
             for (unsigned life = 0; life < 40; life++) {
@@ -297,10 +297,10 @@ TEST(SimSession, TheRelaySurvivesKilledBeginners)
                     utofu_vcq_hdl_t vcq = 0;
                     utofu_stadd_t at = 0;
                     utofu_create_vcq(0, 0, &vcq);
-                    utofu_reg_mem(vcq, memory, words * 8, 0, &at);
+                    utofu_reg_mem(vcq, memory, relay_words * 8, 0, &at);
                     for (;;) {
                         void* cbdata = nullptr;
-                        if (utofu_put(vcq, me.id_of(1), at, me.at(1), words * 8, 0, UTOFU_ONESIDED_FLAG_SPS(1),
+                        if (utofu_put(vcq, me.id_of(1), at, me.at(1), relay_words * 8, 0, UTOFU_ONESIDED_FLAG_SPS(1),
                                       nullptr) == UTOFU_ERR_BUSY) {
                             (void)utofu_poll_tcq(vcq, 0, &cbdata);
                         }
