@@ -586,14 +586,10 @@ void expect_own(Picoseconds when) noexcept
     own_state.own_due = std::min(own_state.own_due, when);
 }
 
-bool has_departed(uint32_t process, uint32_t incarnation, Picoseconds* clock) noexcept
+bool has_departed(uint32_t process, uint32_t incarnation) noexcept
 {
-    if (process >= max_processes) {
-        return true;
-    }
-    const Actor& a = actor(process);
-    *clock = a.incarnation == incarnation ? a.clock.load_relaxed() : 0;
-    return state_of(a) == ActorState::absent || a.incarnation != incarnation;
+    return process >= max_processes || state_of(actor(process)) == ActorState::absent ||
+           actor(process).incarnation != incarnation;
 }
 
 void nudge_self() noexcept

@@ -75,8 +75,8 @@ void set_due(uint32_t process, Picoseconds due) noexcept;
 void set_next_event(Picoseconds when) noexcept;
 /// Something is due in this process at `when`.
 void expect_own(Picoseconds when) noexcept;
-/// True if the process has left the job, or another one has its slot. *clock: its last clock.
-[[nodiscard]] bool has_departed(uint32_t process, uint32_t incarnation, Picoseconds* clock) noexcept;
+/// True if the process has left the job, or another one has its slot.
+[[nodiscard]] bool has_departed(uint32_t process, uint32_t incarnation) noexcept;
 /// Makes a waiting poll of this process return. Called by its other threads (tofu_sim_wake).
 void nudge_self() noexcept;
 

@@ -498,16 +498,15 @@ void tell(Flying& f, Picoseconds when, bool waited) noexcept
 void confirm(Flying& f, Picoseconds when, bool waited) noexcept
 {
     const Sent& sent = f.sent;
-    Picoseconds departed = 0;
-    if (has_departed(sent.process, sent.incarnation, &departed)) {
-        f.mrq_error = f.times.arrived <= departed ? UTOFU_SUCCESS : UTOFU_ERR_MRQ_PEER;
-    } else {
+    if (!has_departed(sent.process, sent.incarnation)) {
         bring_up_to({*sent.inbox, sent.process, f.vcq}, {f.times.arrived, own_rank(), sent.number + 1});
-        const InboxEntry& e = sent.inbox->entry(sent.index);
-        if (e.serial == sent.serial && e.stage == InboxStage::failed) {
-            f.mrq_error = e.error;
-            sent.inbox->free(sent.index);
-        }
+    }
+    const InboxEntry& e = sent.inbox->entry(sent.index); // its pages stay, also those of a process that has ended
+    if (e.serial == sent.serial && e.stage == InboxStage::failed) {
+        f.mrq_error = e.error;
+        sent.inbox->free(sent.index);
+    } else if (e.serial == sent.serial && e.stage == InboxStage::write) {
+        f.mrq_error = UTOFU_ERR_MRQ_PEER; // the target has left before its arrival
     }
     if (f.mrq_error != UTOFU_SUCCESS || (f.d.flags & notice_local) != 0) {
         tell(f, when, waited);

@@ -79,6 +79,10 @@ expect "a poll for another kind of round" "0 " "$? $(cat out err)"
 expect "descriptors of a session that are sent at one time" 0 $?
 "$tofu_sim" run -n 1 --timeout 20 --exact "$build/tests/exact_subject" count >out 2>err </dev/null
 expect "a program that counts unread entries" 0 $?
+"$tofu_sim" run -n 2 --timeout 20 --exact "$build/tests/exact_subject" stray >out 2>err </dev/null
+expect "a put that failed at a process that has ended: UTOFU_ERR_MRQ_RMT_STADD" "0 -197" "$? $(cat out)"
+"$tofu_sim" run -n 2 --timeout 60 --exact "$build/tests/exact_subject" stopped >out 2>err </dev/null
+expect "a process that is stopped is waited for" "0 0" "$? $(grep -c 'may not repeat' err)"
 
 # What the processes of a node divide goes by rank, whichever of them begins first.
 "$tofu_sim" run -n 4 --ppn 4 --timeout 60 --exact "$build/tests/exact_subject" node "$scratch/taken" >out 2>err </dev/null

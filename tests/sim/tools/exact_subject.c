@@ -11,9 +11,10 @@
  * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind. node: what
  * processes of a node divide among themselves; the larger its rank, the sooner a process begins. Each prints which number
  * it has taken from FILE, as by a lock, and which gate it was given. session: two descriptors of a VCQ in session mode are
- * sent at the same time, by different processes. count: waits for two notices without a poll.
+ * sent at the same time, by different processes. count: waits for two notices without a poll. stray: a put fails, and its
+ * target ends before its poster knows; it prints what it learns. stopped: a process is stopped while it computes.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | node FILE
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | stray | stopped | node FILE
  */
 #define _GNU_SOURCE
 #include "group.h"
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +226,71 @@ static int queues(void)
         (void)wait_mrq(vcqs[0]);
     }
     (void)wait_mrq(vcqs[1]);
+    return 0;
+}
+
+/* Process 1 ends between the arrival of a put to memory that it has not registered, and the time at which process 0 may
+ * know of that. */
+static int stray(void)
+{
+    struct group group;
+    uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    struct utofu_mrq_notice notice;
+    int rc;
+    group_begin(&group, 2);
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, 256, 0, &mine[1]), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    if (group.rank == 1) {
+        (void)wait_mrq(vcq);
+        must(utofu_nop(vcq, 0, NULL), "utofu_nop");
+        exit(0);
+    }
+    must(utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL), "utofu_put");
+    must(utofu_put(vcq, all[1][0], mine[1], all[1][1] + room, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+         "utofu_put");
+    while ((rc = utofu_poll_mrq(vcq, 0, &notice)) == UTOFU_ERR_NOT_FOUND) {
+    }
+    printf("%d\n", rc);
+    return 0;
+}
+
+/* Process 0 computes, and is stopped and continued all the time; process 1 waits for its put. */
+static int stopped(void)
+{
+    enum { stops = 40 };
+    const struct timespec pause = {0, 2000000};
+    struct group group;
+    uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    int status = 0;
+    group_begin(&group, 2);
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &mine[1]), "utofu_reg_mem");
+    group_exchange(&group, mine, 2, all);
+    if (group.rank == 1) {
+        (void)wait_mrq(vcq);
+    } else {
+        const pid_t child = fork();
+        for (int i = 0; child == 0 && i < stops; i++) {
+            (void)kill(getppid(), SIGSTOP);
+            (void)nanosleep(&pause, NULL);
+            (void)kill(getppid(), SIGCONT);
+            (void)nanosleep(&pause, NULL);
+        }
+        if (child == 0) {
+            _exit(0);
+        }
+        for (const clock_t end = clock() + CLOCKS_PER_SEC / 15; clock() < end;) {
+        }
+        must_post(vcq, utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+                  "utofu_put");
+        require(waitpid(child, &status, 0) == child, "waitpid");
+    }
+    group_end(&group);
     return 0;
 }
 
@@ -462,6 +529,12 @@ int main(int argc, char** argv)
     }
     if (argc > 1 && strcmp(argv[1], "session") == 0) {
         return session();
+    }
+    if (argc > 1 && strcmp(argv[1], "stray") == 0) {
+        return stray();
+    }
+    if (argc > 1 && strcmp(argv[1], "stopped") == 0) {
+        return stopped();
     }
     if (argc > 1 && strcmp(argv[1], "count") == 0) {
         return count();
