@@ -337,7 +337,7 @@ TEST(SimSession, ALateRunnerStartsNothingOfAFormerVcq)
     constexpr size_t bytes = 16 * 1024 * 1024 - 256;
     constexpr size_t flag = bytes / 8;
     auto* const there = static_cast<volatile uint64_t*>(
-        ::mmap(nullptr, bytes + words * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        ::mmap(nullptr, bytes + relay_words * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     expect_processes(2, [&](const Rank& rank) {
         static uint64_t memory[bytes / 8];
         void* const region = rank.number == 0 ? static_cast<void*>(memory) : const_cast<uint64_t*>(there);
