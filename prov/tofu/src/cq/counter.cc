@@ -110,7 +110,7 @@ int Counter::close() noexcept
     return 0;
 }
 
-int Counter::wait(std::uint64_t threshold, int timeout_ms)
+int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
 {
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
     WaitObject::Blocked blocked(wait_, timeout_ms);

@@ -232,7 +232,7 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
 }
 
 ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
-                                            int timeout_ms)
+                                            int timeout_ms) noexcept
 {
     if (!wait_.blocks())
         return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object

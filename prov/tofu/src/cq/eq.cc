@@ -267,7 +267,7 @@ ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noex
 }
 
 ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
-                                  std::uint64_t flags)
+                                  std::uint64_t flags) noexcept
 {
     if (!wait_.blocks())
         return -FI_EINVAL;

@@ -74,7 +74,7 @@ bool WaitSet::look() noexcept
     return some;
 }
 
-int WaitSet::wait(int timeout_ms)
+int WaitSet::wait(int timeout_ms) noexcept
 {
     const Deadline deadline(timeout_ms);
     int error = 0;

@@ -62,14 +62,10 @@ int Deadline::left_ms(int most) const noexcept
 Sleeper::Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields) noexcept
     : functions_(functions), deadline_(deadline), yields_(yields)
 {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
 }
 
-bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count)
+bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count) noexcept
 {
-    pthread_setcancelstate(cancel_state_, nullptr);
-    pthread_testcancel();
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
     if (deadline_.passed())
         return false;
     if (rounds_++ < busy_rounds || yields_) {

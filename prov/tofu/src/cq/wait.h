@@ -4,7 +4,6 @@
 // an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -71,12 +70,14 @@ class Deadline {
     [[nodiscard]] bool passed() const noexcept { return !never_ && Clock::now() >= end_; }
     /// Milliseconds left, at least 0 and at most `most`.
     [[nodiscard]] int left_ms(int most) const noexcept;
-    /// Waits for the condition until `done` holds or the deadline has passed, or for a while.
+    /// Waits for the condition until `done` holds or the deadline has passed.
     template <class Done>
     void await(std::condition_variable& condition, std::unique_lock<std::mutex>& guard, Done&& done) const
     {
-        const auto a_while = Clock::now() + std::chrono::milliseconds(100);
-        condition.wait_until(guard, never_ ? a_while : std::min(end_, a_while), done);
+        if (never_)
+            condition.wait(guard, done);
+        else
+            condition.wait_until(guard, end_, done);
     }
 
   private:
@@ -86,17 +87,14 @@ class Deadline {
 
 /// The sleep of one reader between two looks; a new one for every wait. The looks must be patient
 /// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later
-/// ones end the sleep. The thread may be cancelled (pthreads(7)) where it calls sleep(), and nowhere else in its wait.
+/// ones end the sleep.
 class Sleeper {
   public:
     /// `functions` null: only pauses. `yields`: FI_WAIT_YIELD, which gives up the time slice and never sleeps.
     Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
-    Sleeper(const Sleeper&) = delete;
-    Sleeper& operator=(const Sleeper&) = delete;
-    ~Sleeper() { pthread_setcancelstate(cancel_state_, nullptr); }
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
-    [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count);
+    [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
     /// Something has come: the pauses begin small again.
     void restart() noexcept { rounds_ = 0; }
 
@@ -105,7 +103,6 @@ class Sleeper {
     const Deadline& deadline_;
     const bool yields_;
     unsigned rounds_ = 0;
-    int cancel_state_ = PTHREAD_CANCEL_ENABLE; ///< that of the thread before
 };
 
 /// A wait object that the application sleeps on by its own means, poll(2) or a condition variable: FI_WAIT_FD or
@@ -195,7 +192,7 @@ class WaitObject {
         Blocked(const Blocked&) = delete;
         Blocked& operator=(const Blocked&) = delete;
         /// Sleeper::sleep(), between two patient looks.
-        [[nodiscard]] bool sleep() { return sleeper_.sleep(&wait_.owner_.progress, 1); }
+        [[nodiscard]] bool sleep() noexcept { return sleeper_.sleep(&wait_.owner_.progress, 1); }
         [[nodiscard]] const Deadline& deadline() const noexcept { return deadline_; }
 
       private:
