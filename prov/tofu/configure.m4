@@ -56,7 +56,8 @@ AC_DEFUN([TOFU_CONFIGURE_PROV], [
      PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--no-as-needed,`echo $OLD_LIBRARIES | tr ' ' ,`,--as-needed"
      for tofu_name in dlopen dlsym dlclose dlerror dladdr pthread_create pthread_join pthread_detach \
          pthread_mutex_trylock pthread_once pthread_key_create __pthread_key_create pthread_key_delete \
-         pthread_getspecific pthread_setspecific pthread_sigmask pthread_setaffinity_np pthread_setname_np pthread_cond_clockwait \
+         pthread_getspecific pthread_setspecific pthread_setcancelstate pthread_testcancel pthread_sigmask \
+         pthread_setaffinity_np pthread_setname_np pthread_cond_clockwait \
          stat lstat fstat arc4random __isoc23_strtol __isoc23_strtoul __isoc23_strtoll __isoc23_strtoull __isoc23_sscanf; do
        PORTABLE_LDFLAGS="$PORTABLE_LDFLAGS -Wl,--wrap=$tofu_name"
      done])

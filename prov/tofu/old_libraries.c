@@ -31,6 +31,8 @@ OLD(__pthread_key_create, FIRST);
 OLD(pthread_key_delete, FIRST);
 OLD(pthread_getspecific, FIRST);
 OLD(pthread_setspecific, FIRST);
+OLD(pthread_setcancelstate, FIRST);
+OLD(pthread_testcancel, FIRST);
 OLD(pthread_sigmask, FIRST);
 OLD(pthread_setaffinity_np, BOUND);
 OLD(pthread_setname_np, NAMED);

@@ -103,6 +103,14 @@ OLD(int, pthread_setspecific, FIRST, pthread_key_t key, const void* value)
 {
     return old_pthread_setspecific(key, value);
 }
+OLD(int, pthread_setcancelstate, FIRST, int state, int* before)
+{
+    return old_pthread_setcancelstate(state, before);
+}
+OLD(void, pthread_testcancel, FIRST, void)
+{
+    old_pthread_testcancel();
+}
 OLD(int, pthread_sigmask, FIRST, int how, const sigset_t* set, sigset_t* before)
 {
     return old_pthread_sigmask(how, set, before);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -481,6 +482,41 @@ TEST(Wait, WhateverComesWheneverItComesEndsEveryKindOfWait)
                     EXPECT_EQ(fi_close(&set->fid), 0);
                 }
             }
+}
+
+/// As with a provider whose reads sleep in poll(2): a thread that blocks can be cancelled, and what it has used can be
+/// closed.
+TEST(Wait, AThreadThatBlocksMayBeCancelled)
+{
+    Waiting w(FI_WAIT_UNSPEC);
+    fi_eq_attr attr{};
+    attr.wait_obj = FI_WAIT_UNSPEC;
+    fid_eq* eq = nullptr;
+    fid_wait* set = nullptr;
+    ASSERT_EQ(fi_eq_open(w.fabric, &attr, &eq, nullptr), 0);
+    ASSERT_EQ(fi_wait_open(w.fabric, nullptr, &set), 0);
+    const std::function<void()> blocks[] = {
+        [&] { fi_cq_sread(w.rx, w.in, 1, nullptr, -1); },
+        [&] { fi_cntr_wait(w.received, 1, -1); },
+        [&] { fi_eq_sread(eq, nullptr, nullptr, 0, -1, 0); },
+        [&] { fi_wait(set, -1); },
+    };
+    for (const auto& block : blocks) {
+        std::atomic<pid_t> id{0};
+        std::thread blocked([&] {
+            id = gettid();
+            block();
+        });
+        EXPECT_TRUE(eventually([&] { return id != 0 && sleeps(id); }));
+        EXPECT_EQ(pthread_cancel(blocked.native_handle()), 0);
+        blocked.join();
+    }
+    EXPECT_EQ(fi_close(&set->fid), 0);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+    w.expect_message(); // no lock was left behind
+    w.send();
+    fi_cq_tagged_entry entry;
+    EXPECT_EQ(fi_cq_sread(w.rx, &entry, 1, nullptr, 10000), 1);
 }
 
 TEST(Wait, AQueueWithoutAWaitObjectHasNothingToSignal)

@@ -27,7 +27,7 @@ look() # MODULE
     expect "threads and loading are asked for in their old libraries" "" "$( (objdump -p "$1"; readelf -W --dyn-syms "$1") | awk '
         /required from/ {library = $3}
         /^ *0x[0-9a-f]+ 0x[0-9a-f]+ [0-9]+ / {of[$3 + 0] = library}
-        / UND (__)?(pthread_(create|join|detach|once|.*key.*|.*specific|mutex_trylock|sig.*|set.*)|dl[a-z]*)@GLIBC_/ {
+        / UND (__)?(pthread_(create|join|detach|once|.*key.*|.*specific|mutex_trylock|sig.*|set.*|testcancel)|dl[a-z]*)@GLIBC_/ {
             if (of[substr($NF, 2) + 0] !~ /^lib(pthread|dl)\.so/)
                 print $8
         }' | tr '\n' ' ')"

@@ -201,7 +201,7 @@ struct Calls {
     template <class Result, class Fid, class... Arguments>
     constexpr operator Slot<Result, Fid, Arguments...>() const noexcept
     {
-        return [](Fid* fid, Arguments... arguments) noexcept -> Result {
+        return [](Fid* fid, Arguments... arguments) -> Result {
             auto& self = object_of(member, fid);
             if constexpr (std::is_void_v<decltype((self.*member)(arguments...))>)
                 return (self.*member)(arguments...), Result{};

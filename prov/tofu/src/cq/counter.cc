@@ -110,20 +110,19 @@ int Counter::close() noexcept
     return 0;
 }
 
-int Counter::wait(std::uint64_t threshold, int timeout_ms) noexcept
+int Counter::wait(std::uint64_t threshold, int timeout_ms)
 {
     const std::uint64_t errors = errors_.load(std::memory_order_acquire);
-    WaitObject::Blocked blocked(wait_, timeout_ms);
-    for (;;) {
-        progress_.run(true); // patient: see Sleeper
+    int result = -FI_ETIMEDOUT;
+    wait_.block(Deadline(timeout_ms), [&]() noexcept {
+        progress_.run(true);
         if (value_.load(std::memory_order_acquire) >= threshold)
-            return 0;
-        // fi_cntr(3): an error while waiting ends the wait
-        if (errors_.load(std::memory_order_acquire) != errors)
-            return -FI_EAVAIL;
-        if (!blocked.sleep())
-            return -FI_ETIMEDOUT;
-    }
+            result = 0;
+        else if (errors_.load(std::memory_order_acquire) != errors)
+            result = -FI_EAVAIL; // fi_cntr(3): an error while waiting ends the wait
+        return result != -FI_ETIMEDOUT;
+    });
+    return result;
 }
 
 bool Counter::news() noexcept

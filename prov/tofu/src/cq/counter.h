@@ -71,7 +71,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     /// commands are those of WaitObject::control().
     int control(int command, void* argument) noexcept;
     /// 0, -FI_ETIMEDOUT, or -FI_EAVAIL: an error was counted during the wait.
-    int wait(std::uint64_t threshold, int timeout_ms) noexcept;
+    int wait(std::uint64_t threshold, int timeout_ms);
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress. True if one of the values has changed since the last call, fi_cntr_set or
     /// fi_cntr_add (fi_poll(3)).

@@ -232,7 +232,7 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
 }
 
 ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
-                                            int timeout_ms) noexcept
+                                            int timeout_ms)
 {
     if (!wait_.blocks())
         return -FI_EINVAL; // fi_cq(3): blocking reads need a wait object
@@ -240,25 +240,29 @@ ssize_t CompletionQueue::wait_and_read_from(void* buffer, std::size_t count, fi_
         threshold_ && condition != nullptr
             ? std::clamp<std::size_t>(reinterpret_cast<std::uintptr_t>(condition), 1, std::max<std::size_t>(count, 1))
             : 1;
-    WaitObject::Blocked blocked(wait_, timeout_ms);
     char* to = static_cast<char*>(buffer);
     std::size_t taken = 0;
-    for (;;) {
-        const ssize_t got =
-            read_from(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
-        if (got > 0)
-            taken += static_cast<std::size_t>(got);
-        if (taken >= wanted)
-            return static_cast<ssize_t>(taken);
-        if ((got < 0 && got != -FI_EAGAIN) || (count == 0 && !empty()))
-            return taken > 0 ? static_cast<ssize_t>(taken) : got;
-        unsigned signals = signals_.load(std::memory_order_acquire);
-        if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
-            return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
-        progress_.run(true); // patient: see Sleeper
-        if (empty() && !blocked.sleep())
-            return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
-    }
+    ssize_t otherwise = -FI_EAGAIN;
+    wait_.block(Deadline(timeout_ms), [&]() noexcept {
+        do {
+            const ssize_t got =
+                read_from(to + taken * entry_size_, count - taken, sources != nullptr ? sources + taken : nullptr);
+            if (got > 0)
+                taken += static_cast<std::size_t>(got);
+            if (taken >= wanted)
+                return true;
+            if ((got < 0 && got != -FI_EAGAIN) || (count == 0 && !empty())) {
+                otherwise = got;
+                return true;
+            }
+            unsigned signals = signals_.load(std::memory_order_acquire);
+            if (signals != 0 && signals_.compare_exchange_strong(signals, signals - 1))
+                return true;
+            progress_.run(true);
+        } while (!empty());
+        return false;
+    });
+    return taken > 0 ? static_cast<ssize_t>(taken) : otherwise;
 }
 
 int CompletionQueue::signal() noexcept

@@ -190,12 +190,12 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     ssize_t read(void* buffer, std::size_t count) noexcept;
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
-    ssize_t wait_and_read(void* buffer, std::size_t count, const void* condition, int timeout_ms) noexcept
+    ssize_t wait_and_read(void* buffer, std::size_t count, const void* condition, int timeout_ms)
     {
         return wait_and_read_from(buffer, count, nullptr, condition, timeout_ms);
     }
     ssize_t wait_and_read_from(void* buffer, std::size_t count, fi_addr_t* sources, const void* condition,
-                               int timeout_ms) noexcept;
+                               int timeout_ms);
     int signal() noexcept;
     int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }

@@ -267,24 +267,22 @@ ssize_t EventQueue::read_error(fi_eq_err_entry* entry, std::uint64_t flags) noex
 }
 
 ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
-                                  std::uint64_t flags) noexcept
+                                  std::uint64_t flags)
 {
     if (!wait_.blocks())
         return -FI_EINVAL;
-    WaitObject::Blocked blocked(wait_, timeout_ms);
-    for (;;) {
+    const Deadline deadline(timeout_ms);
+    ssize_t got = -FI_EAGAIN;
+    wait_.block(deadline, [&]() noexcept {
         if (empty_now())
-            (void)run(true); // patient: see Sleeper
-        {
-            std::unique_lock guard(mutex_);
-            if (!polls_)
-                blocked.deadline().await(arrived_, guard, [this] { return !empty() || polls_; });
-            if (const ssize_t got = take(event, buffer, length, flags); got != -FI_EAGAIN)
-                return got;
-        }
-        if (!blocked.sleep())
-            return -FI_EAGAIN;
-    }
+            (void)run(true);
+        std::unique_lock guard(mutex_);
+        if (!polls_)
+            deadline.await(arrived_, guard, [this] { return !empty() || polls_; });
+        got = take(event, buffer, length, flags);
+        return got != -FI_EAGAIN;
+    });
+    return got;
 }
 
 } // namespace tofu

@@ -55,8 +55,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     // --- the calls of fi_eq's operation table
     ssize_t read(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
     ssize_t read_error(fi_eq_err_entry* entry, std::uint64_t flags) noexcept;
-    ssize_t wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms,
-                          std::uint64_t flags) noexcept;
+    ssize_t wait_and_read(std::uint32_t* event, void* buffer, std::size_t length, int timeout_ms, std::uint64_t flags);
     ssize_t write(std::uint32_t event, const void* buffer, std::size_t length, std::uint64_t flags) noexcept;
     int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }

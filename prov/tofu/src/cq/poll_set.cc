@@ -74,20 +74,17 @@ bool WaitSet::look() noexcept
     return some;
 }
 
-int WaitSet::wait(int timeout_ms) noexcept
+int WaitSet::wait(int timeout_ms)
 {
     const Deadline deadline(timeout_ms);
     int error = 0;
     const vcq::Backend* const backend = vcq::Backend::get(error);
     Sleeper sleeper(backend != nullptr ? &backend->functions() : nullptr, deadline, kind_ == FI_WAIT_YIELD);
-    for (;;) {
+    const bool some = sleeper.await(this, nullptr, [this]() noexcept {
         clear();
-        if (look())
-            return 0;
-        ProgressSource* self = this;
-        if (!sleeper.sleep(&self, 1))
-            return -FI_ETIMEDOUT;
-    }
+        return look();
+    });
+    return some ? 0 : -FI_ETIMEDOUT;
 }
 
 std::size_t WaitSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept

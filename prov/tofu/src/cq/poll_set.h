@@ -31,7 +31,7 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase>, public Progr
     [[nodiscard]] int add(WaitObject& member) noexcept;
     void remove(WaitObject& member) noexcept;
 
-    int wait(int timeout_ms) noexcept;
+    int wait(int timeout_ms);
     // --- fi_trywait, as for a single object (WaitObject)
     void clear() noexcept { signal_.clear(); }
     /// Makes progress for all members. True if one has something.

@@ -246,12 +246,6 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     return 0;
 }
 
-WaitObject::Blocked::Blocked(WaitObject& wait, int timeout_ms) noexcept
-    : wait_(wait), deadline_(timeout_ms), sleeper_(wait.functions_, deadline_, wait.kind_ == FI_WAIT_YIELD)
-{
-    wait_.sleepers_.fetch_add(1);
-}
-
 void WaitObject::wake() noexcept
 {
     if (owner_.domain != nullptr)

@@ -4,6 +4,7 @@
 // an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -70,14 +71,12 @@ class Deadline {
     [[nodiscard]] bool passed() const noexcept { return !never_ && Clock::now() >= end_; }
     /// Milliseconds left, at least 0 and at most `most`.
     [[nodiscard]] int left_ms(int most) const noexcept;
-    /// Waits for the condition until `done` holds or the deadline has passed.
+    /// Waits for the condition until `done` holds or the deadline has passed, or for a while.
     template <class Done>
     void await(std::condition_variable& condition, std::unique_lock<std::mutex>& guard, Done&& done) const
     {
-        if (never_)
-            condition.wait(guard, done);
-        else
-            condition.wait_until(guard, end_, done);
+        const auto a_while = Clock::now() + std::chrono::milliseconds(100);
+        condition.wait_until(guard, never_ ? a_while : std::min(end_, a_while), done);
     }
 
   private:
@@ -95,6 +94,29 @@ class Sleeper {
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
     [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
+    /// Calls `look` until it returns true, and sleeps in between. False: the deadline has passed. `sleepers`, which may be
+    /// null, counts the thread meanwhile. The thread may be cancelled (pthreads(7)) between two looks, and nowhere else.
+    /// Then the C library unwinds the stack by the libgcc of the machine, and the portable provider has another inside,
+    /// which must not be asked: no function from the application down to here has anything to clean up.
+    template <class Look>
+    [[nodiscard]] bool await(ProgressSource* source, std::atomic<unsigned>* sleepers, Look&& look)
+    {
+        static_assert(noexcept(look()));
+        for (;;) {
+            int before = PTHREAD_CANCEL_ENABLE;
+            pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+            if (sleepers != nullptr)
+                sleepers->fetch_add(1);
+            const bool found = look();
+            const bool again = !found && sleep(&source, 1);
+            if (sleepers != nullptr)
+                sleepers->fetch_sub(1);
+            pthread_setcancelstate(before, nullptr);
+            if (!again)
+                return found;
+            pthread_testcancel();
+        }
+    }
     /// Something has come: the pauses begin small again.
     void restart() noexcept { rounds_ = 0; }
 
@@ -184,22 +206,14 @@ class WaitObject {
         if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();
     }
-    /// Stands for a thread while it blocks on a queue or counter (fi_cq_sread, fi_cntr_wait).
-    class Blocked {
-      public:
-        Blocked(WaitObject& wait, int timeout_ms) noexcept;
-        ~Blocked() { wait_.sleepers_.fetch_sub(1); }
-        Blocked(const Blocked&) = delete;
-        Blocked& operator=(const Blocked&) = delete;
-        /// Sleeper::sleep(), between two patient looks.
-        [[nodiscard]] bool sleep() noexcept { return sleeper_.sleep(&wait_.owner_.progress, 1); }
-        [[nodiscard]] const Deadline& deadline() const noexcept { return deadline_; }
-
-      private:
-        WaitObject& wait_;
-        const Deadline deadline_;
-        Sleeper sleeper_;
-    };
+    /// Sleeper::await(), for a thread that blocks on the queue or counter (fi_cq_sread, fi_cntr_wait). The looks are
+    /// patient.
+    template <class Look>
+    bool block(const Deadline& deadline, Look&& look)
+    {
+        Sleeper sleeper(functions_, deadline, kind_ == FI_WAIT_YIELD);
+        return sleeper.await(owner_.progress, &sleepers_, look);
+    }
     // --- fi_trywait: first clear() of all objects, then look() at all of them (point 3 of wake_flag)
     void clear() noexcept
     {
