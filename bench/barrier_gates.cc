@@ -71,12 +71,10 @@ void meet(Board& board, int members)
         return;
     }
     for (unsigned polls = 0; board.round.load() == round; polls++) {
-        if (board.failed.load() != 0) {
+        if (board.failed.load() != 0)
             std::exit(1);
-        }
-        if (polls >= 200 || members > 2) {
+        if (polls >= 200 || members > 2)
             sched_yield();
-        }
     }
 }
 
@@ -92,15 +90,13 @@ void round_of_gates(Board& board, utofu_vbg_id_t id, int doubles)
     double values[3] = {1, 2, 3};
     int rc = doubles == 0 ? utofu_barrier(id, 0)
                           : utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, values, size_t(doubles), 0);
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         give_up(board, "start", rc);
-    }
     do {
         rc = doubles == 0 ? utofu_poll_barrier(id, 0) : utofu_poll_reduce_double(id, 0, values);
     } while (rc == UTOFU_ERR_NOT_COMPLETED);
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         give_up(board, "poll", rc);
-    }
 }
 
 utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
@@ -108,18 +104,15 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
     const auto plan = sim::test::plan_circuit(shape, members, me);
     std::vector<utofu_vbg_id_t> ids(plan.size());
     int rc = utofu_alloc_vbg(utofu_tni_id_t(me % 6), ids.size(), 0, ids.data());
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         give_up(board, "utofu_alloc_vbg", rc);
-    }
-    for (size_t i = 0; i < ids.size(); i++) {
+    for (size_t i = 0; i < ids.size(); i++)
         board.ids[me][i].store(ids[i]);
-    }
     meet(board, members);
     auto settings = sim::test::settings_of(plan, me, [&](GateAt at) { return board.ids[at.member][at.gate].load(); });
     rc = utofu_set_vbg(settings.data(), settings.size());
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         give_up(board, "utofu_set_vbg", rc);
-    }
     meet(board, members);
     return ids[0];
 }
@@ -135,18 +128,15 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
         const utofu_vbg_id_t id = build(board, what.shape, members, me);
         one = [&board, id, &what] { round_of_gates(board, id, what.doubles); };
     }
-    for (int i = 0; i < rounds / 10; i++) {
+    for (int i = 0; i < rounds / 10; i++)
         one();
-    }
     meet(board, members);
     const double cpu = cpu_us();
     const double start = now_us();
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds; i++)
         one();
-    }
-    if (me == 0) {
+    if (me == 0)
         board.result_us = (now_us() - start) / rounds;
-    }
     board.cpu_us[me] = (cpu_us() - cpu) / rounds;
     meet(board, members);
     std::exit(0);
@@ -156,17 +146,15 @@ utofu_vbg_id_t build(Board& board, Shape shape, int members, int me)
 double run(const Case& what, int members, bool quick, double& cpu_spread)
 {
     void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
+    if (memory == MAP_FAILED)
         return -1;
-    }
     auto* const board = new (memory) Board;
     const int rounds = (members <= 2 ? 100000 : members <= 8 ? 5000 : 1000) / (quick ? 50 : 1);
     std::vector<pid_t> pids;
     for (int i = 0; i < members; i++) {
         pids.push_back(fork());
-        if (pids.back() == 0) {
+        if (pids.back() == 0)
             member(*board, what, members, i, rounds);
-        }
     }
     bool good = true;
     for (const pid_t pid : pids) {
@@ -211,9 +199,8 @@ int report(const Options& options)
         std::printf("%-30s %9s %12s %12s %18s\n", "barrier", "processes", "us a round", "of counter", "cpu most/least");
     const double start = now_us();
     for (int round = 0; round < options.rounds; ++round) {
-        if (round > 0 && now_us() - start > options.seconds * 1e6) {
+        if (round > 0 && now_us() - start > options.seconds * 1e6)
             break;
-        }
         for (const int members : options.sizes) {
             double counter = 0;
             for (const Case& what : cases) {

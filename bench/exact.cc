@@ -73,9 +73,8 @@ void member(Board& board, unsigned rank, unsigned size, unsigned rounds)
     board.ids[rank] = id;
     board.stadds[rank] = stadd;
     (void)pthread_barrier_wait(&board.barrier);
-    if (rank == 0) {
+    if (rank == 0)
         board.began_ns = now_ns();
-    }
     const unsigned next = (rank + 1) % size;
     for (unsigned round = 0; round < rounds; round++) {
         must(utofu_put_piggyback8(vcq, board.ids[next], round, board.stadds[next], 8, 0,
@@ -83,9 +82,8 @@ void member(Board& board, unsigned rank, unsigned size, unsigned rounds)
              "utofu_put_piggyback8");
         utofu_mrq_notice notice{};
         int code = UTOFU_ERR_NOT_FOUND;
-        while (code == UTOFU_ERR_NOT_FOUND) {
+        while (code == UTOFU_ERR_NOT_FOUND)
             code = utofu_poll_mrq(vcq, 0, &notice);
-        }
         must(code, "utofu_poll_mrq");
         void* cbdata = nullptr;
         (void)utofu_poll_tcq(vcq, 0, &cbdata);
@@ -100,23 +98,20 @@ void bare_member(Board& board, unsigned rank, unsigned size, unsigned rounds)
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
-    if (rank == 0) {
+    if (rank == 0)
         board.ids[0] = static_cast<utofu_vcq_id_t>(sched_getcpu());
-    }
     (void)pthread_barrier_wait(&board.barrier);
     CPU_ZERO(&one);
     CPU_SET(board.ids[0].load(), &one);
     (void)sched_setaffinity(0, sizeof one, &one);
     (void)pthread_barrier_wait(&board.barrier);
-    if (rank == 0) {
+    if (rank == 0)
         board.began_ns = now_ns();
-    }
     uint32_t* const own = &board.turns[rank].word;
     uint32_t* const next = &board.turns[(rank + 1) % size].word;
     for (uint32_t round = 0; round < rounds; round++) {
-        while ((rank != 0 || round != 0) && __atomic_load_n(own, __ATOMIC_ACQUIRE) == (rank != 0 ? round : round - 1)) {
+        while ((rank != 0 || round != 0) && __atomic_load_n(own, __ATOMIC_ACQUIRE) == (rank != 0 ? round : round - 1))
             (void)syscall(SYS_futex, own, FUTEX_WAIT, rank != 0 ? round : round - 1, nullptr, nullptr, 0);
-        }
         (void)__atomic_fetch_add(next, 1, __ATOMIC_RELEASE);
         (void)syscall(SYS_futex, next, FUTEX_WAKE, 1, nullptr, nullptr, 0);
     }
@@ -164,9 +159,8 @@ Result measure(void (*run)(Board&, unsigned, unsigned, unsigned), unsigned size,
         result.good = waitpid(child, &status, 0) == child && status == 0 && result.good;
     }
     uint64_t ended = 0;
-    for (unsigned rank = 0; rank < size; rank++) {
+    for (unsigned rank = 0; rank < size; rank++)
         ended = std::max(ended, board->ended_ns[rank].load());
-    }
     const double operations = double(size) * rounds;
     result.rate = operations * 1e9 / double(ended - board->began_ns);
     result.processor_us = (processor_time_us() - used_before) / operations;
@@ -185,28 +179,24 @@ int usage()
 int main(int argc, char** argv)
 {
     const long rounds = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 2000;
-    if (rounds < 1 || rounds > 1'000'000) {
+    if (rounds < 1 || rounds > 1'000'000)
         return usage();
-    }
     std::vector<unsigned> sizes;
     for (int i = 2; i < argc; i++) {
         sizes.push_back(static_cast<unsigned>(std::strtoul(argv[i], nullptr, 10)));
-        if (sizes.back() < 2 || sizes.back() > most) {
+        if (sizes.back() < 2 || sizes.back() > most)
             return usage();
-        }
     }
-    if (sizes.empty()) {
+    if (sizes.empty())
         sizes = {2, 4, 12, 64};
-    }
     std::puts("| processes | operations a second | the bare ring | part of it | processor time of both "
               "|\n|---|---|---|---|---|");
     std::fflush(stdout); // before fork
     for (const unsigned size : sizes) {
         const Result exact = measure(member, size, static_cast<unsigned>(rounds));
         const Result bare = measure(bare_member, size, static_cast<unsigned>(rounds));
-        if (!exact.good || !bare.good) {
+        if (!exact.good || !bare.good)
             return 1;
-        }
         std::printf("| %u | %.0f | %.0f | %.0f %% | %.1f us, %.1f us |\n", size, exact.rate, bare.rate,
                     100 * exact.rate / bare.rate, exact.processor_us, bare.processor_us);
         std::fflush(stdout);

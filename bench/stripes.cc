@@ -91,9 +91,8 @@ Picoseconds carry(Machine& m, uint32_t from, uint32_t to, const std::vector<Path
 void print_row(const std::string& name, const double (&times)[most_paths])
 {
     std::printf("| %s |", name.c_str());
-    for (const double time : times) {
+    for (const double time : times)
         std::printf(" %.1f us |", time);
-    }
     std::printf("\n");
 }
 
@@ -127,9 +126,8 @@ void print_alone()
     std::printf("\nLinks of the paths to the next along X:");
     for (const PathCoords& path : disjoint_paths(m.topology, from, rows[1].to, 0)) {
         std::printf("%s", path[0] == from[3] && path[1] == from[4] && path[2] == from[5] ? "" : ",");
-        for (const Link& link : route(m.topology, from, path, rows[1].to)) {
+        for (const Link& link : route(m.topology, from, path, rows[1].to))
             std::printf(" %s", port_name(link.port));
-        }
     }
     std::printf(".\n");
 }
@@ -201,9 +199,8 @@ void print_together()
                                         {"its six neighbours along X, Y, Z", Pattern::six_neighbours},
                                         {"another at random", Pattern::random}}) {
         double times[most_paths];
-        for (unsigned count = 1; count <= most_paths; count++) {
+        for (unsigned count = 1; count <= most_paths; count++)
             times[count - 1] = together(pattern, count);
-        }
         print_row(name, times);
     }
 }

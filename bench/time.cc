@@ -141,9 +141,8 @@ double bandwidth(Kind kind, uint32_t length, unsigned many)
     Picoseconds now = 0;
     constexpr unsigned count = 1000;
     for (unsigned i = 0; i < count; i++) {
-        if (i >= many) {
+        if (i >= many)
             now = std::max(now, ends[i - many]) + figures::found;
-        }
         now += figures::post_call;
         const Times times = m.network.carry(way, transit(kind, length), now);
         ends.push_back(kind == Kind::get ? times.told : times.sent);

@@ -37,9 +37,8 @@ template <typename Call>
 double once(Call&& call)
 {
     const auto began = Clock::now();
-    for (unsigned i = 0; i < calls; i++) {
+    for (unsigned i = 0; i < calls; i++)
         call();
-    }
     return std::chrono::duration<double, std::nano>(Clock::now() - began).count() / calls;
 }
 
@@ -64,14 +63,12 @@ Figures measure()
                                   check(utofu_poll_mrq(vcq, 0, &notice), "poll");
                               }));
         void* cbdata = nullptr;
-        if (utofu_poll_tcq(vcq, 0, &cbdata) != UTOFU_ERR_NOT_FOUND) { // makes room in the TOQ
+        if (utofu_poll_tcq(vcq, 0, &cbdata) != UTOFU_ERR_NOT_FOUND) // makes room in the TOQ
             std::_Exit(1);
-        }
         best.vain = std::min(best.vain, once([&] {
                                  utofu_mrq_notice notice;
-                                 if (utofu_poll_mrq(vcq, 0, &notice) != UTOFU_ERR_NOT_FOUND) {
+                                 if (utofu_poll_mrq(vcq, 0, &notice) != UTOFU_ERR_NOT_FOUND)
                                      std::_Exit(1);
-                                 }
                              }));
     }
     return best;
@@ -82,16 +79,14 @@ Figures in_child(const char* trace)
 {
     int ends[2];
     Figures figures;
-    if (::pipe(ends) != 0) {
+    if (::pipe(ends) != 0)
         std::exit(1);
-    }
     const pid_t child = ::fork();
     if (child == 0) {
-        if (trace != nullptr) {
+        if (trace != nullptr)
             ::setenv("TOFU_SIM_TRACE", trace, 1);
-        } else {
+        else
             ::unsetenv("TOFU_SIM_TRACE");
-        }
         figures = measure();
         std::exit(::write(ends[1], &figures, sizeof figures) == ssize_t{sizeof figures} ? 0 : 1);
     }
@@ -117,9 +112,8 @@ void print(const char* name, double plain, double traced)
 int main()
 {
     char directory[] = "/tmp/tofu-trace-bench-XXXXXX";
-    if (::mkdtemp(directory) == nullptr) {
+    if (::mkdtemp(directory) == nullptr)
         return 1;
-    }
     const std::string pattern = std::string(directory) + "/x";
     const Figures plain = in_child(nullptr);
     const Figures traced = in_child(pattern.c_str());

@@ -301,10 +301,9 @@ void Both<Tagged>::source(World& w)
     // "source addresses which cannot be mapped to a usable fi_addr_t will be reported as FI_ADDR_NOTAVAIL": a rank that
     // knows only itself receives from the others, which know it.
     Mail m(w, Tagged, {.knows_others = w.rank() != 0});
-    if (w.rank() == 0) {
+    if (w.rank() == 0)
         for (unsigned i = 1; i < w.ranks(); ++i)
             CHECK(w, m.recv(m.in(i * 64), 64, 2) == 0);
-    }
     w.barrier();
     if (w.rank() != 0) {
         CHECK(w, m.send(m.out(), 64, 0, 2) == 0);

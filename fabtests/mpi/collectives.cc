@@ -18,9 +18,8 @@ int contribution(int rank, int i)
 std::vector<int> contributions(int rank, int count)
 {
     std::vector<int> values(static_cast<size_t>(count));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         values[static_cast<size_t>(i)] = contribution(rank, i);
-    }
     return values;
 }
 
@@ -41,14 +40,12 @@ void coll_short(const World& world)
         MPITEST_CALL(MPI_Allreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, world.comm));
         MPITEST_CHECK(sum == n * (n - 1) / 2 + n * round);
         std::vector<std::int64_t> out(at(world.size)), in(at(world.size), -1);
-        for (std::int64_t r = 0; r < n; r++) {
+        for (std::int64_t r = 0; r < n; r++)
             out[static_cast<std::size_t>(r)] = (round * n + world.rank) * n + r;
-        }
         MPITEST_CALL(MPI_Alltoall(out.data(), 1, MPI_INT64_T, in.data(), 1, MPI_INT64_T, world.comm));
         bool good = true;
-        for (std::int64_t r = 0; r < n; r++) {
+        for (std::int64_t r = 0; r < n; r++)
             good = good && in[static_cast<std::size_t>(r)] == (round * n + r) * n + world.rank;
-        }
         MPITEST_CHECK(good);
     }
 }
@@ -83,22 +80,18 @@ void allgather_alltoall(const World& world, int count)
     std::vector<int> all(at(count * n), -1);
     MPITEST_CALL(MPI_Allgather(mine.data(), count, MPI_INT, all.data(), count, MPI_INT, world.comm));
     bool good = true;
-    for (int r = 0; r < n; r++) {
-        for (int i = 0; i < count; i++) {
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < count; i++)
             good = good && all[at(r * count + i)] == contribution(r, i);
-        }
-    }
     MPITEST_CHECK(good);
     std::vector<int> out(at(count * n));
     std::vector<int> in(at(count * n), -1);
-    for (int i = 0; i < count * n; i++) {
+    for (int i = 0; i < count * n; i++)
         out[at(i)] = world.rank * 1'000'000 + i;
-    }
     MPITEST_CALL(MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, world.comm));
     good = true;
-    for (int i = 0; i < count * n; i++) {
+    for (int i = 0; i < count * n; i++)
         good = good && in[at(i)] == (i / count) * 1'000'000 + world.rank * count + i % count;
-    }
     MPITEST_CHECK(good);
 }
 
@@ -114,15 +107,12 @@ void barriers(const World& world)
             MPI_Irecv(&told, 1, MPI_INT, late, 77, world.comm, &receive);
         } else {
             const int one = 1;
-            for (int r = 0; r < n; r++) {
-                if (r != late) {
+            for (int r = 0; r < n; r++)
+                if (r != late)
                     MPI_Ssend(&one, 1, MPI_INT, r, 77, world.comm);
-                }
-            }
         }
-        if (world.rank != late) {
+        if (world.rank != late)
             MPI_Wait(&receive, MPI_STATUS_IGNORE);
-        }
         MPITEST_CALL(MPI_Barrier(world.comm));
         MPITEST_CHECK(world.rank == late || told == 1);
     }
@@ -133,9 +123,8 @@ void barriers(const World& world)
 void coll_basic(const World& world)
 {
     for (const int count : {1, 33, 3000}) {
-        for (int root = 0; root < world.size; root++) {
+        for (int root = 0; root < world.size; root++)
             broadcast_gather_scatter(world, count, root);
-        }
         allgather_alltoall(world, count);
     }
     barriers(world);
@@ -188,19 +177,15 @@ void coll_vectors(const World& world)
     }
     std::vector<int> out(at(out_total));
     std::vector<int> in(at(in_total), -1);
-    for (int r = 0; r < n; r++) {
-        for (int i = 0; i < out_counts[at(r)]; i++) {
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < out_counts[at(r)]; i++)
             out[at(out_places[at(r)] + i)] = world.rank * 100'000 + r * 10'000 + i;
-        }
-    }
     MPITEST_CALL(MPI_Alltoallv(out.data(), out_counts.data(), out_places.data(), MPI_INT, in.data(), in_counts.data(),
                                in_places.data(), MPI_INT, world.comm));
     bool good = true;
-    for (int r = 0; r < n; r++) {
-        for (int i = 0; i < in_counts[at(r)]; i++) {
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < in_counts[at(r)]; i++)
             good = good && in[at(in_places[at(r)] + i)] == r * 100'000 + world.rank * 10'000 + i;
-        }
-    }
     MPITEST_CHECK(good);
 }
 
@@ -233,18 +218,16 @@ long value(int rank, int i)
 long fold(const Operation& operation, int ranks, int i)
 {
     long result = value(0, i);
-    for (int r = 1; r < ranks; r++) {
+    for (int r = 1; r < ranks; r++)
         result = operation.apply(result, value(r, i));
-    }
     return result;
 }
 
 std::vector<long> values(int rank, int count)
 {
     std::vector<long> all(at(count));
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         all[at(i)] = value(rank, i);
-    }
     return all;
 }
 
@@ -255,9 +238,8 @@ void allreduce_reduce_scan(const World& world, const Operation& operation)
     std::vector<long> out(count, -99);
     MPITEST_CALL(MPI_Allreduce(mine.data(), out.data(), count, MPI_LONG, operation.op, world.comm));
     bool good = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         good = good && out[at(i)] == fold(operation, world.size, i);
-    }
     MPITEST_CHECK(good);
     const int root = world.size / 2;
     std::vector<long> at_root(count, -99);
@@ -284,9 +266,8 @@ void exscan_reduce_scatter(const World& world)
     const std::vector<long> spread = values(world.rank, count * world.size);
     MPITEST_CALL(MPI_Reduce_scatter_block(spread.data(), share.data(), count, MPI_LONG, MPI_SUM, world.comm));
     bool good = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         good = good && share[at(i)] == fold(operations[0], world.size, world.rank * count + i);
-    }
     MPITEST_CHECK(good);
 }
 
@@ -294,9 +275,8 @@ void exscan_reduce_scatter(const World& world)
 
 void coll_operations(const World& world)
 {
-    for (const Operation& operation : operations) {
+    for (const Operation& operation : operations)
         allreduce_reduce_scan(world, operation);
-    }
     exscan_reduce_scatter(world);
     struct {
         double value;
@@ -337,12 +317,10 @@ void coll_nonblocking(const World& world)
         MPITEST_CALL(MPI_Waitall(5, requests, MPI_STATUSES_IGNORE));
         MPITEST_CHECK(bcast == contributions(root, count));
         bool good = true;
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             good = good && sum[at(i)] == 1000 * n * (n + 1) / 2 + n * i * 7;
-        }
-        for (int r = 0; r < n; r++) {
+        for (int r = 0; r < n; r++)
             good = good && in[at(r)] == r * n + world.rank && all[at(r * count + 9)] == contribution(r, 9);
-        }
         MPITEST_CHECK(good);
     }
 }
@@ -351,9 +329,8 @@ void coll_large(const World& world)
 {
     constexpr int count = 1 << 20; // ints: 4 MiB
     std::vector<int> data(count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         data[at(i)] = world.rank == 0 ? i * 3 : -1;
-    }
     MPITEST_CALL(MPI_Bcast(data.data(), count, MPI_INT, 0, world.comm));
     bool good = true;
     for (int i = 0; i < count; i++) {
@@ -364,20 +341,17 @@ void coll_large(const World& world)
     std::vector<int> sum(count);
     MPITEST_CALL(MPI_Allreduce(data.data(), sum.data(), count, MPI_INT, MPI_SUM, world.comm));
     good = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         good = good && sum[at(i)] == world.size * (world.size - 1) / 2 + world.size * (i % 1000);
-    }
     MPITEST_CHECK(good);
     const int block = count / world.size;
     std::vector<int> in(count, -1);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         data[at(i)] = world.rank * 4 + i;
-    }
     MPITEST_CALL(MPI_Alltoall(data.data(), block, MPI_INT, in.data(), block, MPI_INT, world.comm));
     good = true;
-    for (int i = 0; i < block * world.size; i++) {
+    for (int i = 0; i < block * world.size; i++)
         good = good && in[at(i)] == (i / block) * 4 + world.rank * block + i % block;
-    }
     MPITEST_CHECK(good);
 }
 

@@ -27,17 +27,15 @@ void comm_dup_split(const World& world)
     MPITEST_CHECK(size == members && rank == members - 1 - world.rank / 2);
     std::vector<int> all(static_cast<size_t>(size), -1);
     MPITEST_CALL(MPI_Allgather(&world.rank, 1, MPI_INT, all.data(), 1, MPI_INT, half));
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < size; i++)
         MPITEST_CHECK(all[static_cast<size_t>(i)] == world.rank % 2 + 2 * (members - 1 - i));
-    }
     MPI_Comm_free(&half);
 
     MPI_Comm none;
     MPITEST_CALL(MPI_Comm_split(world.comm, world.rank == 0 ? MPI_UNDEFINED : 1, 0, &none));
     MPITEST_CHECK((none == MPI_COMM_NULL) == (world.rank == 0));
-    if (none != MPI_COMM_NULL) {
+    if (none != MPI_COMM_NULL)
         MPI_Comm_free(&none);
-    }
     // Many, to see that the resources of one are released.
     for (int i = 0; i < 50; i++) {
         MPI_Comm again;
@@ -88,9 +86,8 @@ void comm_intercomm(const World& world)
     int sum = 0;
     MPITEST_CALL(MPI_Allreduce(&world.rank, &sum, 1, MPI_INT, MPI_SUM, between));
     int expected = 0;
-    for (int r = 0; r < world.size; r++) {
+    for (int r = 0; r < world.size; r++)
         expected += (r < world.size / 2 ? 0 : 1) != side ? r : 0;
-    }
     MPITEST_CHECK(sum == expected); // the other side's ranks
     MPI_Comm merged;
     MPITEST_CALL(MPI_Intercomm_merge(between, side, &merged));

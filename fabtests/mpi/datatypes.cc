@@ -10,9 +10,8 @@ void datatype_vector(const World& world)
 {
     for (const int n : {4, 50, 400}) {
         std::vector<double> matrix(static_cast<size_t>(n) * n);
-        for (int i = 0; i < n * n; i++) {
+        for (int i = 0; i < n * n; i++)
             matrix[static_cast<size_t>(i)] = world.rank * 1e6 + i;
-        }
         MPI_Datatype column;
         MPI_Type_vector(n, 1, n, MPI_DOUBLE, &column);
         MPI_Type_commit(&column);
@@ -21,9 +20,8 @@ void datatype_vector(const World& world)
         MPI_Sendrecv(&matrix[static_cast<size_t>(n / 2)], 1, column, world.next(), 1, row.data(), n, MPI_DOUBLE,
                      world.previous(), 1, world.comm, MPI_STATUS_IGNORE);
         bool good = true;
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             good = good && row[static_cast<size_t>(i)] == world.previous() * 1e6 + i * n + n / 2;
-        }
         MPITEST_CHECK(good);
         std::vector<double> target(static_cast<size_t>(n) * n, -1.0);
         MPI_Sendrecv(row.data(), n, MPI_DOUBLE, world.next(), 2, &target[1], 1, column, world.previous(), 2, world.comm,
@@ -90,9 +88,8 @@ void datatype_indexed(const World& world)
     constexpr int n = 600;
     std::vector<int> out(n);
     std::vector<int> in(n, -1);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         out[static_cast<size_t>(i)] = world.rank * 10'000 + i;
-    }
     std::vector<int> lengths;
     std::vector<int> places;
     for (int place = 0; place + 20 < n; place += 20) {
@@ -131,9 +128,8 @@ void datatype_indexed(const World& world)
     MPI_Type_create_subarray(3, whole, part, start, MPI_ORDER_C, MPI_INT, &block);
     MPI_Type_commit(&block);
     std::vector<int> cube(720);
-    for (int i = 0; i < 720; i++) {
+    for (int i = 0; i < 720; i++)
         cube[static_cast<size_t>(i)] = world.rank * 1000 + i;
-    }
     std::vector<int> linear(60, -1);
     MPI_Sendrecv(cube.data(), 1, block, world.next(), 3, linear.data(), 60, MPI_INT, world.previous(), 3, world.comm,
                  MPI_STATUS_IGNORE);
@@ -167,9 +163,8 @@ void datatype_truncation(const World& world)
         MPI_Error_class(rc, &error_class);
         MPITEST_CHECK(error_class == MPI_ERR_TRUNCATE);
         bool intact = true; // nothing may be written behind the buffer
-        for (int i = size / 2; i < size; i++) {
+        for (int i = size / 2; i < size; i++)
             intact = intact && in[static_cast<size_t>(i)] == 0x5a;
-        }
         MPITEST_CHECK(intact);
         MPI_Wait(&send, MPI_STATUS_IGNORE);
         MPI_Barrier(world.comm);

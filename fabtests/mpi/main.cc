@@ -87,9 +87,8 @@ bool is_chosen(const Part& part, int argc, char** argv)
 {
     const int first = argc > 1 && std::strcmp(argv[1], "--forever") == 0 ? 2 : 1;
     bool chosen = argc <= first;
-    for (int i = first; i < argc; i++) {
+    for (int i = first; i < argc; i++)
         chosen = chosen || std::strncmp(part.name, argv[i], std::strlen(argv[i])) == 0;
-    }
     return chosen;
 }
 
@@ -126,9 +125,8 @@ namespace mpitest {
 void check(bool good, const char* what, const char* file, int line)
 {
     checks_done++;
-    if (good) {
+    if (good)
         return;
-    }
     if (checks_failed++ < told_failures) {
         int rank = -1;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -150,18 +148,15 @@ void note(const World& world, const char* format, ...)
 
 void fill(std::vector<uint8_t>& data, uint64_t key)
 {
-    for (size_t i = 0; i < data.size(); i++) {
+    for (size_t i = 0; i < data.size(); i++)
         data[i] = pattern_byte(key, i);
-    }
 }
 
 bool matches(const std::vector<uint8_t>& data, uint64_t key, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
-        if (data[i] != pattern_byte(key, i)) {
+    for (size_t i = 0; i < size; i++)
+        if (data[i] != pattern_byte(key, i))
             return false;
-        }
-    }
     return size <= data.size();
 }
 
@@ -170,9 +165,8 @@ bool matches(const std::vector<uint8_t>& data, uint64_t key, size_t size)
 int main(int argc, char** argv)
 {
     if (argc == 2 && std::strcmp(argv[1], "--list") == 0) {
-        for (const Part& part : parts) {
+        for (const Part& part : parts)
             std::printf("%-22s %s\n", part.name, part.checks);
-        }
         return 0;
     }
     ::signal(SIGALRM, out_of_time);

@@ -35,9 +35,8 @@ void wait_idly()
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     while (done == 0) {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        if (done == 0) {
+        if (done == 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(rank < 2 ? 0 : 5));
-        }
     }
 }
 
@@ -55,9 +54,8 @@ void show_places(const Backend& backend)
     std::snprintf(mine.host, sizeof mine.host, "%.56s", host);
     std::vector<Place> places(static_cast<size_t>(size));
     MPI_Gather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (rank != 0) {
+    if (rank != 0)
         return;
-    }
     std::printf("placement (X,Y,Z,A,B,C)\n");
     for (int r = 0; r < size; r++) {
         const Place& place = places[static_cast<size_t>(r)];
@@ -82,9 +80,8 @@ double measure_latency(std::vector<char>& buffer, size_t bytes)
     const int rounds = repetitions(bytes);
     double start = 0;
     for (int i = -rounds / 10; i < rounds; i++) {
-        if (i == 0) {
+        if (i == 0)
             start = MPI_Wtime();
-        }
         if (rank == 0) {
             MPI_Send(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
             MPI_Recv(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -103,32 +100,27 @@ double measure_bandwidth(std::vector<char>& buffer, size_t bytes)
     const int windows = std::max(2, repetitions(bytes) / stream_depth);
     double start = 0;
     for (int i = -1; i < windows; i++) {
-        if (i == 0) {
+        if (i == 0)
             start = MPI_Wtime();
-        }
         MPI_Request requests[stream_depth];
-        for (MPI_Request& request : requests) {
-            if (rank == 0) {
+        for (MPI_Request& request : requests)
+            if (rank == 0)
                 MPI_Isend(buffer.data(), count, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
-            } else {
+            else
                 MPI_Irecv(buffer.data(), count, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &request);
-            }
-        }
         MPI_Waitall(stream_depth, requests, MPI_STATUSES_IGNORE);
-        if (rank == 0) {
+        if (rank == 0)
             MPI_Recv(nullptr, 0, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
+        else
             MPI_Send(nullptr, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD);
-        }
     }
     return static_cast<double>(bytes) * stream_depth * windows / (MPI_Wtime() - start) / 1e6;
 }
 
 void show_speed()
 {
-    if (rank == 0) {
+    if (rank == 0)
         std::printf("\nranks 0 and 1:    bytes   latency (us)   bandwidth (MB/s)\n");
-    }
     std::vector<char> buffer(max_size, 1);
     for (size_t bytes = 0; rank < 2 && size > 1 && bytes <= max_size; bytes = bytes == 0 ? 8 : bytes * 4) {
         const double latency = measure_latency(buffer, bytes);
@@ -148,14 +140,12 @@ bool check_allreduce()
     for (const int count : {1, 1000, 250'000}) {
         std::vector<long> in(static_cast<size_t>(count));
         std::vector<long> out(static_cast<size_t>(count), -1);
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             in[static_cast<size_t>(i)] = (rank + 1L) * (i + 1L);
-        }
         MPI_Allreduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         long wrong = 0;
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             wrong += out[static_cast<size_t>(i)] != (i + 1L) * size * (size + 1) / 2 ? 1 : 0;
-        }
         long all_wrong = 0;
         MPI_Allreduce(&wrong, &all_wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         if (rank == 0) {
@@ -173,19 +163,16 @@ bool check_counters(const Backend& backend)
 {
     constexpr int messages = 64;
     constexpr int bytes = 128 << 10;
-    if (size < 2) {
+    if (size < 2)
         return true;
-    }
     std::vector<char> buffer(bytes, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     const Backend::Counts before = backend.counts();
-    for (int i = 0; i < messages; i++) {
-        if (rank == 0) {
+    for (int i = 0; i < messages; i++)
+        if (rank == 0)
             MPI_Send(buffer.data(), bytes, MPI_BYTE, 1, 4, MPI_COMM_WORLD);
-        } else if (rank == 1) {
+        else if (rank == 1)
             MPI_Recv(buffer.data(), bytes, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
-    }
     MPI_Barrier(MPI_COMM_WORLD);
     const Backend::Counts after = backend.counts();
     uint64_t own[2] = {rank < 2 ? after.operations - before.operations : 0, rank < 2 ? after.bytes - before.bytes : 0};
@@ -225,11 +212,10 @@ bool show_path(const LoadedParts& parts, const Backend& backend)
         std::printf("  the same on all ranks: %s\n", yes(all != 0));
     }
     bool counted = !parts.built_in; // then there is no other proof
-    if (all != 0 && has_counters) {
+    if (all != 0 && has_counters)
         counted = check_counters(backend);
-    } else if (rank == 0) {
+    else if (rank == 0)
         std::printf("  no operation counters (only the simulator has them)\n");
-    }
     return all != 0 && counted;
 }
 

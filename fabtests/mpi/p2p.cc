@@ -60,9 +60,8 @@ void p2p_modes(const World& world)
         MPI_Request send;
         int done = 0;
         MPI_Issend(out.data(), size, MPI_BYTE, 1, 50, world.comm, &send);
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 100; i++)
             MPI_Test(&send, &done, MPI_STATUS_IGNORE);
-        }
         MPITEST_CHECK(done == 0);
         MPI_Send(nullptr, 0, MPI_BYTE, 1, 51, world.comm);
         MPITEST_CALL(MPI_Wait(&send, MPI_STATUS_IGNORE));
@@ -75,9 +74,8 @@ void p2p_modes(const World& world)
 void p2p_sizes(const World& world)
 {
     std::vector<size_t> sizes = {0, 1, 2, 3};
-    for (size_t power = 4; power <= max_message; power *= 2) {
+    for (size_t power = 4; power <= max_message; power *= 2)
         sizes.insert(sizes.end(), {power - 1, power, power + 1});
-    }
     std::vector<uint8_t> in(max_message + 2);
     for (const size_t size : sizes) {
         std::vector<uint8_t> out(size);
@@ -150,15 +148,13 @@ void p2p_persistent(const World& world)
     MPI_Send_init(out.data(), count, MPI_INT, world.next(), 5, world.comm, &requests[0]);
     MPI_Recv_init(in.data(), count, MPI_INT, world.previous(), 5, world.comm, &requests[1]);
     for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             out[i] = world.rank * 1'000'000 + round * 1000 + i;
-        }
         MPITEST_CALL(MPI_Startall(2, requests));
         MPITEST_CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
         bool good = true;
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             good = good && in[i] == world.previous() * 1'000'000 + round * 1000 + i;
-        }
         MPITEST_CHECK(good);
     }
     MPI_Request_free(&requests[0]);
@@ -246,32 +242,27 @@ void p2p_many_requests(const World& world)
     std::vector<int> in(each * ints, -1);
     std::vector<MPI_Request> receives(each);
     std::vector<MPI_Request> sends(each);
-    for (int i = 0; i < each * ints; i++) {
+    for (int i = 0; i < each * ints; i++)
         out[i] = world.rank * 10'000'000 + i;
-    }
     // Receives are posted from the last tag to the first, against the order of sending.
-    for (int i = each - 1; i >= 0; i--) {
+    for (int i = each - 1; i >= 0; i--)
         MPI_Irecv(&in[i * ints], ints, MPI_INT, world.previous(), i, world.comm, &receives[i]);
-    }
-    for (int i = 0; i < each; i++) {
+    for (int i = 0; i < each; i++)
         MPI_Isend(&out[i * ints], ints, MPI_INT, world.next(), i, world.comm, &sends[i]);
-    }
     int completed = 0;
     std::vector<int> indices(each);
     while (completed < each) {
         int some = 0;
         MPI_Waitsome(each, receives.data(), &some, indices.data(), MPI_STATUSES_IGNORE);
-        if (some == MPI_UNDEFINED) {
+        if (some == MPI_UNDEFINED)
             break;
-        }
         completed += some;
     }
     MPITEST_CHECK(completed == each);
     MPITEST_CALL(MPI_Waitall(each, sends.data(), MPI_STATUSES_IGNORE));
     long wrong = 0;
-    for (int i = 0; i < each * ints; i++) {
+    for (int i = 0; i < each * ints; i++)
         wrong += in[i] != world.previous() * 10'000'000 + i ? 1 : 0;
-    }
     MPITEST_CHECK(wrong == 0);
 }
 

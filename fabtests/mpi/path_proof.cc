@@ -45,18 +45,16 @@ std::string control_variable(std::string_view name)
 {
     std::string result;
     int provided = 0;
-    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) {
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
         return result;
-    }
     int index = 0;
     if (MPI_T_cvar_get_index(std::string(name).c_str(), &index) == MPI_SUCCESS) {
         MPI_T_cvar_handle handle;
         int count = 0;
         if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
             std::vector<char> text(static_cast<size_t>(count) + 1, '\0');
-            if (MPI_T_cvar_read(handle, text.data()) == MPI_SUCCESS) {
+            if (MPI_T_cvar_read(handle, text.data()) == MPI_SUCCESS)
                 result = text.data();
-            }
             MPI_T_cvar_handle_free(&handle);
         }
     }
@@ -66,9 +64,8 @@ std::string control_variable(std::string_view name)
 
 Backend::Backend(const std::string& path)
 {
-    if (path.empty()) {
+    if (path.empty())
         return;
-    }
     library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (library_ != nullptr) {
         coords_ = reinterpret_cast<CoordsFunction>(::dlsym(library_, "utofu_query_my_coords"));
@@ -78,9 +75,8 @@ Backend::Backend(const std::string& path)
 
 Backend::~Backend()
 {
-    if (library_ != nullptr) {
+    if (library_ != nullptr)
         ::dlclose(library_);
-    }
 }
 
 bool Backend::coordinates(std::array<uint8_t, 6>& coords) const

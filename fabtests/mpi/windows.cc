@@ -14,9 +14,8 @@ constexpr int slots = 512;
 bool block_is(const Window<int>& window, int slot, int count, int first)
 {
     bool good = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         good = good && window[slot + i] == first + i;
-    }
     return good;
 }
 
@@ -27,18 +26,16 @@ void win_fence(const World& world)
     Window<int> window(world, slots * world.size, -1);
     std::vector<int> out(slots);
     for (int round = 0; round < 5; round++) {
-        for (int i = 0; i < slots; i++) {
+        for (int i = 0; i < slots; i++)
             out[static_cast<size_t>(i)] = round * 100'000 + world.rank * 1000 + i;
-        }
         MPITEST_CALL(MPI_Win_fence(MPI_MODE_NOPRECEDE, window.handle()));
         for (int target = 0; target < world.size; target++) { // oneself included
             MPITEST_CALL(
                 MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots, MPI_INT, window.handle()));
         }
         MPITEST_CALL(MPI_Win_fence(0, window.handle()));
-        for (int origin = 0; origin < world.size; origin++) {
+        for (int origin = 0; origin < world.size; origin++)
             MPITEST_CHECK(block_is(window, origin * slots, slots, round * 100'000 + origin * 1000));
-        }
         std::vector<int> in(slots, -1);
         MPITEST_CALL(MPI_Win_fence(0, window.handle()));
         MPITEST_CALL(MPI_Get(in.data(), slots, MPI_INT, world.next(), world.previous() * slots, slots, MPI_INT,
@@ -74,13 +71,11 @@ void win_lock(const World& world)
 
     // Shared locks, each in its own place; the flush makes a put visible before the unlock.
     std::vector<int> out(slots);
-    for (int i = 0; i < slots; i++) {
+    for (int i = 0; i < slots; i++)
         out[static_cast<size_t>(i)] = world.rank * 1000 + i;
-    }
     MPITEST_CALL(MPI_Win_lock_all(0, window.handle()));
-    for (int target = 0; target < world.size; target++) {
+    for (int target = 0; target < world.size; target++)
         MPI_Put(out.data(), slots, MPI_INT, target, world.rank * slots, slots, MPI_INT, window.handle());
-    }
     MPITEST_CALL(MPI_Win_flush_all(window.handle()));
     std::vector<int> in(slots, -1);
     MPI_Get(in.data(), slots, MPI_INT, world.next(), world.rank * slots, slots, MPI_INT, window.handle());
@@ -89,9 +84,8 @@ void win_lock(const World& world)
     MPITEST_CHECK(in == out);
     MPI_Barrier(world.comm);
     MPITEST_CALL(MPI_Win_sync(window.handle()));
-    for (int origin = 0; origin < world.size; origin++) {
+    for (int origin = 0; origin < world.size; origin++)
         MPITEST_CHECK(block_is(window, origin * slots, slots, origin * 1000));
-    }
     MPITEST_CALL(MPI_Win_unlock_all(window.handle()));
     MPI_Barrier(world.comm);
 }
@@ -109,9 +103,8 @@ void win_pscw(const World& world)
     MPI_Group_incl(everyone, 1, &next, &target);
     std::vector<int> out(slots);
     for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < slots; i++) {
+        for (int i = 0; i < slots; i++)
             out[static_cast<size_t>(i)] = round * 10'000 + world.rank * 1000 + i;
-        }
         MPITEST_CALL(MPI_Win_post(origin, 0, window.handle()));
         MPITEST_CALL(MPI_Win_start(target, 0, window.handle()));
         MPI_Put(out.data(), slots, MPI_INT, next, 0, slots, MPI_INT, window.handle());
@@ -120,9 +113,8 @@ void win_pscw(const World& world)
             MPITEST_CALL(MPI_Win_wait(window.handle()));
         } else {
             int done = 0;
-            while (done == 0) {
+            while (done == 0)
                 MPI_Win_test(window.handle(), &done);
-            }
         }
         MPITEST_CHECK(block_is(window, 0, slots, round * 10'000 + previous * 1000));
     }
@@ -139,16 +131,14 @@ void win_datatypes(const World& world)
     MPI_Type_vector(n, 1, n, MPI_INT, &column);
     MPI_Type_commit(&column);
     std::vector<int> row(n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         row[static_cast<size_t>(i)] = world.rank * 100 + i;
-    }
     MPITEST_CALL(MPI_Win_fence(0, window.handle()));
     MPITEST_CALL(MPI_Put(row.data(), n, MPI_INT, world.next(), 3, 1, column, window.handle()));
     MPITEST_CALL(MPI_Win_fence(0, window.handle()));
     bool good = true;
-    for (int i = 0; i < n * n; i++) {
+    for (int i = 0; i < n * n; i++)
         good = good && window[i] == (i % n == 3 ? world.previous() * 100 + i / n : -1);
-    }
     MPITEST_CHECK(good);
     std::vector<int> back(n, -1);
     MPITEST_CALL(MPI_Get(back.data(), n, MPI_INT, world.next(), 3, 1, column, window.handle()));
@@ -158,9 +148,8 @@ void win_datatypes(const World& world)
     MPITEST_CALL(MPI_Get(&matrix[7], 1, column, world.next(), 3, 1, column, window.handle()));
     MPITEST_CALL(MPI_Win_fence(0, window.handle()));
     good = true;
-    for (int i = 0; i < n * n; i++) {
+    for (int i = 0; i < n * n; i++)
         good = good && matrix[static_cast<size_t>(i)] == (i % n == 7 ? world.rank * 100 + i / n : -1);
-    }
     MPITEST_CHECK(good);
     MPI_Type_free(&column);
 }
@@ -172,9 +161,8 @@ void win_requests(const World& world)
     constexpr int each = slots / pieces;
     std::vector<int> out(slots);
     std::vector<int> in(slots, -1);
-    for (int i = 0; i < slots; i++) {
+    for (int i = 0; i < slots; i++)
         out[static_cast<size_t>(i)] = world.rank * 1000 + i;
-    }
     std::vector<MPI_Request> requests(pieces);
     MPI_Win_lock_all(0, window.handle());
     for (int i = 0; i < pieces; i++) {
@@ -217,9 +205,8 @@ void win_large(const World& world)
     MPITEST_CALL(MPI_Put(out.data(), size, MPI_BYTE, world.next(), 0, size, MPI_BYTE, allocated));
     MPI_Win_fence(0, allocated);
     bool good = true;
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < size; i++)
         good = good && memory[i] == pattern_byte(static_cast<uint64_t>(world.previous()), static_cast<uint64_t>(i));
-    }
     MPITEST_CHECK(good);
     MPITEST_CALL(MPI_Get(in.data(), size, MPI_BYTE, world.previous(), 0, size, MPI_BYTE, allocated));
     MPI_Win_fence(0, allocated);

@@ -16,21 +16,17 @@ void accumulate_all(const World& world, MPI_Datatype type, MPI_Op op, T start, T
     Window<T> window(world, count, start);
     const std::vector<T> own(count, value(world.rank));
     MPITEST_CALL(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle()));
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds; i++)
         MPITEST_CALL(MPI_Accumulate(own.data(), count, type, 0, 0, count, type, op, window.handle()));
-    }
     MPITEST_CALL(MPI_Win_unlock(0, window.handle()));
     MPI_Barrier(world.comm);
     T expected = start;
-    for (int round = 0; round < rounds; round++) {
-        for (int rank = 0; rank < world.size; rank++) {
+    for (int round = 0; round < rounds; round++)
+        for (int rank = 0; rank < world.size; rank++)
             expected = apply(expected, value(rank));
-        }
-    }
     MPI_Win_lock(MPI_LOCK_SHARED, world.rank, 0, window.handle());
-    for (int i = 0; world.rank == 0 && i < count; i++) {
+    for (int i = 0; world.rank == 0 && i < count; i++)
         MPITEST_CHECK(window[i] == expected);
-    }
     MPI_Win_unlock(world.rank, window.handle());
     MPI_Barrier(world.comm);
 }
@@ -98,9 +94,8 @@ void win_fetch_and_op(const World& world)
     MPI_Allgather(tickets.data(), rounds, MPI_INT64_T, all.data(), rounds, MPI_INT64_T, world.comm);
     std::sort(all.begin(), all.end());
     bool unique = true; // every ticket from 0 was drawn by exactly one rank
-    for (size_t i = 0; i < all.size(); i++) {
+    for (size_t i = 0; i < all.size(); i++)
         unique = unique && all[i] == static_cast<int64_t>(i);
-    }
     MPITEST_CHECK(unique);
     int64_t seen = -1;
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());

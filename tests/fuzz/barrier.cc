@@ -49,9 +49,8 @@ void scribble(std::byte* area, GateRef gate, Input& input)
     const uint64_t tag = uint64_t{Tag::of(uint32_t(state.version.raw >> 1), input.take<uint8_t>()).value} << 32;
     OutputSlot& slot = slots[input.below(slots_per_output)];
     slot.head.raw = tag | input.take<uint8_t>();
-    for (SharedWord<uint64_t>& half : slot.half) {
+    for (SharedWord<uint64_t>& half : slot.half)
         half.raw = input.below(8) != 0 ? tag | input.take<uint32_t>() : input.take<uint64_t>();
-    }
 }
 
 } // namespace
@@ -67,9 +66,8 @@ void barrier(Input input)
     const Circuit circuit(gates, host);
     for (unsigned step = 0; step < 24 && !input.empty(); step++) {
         const GateRef gate = some_gate(input);
-        if (!gates.valid(gate)) {
+        if (!gates.valid(gate))
             continue;
-        }
         GateSetting setting;
         const bool readable = gates.read(gate, setting);
         require(!readable || !setting.configured || setting.src[0] == null_gate || gates.valid(setting.src[0]),
@@ -82,14 +80,12 @@ void barrier(Input input)
         case 2: circuit.push(gate, tag); break;
         case 3: (void)circuit.pull(gate, tag, input.below(2) != 0); break;
         case 4:
-            if (gates.fetch_output(gate, tag, packet) == Fetched::ready) {
+            if (gates.fetch_output(gate, tag, packet) == Fetched::ready)
                 require(packet_words(packet.op, packet.count) <= max_packet_words, "size of a packet");
-            }
             break;
         default:
-            if (is_start_gate(gate)) {
+            if (is_start_gate(gate))
                 (void)gates.fetch_end(gate, tag, packet);
-            }
             break;
         }
     }

@@ -19,9 +19,8 @@ void descriptor(Input input)
     while (at < size) {
         Descriptor d;
         const auto used = decode_descriptor(memory.get() + at, size - at, d);
-        if (!used) {
+        if (!used)
             break;
-        }
         require(*used == small_descriptor_bytes || *used == large_descriptor_bytes, "size of a descriptor");
         require(*used <= size - at, "a descriptor ends within its memory");
         require(d.length <= max_transfer, "length within the largest transfer");

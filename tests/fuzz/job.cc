@@ -55,9 +55,8 @@ JobHeader some_job_header(Input& input)
     JobHeader header{};
     header.magic = job_magic;
     header.version = layout_version;
-    for (uint8_t& units : header.shape) {
+    for (uint8_t& units : header.shape)
         units = input.below(8) != 0 ? static_cast<uint8_t>(1 + input.below(3)) : input.take<uint8_t>();
-    }
     header.wraps = input.take<uint8_t>();
     header.ppn = input.take<uint16_t>();
     header.num_nodes = input.below(8) != 0 ? 12u * header.shape[0] * header.shape[1] * header.shape[2]
@@ -96,9 +95,8 @@ void job(Input input)
         write_at(place.file, job_slots_offset + input.below(max_processes) * sizeof slot, &slot, sizeof slot);
     }
     const auto view = tools::open_job(place.base, "j");
-    if (!view || !view->header) {
+    if (!view || !view->header)
         return;
-    }
     const Topology topology({header.shape[0], header.shape[1], header.shape[2]}, header.wraps);
     require(topology.num_nodes() == view->header->num_nodes, "the nodes of a job are those of its shape");
     // Zeros that are backed where they are written.
@@ -142,9 +140,8 @@ void job(Input input)
         require(!segment.open(process), "no descriptor of ours is a segment");
         loads.add(*table, process.entry.node);
     }
-    for (const auto& [link, load] : loads.by_link()) {
+    for (const auto& [link, load] : loads.by_link())
         require(link.first < topology.num_nodes(), "a link leaves a node that exists");
-    }
 }
 
 } // namespace tofu::sim::fuzz

@@ -15,9 +15,8 @@ void mrq(Input input)
     static MrqSlot slots[capacity];
     static_assert(sizeof(control) == 128);
     input.fill(&control.tail.raw, sizeof control.tail.raw);
-    for (MrqSlot& slot : slots) {
+    for (MrqSlot& slot : slots)
         input.fill(&slot.state.raw, sizeof slot.state.raw);
-    }
     MrqRing ring(&control, slots, log2_capacity);
     uint64_t head = input.take<uint64_t>();
     while (!input.empty()) {
@@ -27,9 +26,8 @@ void mrq(Input input)
         switch (input.below(4)) {
         case 0: (void)ring.push(me, entry); break;
         case 1:
-            if (MrqSlot* const slot = ring.claim(me)) { // and dies
+            if (MrqSlot* const slot = ring.claim(me)) // and dies
                 require(slot >= slots && slot < slots + capacity, "a claim is a slot of the ring");
-            }
             break;
         case 2: {
             const uint64_t before = head;

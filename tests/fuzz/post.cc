@@ -92,9 +92,8 @@ void scribble(Input& input)
     Process& self = Process::self();
     for (unsigned index = 0; index < vcqs_per_node; index++) {
         // The only session mode VCQ there is.
-        if ((self.segment().header().vcq_alive[index].owner.load_acquire() & 0x80000000u) == 0) {
+        if ((self.segment().header().vcq_alive[index].owner.load_acquire() & 0x80000000u) == 0)
             continue;
-        }
         std::byte* const region = self.segment().vcq_region(index);
         SessionControl& control = vcq_control(region).session;
         SharedWord<uint64_t>* const words[] = {&control.posted, &control.arrived, &control.done, &control.progress};
@@ -129,9 +128,8 @@ void post(Input input)
     w.drain(w.vcq);
     w.drain(w.session);
     require(utofu_free_vcq(w.session) == UTOFU_SUCCESS, "a VCQ can be freed");
-    for (size_t i = 0; i < margin; i++) {
+    for (size_t i = 0; i < margin; i++)
         require(w.memory[i] == mark && w.memory[margin + registered + i] == mark, "nothing outside is written");
-    }
 }
 
 } // namespace tofu::sim::fuzz

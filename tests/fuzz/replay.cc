@@ -31,9 +31,8 @@ std::vector<Bytes> corpus_of(const std::string& name)
     std::ifstream file(std::string(top != nullptr ? top : ".") + "/tests/fuzz/corpus/" + name + ".hex");
     for (std::string line; std::getline(file, line);) {
         Bytes bytes;
-        for (size_t i = 0; i + 1 < line.size(); i += 2) {
+        for (size_t i = 0; i + 1 < line.size(); i += 2)
             bytes.push_back(static_cast<uint8_t>(std::stoul(line.substr(i, 2), nullptr, 16)));
-        }
         corpus.push_back(bytes);
     }
     return corpus;
@@ -54,25 +53,21 @@ Bytes mutate(Bytes bytes, std::mt19937_64& random)
         switch (random() % 6) {
         case 0:
         case 1:
-            if (!bytes.empty()) {
+            if (!bytes.empty())
                 bytes[at] = static_cast<uint8_t>(random());
-            }
             break;
         case 2:
-            for (size_t i = at; i < std::min(bytes.size(), at + 8); i++) {
+            for (size_t i = at; i < std::min(bytes.size(), at + 8); i++)
                 bytes[i] = edges[random() % 5];
-            }
             break;
         case 3: bytes.resize(at); break;
         case 4:
-            for (uint64_t i = 0; i <= random() % 64 && bytes.size() < longest; i++) {
+            for (uint64_t i = 0; i <= random() % 64 && bytes.size() < longest; i++)
                 bytes.push_back(static_cast<uint8_t>(random()));
-            }
             break;
         default:
-            if (bytes.size() > 1) {
+            if (bytes.size() > 1)
                 std::swap(bytes[at], bytes[random() % bytes.size()]);
-            }
             break;
         }
     }
@@ -86,9 +81,8 @@ TEST_P(FuzzReplay, HarmsNobody)
     const Target target = GetParam();
     std::vector<Bytes> corpus = corpus_of(target.name);
     ASSERT_FALSE(corpus.empty()) << "no corpus for " << target.name;
-    for (const Bytes& bytes : corpus) {
+    for (const Bytes& bytes : corpus)
         target.run(Input(bytes.data(), bytes.size()));
-    }
     std::mt19937_64 random(from_environment("TOFU_FUZZ_SEED", 1));
     const uint64_t rounds = target.replays * from_environment("TOFU_FUZZ_ROUNDS", 1);
     for (uint64_t round = 0; round < rounds; round++) {

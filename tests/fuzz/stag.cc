@@ -32,9 +32,8 @@ struct Peer {
         for (uint32_t i = 0; i < files; i++) {
             fds[i] = ::memfd_create("fuzz", MFD_ALLOW_SEALING | MFD_CLOEXEC);
             require(::ftruncate(fds[i], off_t(file_bytes)) == 0, "room for a file");
-            if (i != 0) { // the first one could shrink
+            if (i != 0) // the first one could shrink
                 require(::fcntl(fds[i], F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seals");
-            }
         }
     }
     [[nodiscard]] StagTable& table() const { return *stag_table(base, 0, mrq_entries); }
@@ -94,9 +93,8 @@ void stag(Input input)
     vcq.process = process.get();
     AddressCache cache;
     for (unsigned step = 0; step < 32 && !input.empty(); step++) {
-        if (step == 0 || input.below(3) == 0) {
+        if (step == 0 || input.below(3) == 0)
             peer.publish(input);
-        }
         const uint64_t stadd = make_stadd(first_dynamic_stag, input.number(file_bytes) & stadd_offset_mask);
         const size_t length = input.number(file_bytes) % file_bytes;
         uint64_t old = 0;

@@ -26,9 +26,8 @@ FileHeader fuzzed_header(Input& input, const Topology& topology)
         header.lost.raw = input.take<uint16_t>();
         header.chunks.raw = input.take<uint64_t>();
     }
-    if (input.below(16) == 0) {
+    if (input.below(16) == 0)
         input.fill(&header, input.below(sizeof header));
-    }
     return header;
 }
 
@@ -72,22 +71,19 @@ void trace(Input input)
         paths.push_back("/proc/self/fd/" + std::to_string(fd));
         require(::ftruncate(fd, 0) == 0, "truncate");
         std::vector<Record> records;
-        for (uint32_t count = input.below(40); records.size() < count && !input.empty();) {
+        for (uint32_t count = input.below(40); records.size() < count && !input.empty();)
             records.push_back(fuzzed_record(input, topology));
-        }
         require(write_trace(paths.back(), fuzzed_header(input, topology), records), "write");
-        if (input.below(8) == 0) {
+        if (input.below(8) == 0)
             require(::ftruncate(fd, input.below(8000)) == 0, "cut off");
-        }
     }
     paths.resize(1 + input.below(2));
     Run run;
     std::vector<std::string> warnings;
     const std::string problem = read_run(paths, run, warnings);
     require(problem.find('\n') == std::string::npos, "a refusal is one line");
-    if (!problem.empty()) {
+    if (!problem.empty())
         return;
-    }
     for (const Transfer& transfer : run.transfers) {
         require(transfer.from < run.processes.size(), "the poster is a process");
         require(transfer.to == no_index || transfer.to < run.processes.size(), "and so is its target");

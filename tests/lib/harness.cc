@@ -45,9 +45,8 @@ std::string read_all(int fd)
 {
     std::string text;
     char buffer[4096];
-    for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;) {
+    for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
         text.append(buffer, static_cast<size_t>(n));
-    }
     return text;
 }
 
@@ -56,14 +55,12 @@ std::string read_all(int fd)
 {
     (void)::dup2(errors, STDERR_FILENO);
     ::setenv("TOFU_SIM_JOB", job_name.c_str(), 1);
-    if (std::getenv("TOFU_SIM_RANK") == nullptr && std::getenv("PMIX_RANK") == nullptr) {
+    if (std::getenv("TOFU_SIM_RANK") == nullptr && std::getenv("PMIX_RANK") == nullptr)
         ::setenv("TOFU_SIM_RANK", std::to_string(rank.number).c_str(), 1);
-    }
     body(rank);
     const bool failed = ::testing::Test::HasFailure();
-    if (failed) {
+    if (failed)
         rank.board->failed.fetch_add(1);
-    }
     // exit, not _exit: the library leaves the job in its destructor.
     std::exit(failed ? 1 : 0);
 }
@@ -102,9 +99,8 @@ std::vector<Exit> run_in_job(unsigned size, const std::function<void(const Rank&
     for (unsigned i = 0; i < size; i++) {
         errors[i] = ::memfd_create("stderr", MFD_CLOEXEC);
         pids[i] = ::fork();
-        if (pids[i] == 0) {
+        if (pids[i] == 0)
             child({i, size, board}, errors[i], body);
-        }
     }
     std::vector<Exit> exits(size);
     const auto end = Clock::now() + run_limit;
@@ -176,10 +172,9 @@ std::string become_ordinary()
 {
     if (::geteuid() != 0)
         return "";
-    for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++) {
+    for (int capability = 0; ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
         if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
             return "root may not drop capabilities here";
-    }
     if (::setgroups(0, nullptr) != 0 || ::setresgid(nobody, nobody, nobody) != 0 ||
         ::setresuid(nobody, nobody, nobody) != 0)
         return "root may not become another user here";
@@ -217,9 +212,8 @@ bool wait_until(const std::function<bool()>& done)
     const auto end = Clock::now() + wait_limit;
     for (unsigned polls = 0; !done(); polls++) {
         if (polls % 64 == 63) {
-            if (Clock::now() > end) {
+            if (Clock::now() > end)
                 return false;
-            }
             ::usleep(polls < 640 ? 0 : 50); // the cores are for processes with work
         }
     }

@@ -47,9 +47,8 @@ static void lock(uint64_t me)
         must_post(vcq,
                   utofu_cswap8(vcq, owner, 0, me, stadd_of_table + 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
                   "utofu_cswap8");
-        if (old_value() == 0) {
+        if (old_value() == 0)
             return;
-        }
         be_patient(tries);
     }
 }
@@ -67,11 +66,10 @@ static void unlock(uint64_t me)
 static void move(int fetch)
 {
     const unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
-    if (fetch) {
+    if (fetch)
         must_post(vcq, utofu_get(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_get");
-    } else {
+    else
         must_post(vcq, utofu_put(vcq, owner, stadd_of_hand, stadd_of_table + 16, 24, 0, flags, NULL), "utofu_put");
-    }
     (void)wait_mrq(vcq);
 }
 

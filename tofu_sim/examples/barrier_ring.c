@@ -17,9 +17,8 @@ enum { start = 0, turn = 1, gather = 1, spread = 2, gates = 3, rounds = 500 };
 static int wait_reduction(utofu_vbg_id_t id, double* sum)
 {
     int rc;
-    for (unsigned long polls = 0; (rc = utofu_poll_reduce_double(id, 0, sum)) == UTOFU_ERR_NOT_COMPLETED; polls++) {
+    for (unsigned long polls = 0; (rc = utofu_poll_reduce_double(id, 0, sum)) == UTOFU_ERR_NOT_COMPLETED; polls++)
         be_patient(polls);
-    }
     return rc;
 }
 
@@ -69,9 +68,8 @@ int main(void)
     for (int round = 0; round < rounds; round++) {
         must(utofu_barrier(my[start], 0), "utofu_barrier");
         int rc;
-        for (unsigned long polls = 0; (rc = utofu_poll_barrier(my[start], 0)) == UTOFU_ERR_NOT_COMPLETED; polls++) {
+        for (unsigned long polls = 0; (rc = utofu_poll_barrier(my[start], 0)) == UTOFU_ERR_NOT_COMPLETED; polls++)
             be_patient(polls);
-        }
         must(rc, "utofu_poll_barrier");
 
         double part = round + 0.25 * group.rank, sum = 0;
@@ -80,9 +78,8 @@ int main(void)
         const double n = group.size;
         require(sum == n * round + 0.25 * n * (n - 1) / 2, "the sum is wrong");
     }
-    if (group.rank == 0) {
+    if (group.rank == 0)
         printf("%d barriers and sums of %d processes\n", rounds, group.size);
-    }
     group_barrier(&group); /* no process frees a gate that others still use */
     must(utofu_free_vbg(my, gates), "utofu_free_vbg");
     group_end(&group);

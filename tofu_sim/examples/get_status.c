@@ -16,9 +16,8 @@ static uint64_t compute(void)
 {
     volatile uint64_t sum = 0;
     for (uint64_t step = 1; step <= steps; step++) {
-        for (uint64_t i = 0; i < 500; i++) {
+        for (uint64_t i = 0; i < 500; i++)
             sum = sum + step;
-        }
         __atomic_store_n(&progress, step, __ATOMIC_RELEASE);
     }
     return sum;

@@ -43,12 +43,10 @@ void must(int code, const char* what)
 void be_patient(unsigned long polls)
 {
     static time_t end;
-    if (polls % 256 != 255) {
+    if (polls % 256 != 255)
         return;
-    }
-    if (polls == 255) {
+    if (polls == 255)
         end = time(NULL) + 30;
-    }
     require(time(NULL) < end, "timed out after 30 seconds");
     sched_yield();
 }
@@ -67,9 +65,8 @@ void* wait_tcq(utofu_vcq_hdl_t vcq)
 {
     void* cbdata = NULL;
     int rc;
-    for (unsigned long polls = 0; (rc = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_ERR_NOT_FOUND; polls++) {
+    for (unsigned long polls = 0; (rc = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_ERR_NOT_FOUND; polls++)
         be_patient(polls);
-    }
     must(rc, "utofu_poll_tcq");
     return cbdata;
 }
@@ -79,9 +76,8 @@ struct utofu_mrq_notice wait_mrq(utofu_vcq_hdl_t vcq)
     struct utofu_mrq_notice notice;
     void* cbdata;
     int rc;
-    for (unsigned long polls = 0; (rc = utofu_poll_mrq(vcq, 0, &notice)) == UTOFU_ERR_NOT_FOUND; polls++) {
+    for (unsigned long polls = 0; (rc = utofu_poll_mrq(vcq, 0, &notice)) == UTOFU_ERR_NOT_FOUND; polls++)
         be_patient(polls);
-    }
     must(rc, "utofu_poll_mrq");
     /* TCQ notices are not needed here, but unread ones take room (guide 3.7). */
     while ((rc = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_SUCCESS) {
@@ -141,22 +137,18 @@ static int look(const struct group* group, int rank, size_t which)
         rc = utofu_get(group->vcq, group->peers[rank], stadd_of(group, group->rank, scratch_stag, 0),
                        stadd_of(group, rank, board_stag, which * sizeof(struct record)), sizeof(struct record), 0,
                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL);
-        if (rc == UTOFU_ERR_BUSY) {
+        if (rc == UTOFU_ERR_BUSY)
             make_room(group->vcq, polls);
-        }
     }
-    if (rc != UTOFU_SUCCESS) {
+    if (rc != UTOFU_SUCCESS)
         return 0;
-    }
     for (unsigned long polls = 0;; polls++) {
         rc = utofu_poll_tcq(group->vcq, 0, &cbdata); /* errors, and room in the queue */
-        if (rc != UTOFU_ERR_NOT_FOUND && rc != UTOFU_SUCCESS) {
+        if (rc != UTOFU_ERR_NOT_FOUND && rc != UTOFU_SUCCESS)
             return 0;
-        }
         rc = utofu_poll_mrq(group->vcq, 0, &notice);
-        if (rc != UTOFU_ERR_NOT_FOUND) {
+        if (rc != UTOFU_ERR_NOT_FOUND)
             return rc == UTOFU_SUCCESS;
-        }
         be_patient(polls);
     }
 }
@@ -165,14 +157,12 @@ void group_exchange(struct group* group, const uint64_t* mine, int words, uint64
 {
     const uint64_t meeting = ++group->meetings;
     struct record* own = &board.record[meeting % 2];
-    if (words != 0) {
+    if (words != 0)
         memcpy(own->words, mine, (size_t)words * sizeof *mine);
-    }
     __atomic_store_n(&own->meeting, meeting, __ATOMIC_RELEASE);
     for (int r = 0; r < group->size; r++) {
-        for (unsigned long tries = 0; !look(group, r, meeting % 2) || scratch.meeting != meeting; tries++) {
+        for (unsigned long tries = 0; !look(group, r, meeting % 2) || scratch.meeting != meeting; tries++)
             be_patient(tries * 64 + 63); /* a look takes longer than a poll */
-        }
         if (all != NULL) {
             /* One get may read the words before the mark: those of a get that began behind the mark are there. */
             require(look(group, r, meeting % 2), "a process has left a barrier");
@@ -197,14 +187,12 @@ void group_end(struct group* group)
                               UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
                   "utofu_armw8");
         (void)wait_mrq(group->vcq);
-        for (unsigned long tries = 0; look(group, 0, 0) && scratch.meeting != UINT64_MAX; tries++) {
+        for (unsigned long tries = 0; look(group, 0, 0) && scratch.meeting != UINT64_MAX; tries++)
             be_patient(tries * 64 + 63);
-        }
     } else {
         const uint64_t others = (uint64_t)group->size - 1;
-        for (unsigned long polls = 0; __atomic_load_n(&board.leaving, __ATOMIC_ACQUIRE) != others; polls++) {
+        for (unsigned long polls = 0; __atomic_load_n(&board.leaving, __ATOMIC_ACQUIRE) != others; polls++)
             be_patient(polls);
-        }
         __atomic_store_n(&board.record[0].meeting, UINT64_MAX, __ATOMIC_RELEASE);
     }
     must(utofu_free_vcq(group->vcq), "utofu_free_vcq");

@@ -36,9 +36,8 @@ void must(int code, const char* what);
 #define must_post(vcq, post, what)                                                                                     \
     do {                                                                                                               \
         int post_code_;                                                                                                \
-        for (unsigned long polls_ = 0; (post_code_ = (post)) == UTOFU_ERR_BUSY; polls_++) {                            \
+        for (unsigned long polls_ = 0; (post_code_ = (post)) == UTOFU_ERR_BUSY; polls_++)                              \
             make_room((vcq), polls_);                                                                                  \
-        }                                                                                                              \
         must(post_code_, (what));                                                                                      \
     } while (0)
 /* Reads the TCQ, drops what is in it, and gives way to other processes now and then. */

@@ -44,19 +44,16 @@ int main(void)
                           "utofu_put");
                 (void)wait_tcq(vcq);
             } else {
-                for (unsigned long polls = 0; *mark != value; polls++) {
+                for (unsigned long polls = 0; *mark != value; polls++)
                     be_patient(polls);
-                }
                 __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the mark first, then the rest */
-                for (int i = 0; i < length; i++) {
+                for (int i = 0; i < length; i++)
                     require(in[i] == value, "the flag arrived before the data");
-                }
             }
         }
     }
-    if (group.rank == 0) {
+    if (group.rank == 0)
         printf("%d messages of %d bytes seen in memory, each complete\n", rounds, length);
-    }
     group_barrier(&group);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
     group_end(&group);

@@ -55,9 +55,8 @@ int main(void)
             }
         }
     }
-    if (group.rank == 0) {
+    if (group.rank == 0)
         printf("%d messages of %d bytes in each direction, all with correct data\n", rounds, length);
-    }
     group_barrier(&group);
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
     group_end(&group);

@@ -34,11 +34,9 @@ int main(void)
     const int right = (group.rank + 1) % group.size;
     const size_t element = sizeof matrix[0][0], row_bytes = sizeof matrix[0];
     for (int round = 0; round < rounds; round++) {
-        for (int row = 0; row < rows; row++) {
-            for (int column = 1; column <= columns; column++) {
+        for (int row = 0; row < rows; row++)
+            for (int column = 1; column <= columns; column++)
                 matrix[row][column] = value(group.rank, round, row, column);
-            }
-        }
         /* Our first column becomes the right border on our left, our last column the left border on our right. */
         must_post(vcq,
                   utofu_put_stride(vcq, all[left][0], mine[1] + element, all[left][1] + (columns + 1) * element,
@@ -58,9 +56,8 @@ int main(void)
         }
         group_barrier(&group); /* the borders may be overwritten */
     }
-    if (group.rank == 0) {
+    if (group.rank == 0)
         printf("%d exchanges of columns of %d elements in a ring of %d\n", rounds, rows, group.size);
-    }
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
     group_end(&group);
     return 0;

@@ -33,11 +33,9 @@ int main(void)
     group_exchange(&group, mine, 2, all);
 
     if (group.rank == 0) {
-        for (int piece = 0; piece < pieces; piece++) {
-            for (int word = 0; word < piece_words; word++) {
+        for (int piece = 0; piece < pieces; piece++)
+            for (int word = 0; word < piece_words; word++)
                 message[piece][word] = value(piece, word);
-            }
-        }
         group_barrier(&group); /* the relays are ready */
     }
     if (group.rank != last) {
@@ -53,16 +51,14 @@ int main(void)
                       "utofu_put");
         }
     }
-    if (group.rank != 0) {
+    if (group.rank != 0)
         group_barrier(&group);
-    }
     if (group.rank == last) {
         for (int piece = 0; piece < pieces; piece++) {
             const struct utofu_mrq_notice notice = wait_mrq(vcq);
             require(notice.edata == (uint64_t)piece, "pieces came in another order");
-            for (int word = 0; word < piece_words; word++) {
+            for (int word = 0; word < piece_words; word++)
                 require(message[piece][word] == value(piece, word), "a piece is not what was sent");
-            }
         }
         printf("%d pieces of %zu bytes through %d relays\n", pieces, sizeof message[0], group.size - 2);
     }

@@ -57,9 +57,8 @@ Directory* instance = nullptr; ///< never destroyed: see Process::self
 
 Directory& directory()
 {
-    if (instance == nullptr) {
+    if (instance == nullptr)
         instance = new Directory;
-    }
     return *instance;
 }
 
@@ -103,24 +102,21 @@ void bury(KnownPeer& peer)
         if (peer.open_vcqs[index]) {
             std::byte* const region = peer.vcq_region(index);
             std::byte* const end = region + vcq_region_bytes(peer.mrq_entries);
-            if (closed < region) {
+            if (closed < region)
                 replace(closed, region, PROT_NONE);
-            }
             replace(region, end, PROT_READ | PROT_WRITE);
             closed = end;
         }
     }
-    if (std::byte* const end = peer.base + segment_total_bytes(peer.mrq_entries); closed < end) {
+    if (std::byte* const end = peer.base + segment_total_bytes(peer.mrq_entries); closed < end)
         replace(closed, end, PROT_NONE);
-    }
     directory().old_peers.push_back({&peer, seconds_now()});
 }
 
 void bury_the_dead()
 {
-    if ((instruments & instrument_exact) != 0) {
+    if ((instruments & instrument_exact) != 0)
         return; // when a process is found dead is a matter of this machine, and its inbox has the results of puts
-    }
     auto& peers = directory().peers;
     for (auto it = peers.begin(); it != peers.end();) {
         KnownPeer& peer = *it->second;
@@ -135,14 +131,12 @@ void bury_the_dead()
 
 void take_apart_the_old()
 {
-    if (Process::self().environment().chaos || (instruments & instrument_exact) != 0) {
+    if (Process::self().environment().chaos || (instruments & instrument_exact) != 0)
         return;
-    }
     Directory& d = directory();
     const time_t limit = seconds_now() - retirement_seconds;
-    for (; !d.old_remotes.empty() && d.old_remotes.front().since < limit; d.old_remotes.pop_front()) {
+    for (; !d.old_remotes.empty() && d.old_remotes.front().since < limit; d.old_remotes.pop_front())
         delete d.old_remotes.front().object;
-    }
     for (; !d.old_peers.empty() && d.old_peers.front().since < limit; d.old_peers.pop_front()) {
         KnownPeer* const peer = d.old_peers.front().object;
         peer->memory_of_peer.reset();
@@ -156,9 +150,8 @@ RemoteStatus explain_failure(const ProcessSlot& slot, uint32_t process, int erro
 {
     const bool scarce = is_scarcity(error);
     const uint64_t reason = uint64_t{static_cast<uint32_t>(slot.pid)} << 32 | static_cast<uint32_t>(error);
-    if (!directory().explained.insert(reason).second) {
+    if (!directory().explained.insert(reason).second)
         return scarce ? RemoteStatus::scarce : RemoteStatus::no_owner;
-    }
     if (scarce) {
         report("cannot map the memory of process %d: %s; raise the limits (ulimit -n, -v, or vm.max_map_count)",
                slot.pid, std::strerror(error));
@@ -196,15 +189,12 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
         bury_the_dead();
         take_apart_the_old();
         ProcessSlot slot{};
-        if (!self.job().read_slot(process, slot)) {
+        if (!self.job().read_slot(process, slot))
             return RemoteStatus::scarce;
-        }
-        if (slot.used.raw == 0 || slot.incarnation.raw != incarnation) {
+        if (slot.used.raw == 0 || slot.incarnation.raw != incarnation)
             return RemoteStatus::no_owner;
-        }
-        if (const int error = map_peer_segment(slot, process, *peer); error != 0) {
+        if (const int error = map_peer_segment(slot, process, *peer); error != 0)
             return explain_failure(slot, process, error);
-        }
         peer->memory_of_peer = PeerProcess::open(peer->base, peer->pid, peer->tid);
         peer->memory = peer->memory_of_peer.get();
         if (peer->memory == nullptr) {
@@ -213,9 +203,8 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
         }
     }
     if (!or_without_memory(false, [&] { return peers.emplace(key, peer.get()).second; })) {
-        if (peer->memory != nullptr) {
+        if (peer->memory != nullptr)
             (void)::munmap(peer->base, segment_total_bytes(peer->mrq_entries));
-        }
         throw std::bad_alloc();
     }
     found = peer.release();
@@ -225,9 +214,8 @@ RemoteStatus find_peer(uint32_t process, uint32_t incarnation, KnownPeer*& found
 std::unique_ptr<Remote> make_remote(uint64_t key, unsigned index, CqMode mode, KnownPeer& peer)
 {
     if (peer.memory != nullptr && !peer.open_vcqs[index]) {
-        if (!open_vcq_region(peer.base, index, peer.mrq_entries)) {
+        if (!open_vcq_region(peer.base, index, peer.mrq_entries))
             return nullptr;
-        }
         peer.open_vcqs[index] = true;
     }
     auto remote = std::make_unique<Remote>();
@@ -282,34 +270,26 @@ RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
         return RemoteStatus::found;
     }
     const auto word = self.job().read_cq(self.topology().node_of(a.coords), cq_of_node);
-    if (!word) {
+    if (!word)
         return RemoteStatus::scarce;
-    }
     const OwnerWord owner = OwnerWord::decode(*word);
-    if (!owner.taken || (owner.components >> a.component & 1) == 0) {
+    if (!owner.taken || (owner.components >> a.component & 1) == 0)
         return RemoteStatus::no_owner;
-    }
     ProcessSlot slot{};
-    if (!self.job().read_slot(owner.process, slot)) {
+    if (!self.job().read_slot(owner.process, slot))
         return owner.process < max_processes ? RemoteStatus::scarce : RemoteStatus::no_owner;
-    }
-    if ((slot.incarnation.raw & 0xffff) != owner.incarnation) {
+    if ((slot.incarnation.raw & 0xffff) != owner.incarnation)
         return RemoteStatus::no_owner;
-    }
     KnownPeer* peer = nullptr;
-    if (const RemoteStatus status = find_peer(owner.process, slot.incarnation.raw, peer);
-        status != RemoteStatus::found) {
+    if (const RemoteStatus status = find_peer(owner.process, slot.incarnation.raw, peer); status != RemoteStatus::found)
         return status;
-    }
     const unsigned index = vcq_index(a.tni, a.cq, a.component);
     const bool session = owner.mode == CqMode::session;
-    if (peer->tid == 0 || !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session))) {
+    if (peer->tid == 0 || !is_alive(peer->header().vcq_alive[index], alive_vcq(peer->tid, session)))
         return RemoteStatus::no_owner;
-    }
     std::unique_ptr<Remote> made = make_remote(key, index, owner.mode, *peer);
-    if (made == nullptr) {
+    if (made == nullptr)
         return RemoteStatus::scarce;
-    }
     if (const auto old = remotes.find(key); old != remotes.end()) { // finding the peer may have retired it
         retire(*old->second);
         remotes.erase(old);
@@ -326,18 +306,16 @@ RemoteStatus find_owner(uint64_t vcq_id, Remote*& remote)
 RemoteStatus resolve_remote(uint64_t vcq_id, Remote*& remote) noexcept
 {
     remote = nullptr;
-    if (!is_possible_vcq_id(vcq_id, Process::self().topology())) {
+    if (!is_possible_vcq_id(vcq_id, Process::self().topology()))
         return RemoteStatus::invalid_id;
-    }
     return or_without_memory(RemoteStatus::no_memory, [&] { return find_owner(vcq_id, remote); });
 }
 
 void forget_remotes_in_child() noexcept
 {
     // The mappings were not inherited; what names them is dropped, not destroyed.
-    for (SharedWord<uintptr_t>& cached : remote_cache) {
+    for (SharedWord<uintptr_t>& cached : remote_cache)
         cached.store_relaxed(0);
-    }
     keep_reachable(instance);
     instance = nullptr;
 }

@@ -121,9 +121,8 @@ TEST(Addresses, APlaceThatWasGivenToAnotherLeadsThere)
     for (int use = 0; use < 2; use++) {
         ASSERT_EQ(fi_av_insert(o.av, &first, 1, &again, 0, nullptr), 1);
         ASSERT_EQ(again, 3u);
-        if (use == 0) {
+        if (use == 0)
             ASSERT_EQ(fi_av_remove(o.av, &again, 1, 0), 0);
-        }
     }
     char in[2][8] = {}, out[8] = "whose";
     const auto send = [&](fi_addr_t to, unsigned receiver) {

@@ -282,9 +282,8 @@ TEST(Fork, TheTnisOfAKilledProcessAreFreeWhileItsChildLives)
             fid_domain* domain = nullptr;
             EXPECT_EQ(fi_fabric(info->fabric_attr, &fabric, nullptr), 0);
             const bool opened = fi_domain(fabric, info.get(), &domain, nullptr) == 0;
-            if (opened) {
+            if (opened)
                 EXPECT_EQ(fi_close(&domain->fid), 0);
-            }
             EXPECT_EQ(fi_close(&fabric->fid), 0);
             return opened;
         }));

@@ -210,9 +210,8 @@ unsigned attempt_all(Side& x, fid_cntr* send, const Kind& kind, bool broken,
     for (unsigned i = 0; i < attempts; i++) {
         const bool was_taken = (taken[i / 64] >> (i % 64) & 1) != 0;
         EXPECT_EQ(ends[i], was_taken && !kind.silent ? 1u : 0u) << "attempt " << i;
-        if (!broken) {
+        if (!broken)
             EXPECT_EQ(cell(x.result, i), was_taken && reads ? first_value : untouched) << "attempt " << i;
-        }
     }
     return refused;
 }
@@ -385,11 +384,10 @@ void refuse_at_bad_moments(const Rank& rank, int mr_mode, const char* seed)
             rank.set(dead_key_word, fi_mr_key(mr));
         EXPECT_EQ(fi_close(&mr->fid), 0);
         const auto all = s.share(region.data(), sizeof(region), FI_REMOTE_READ | FI_REMOTE_WRITE, 5);
-        if (rank.number == 0) {
+        if (rank.number == 0)
             initiate(rank, s, send, all[1]);
-        } else {
+        else
             Target(rank, s, region).run();
-        }
         s.barrier();
         EXPECT_EQ(fi_close(&s.ep->fid), 0); // before what is bound to it
         s.ep = nullptr;

@@ -53,9 +53,8 @@ TEST(Info, RefusesOtherEndpointTypes)
 {
     // Or the layering providers would stack themselves on top of us.
     for (fi_ep_type type : {FI_EP_MSG, FI_EP_DGRAM, FI_EP_SOCK_STREAM})
-        if (type != FI_EP_UNSPEC) { // what libfabric 2 makes of the last one
+        if (type != FI_EP_UNSPEC) // what libfabric 2 makes of the last one
             EXPECT_TRUE(refused([&](fi_info& h) { h.ep_attr->type = type; })) << type;
-        }
 }
 
 TEST(Info, RefusesWhatItDoesNotHave)

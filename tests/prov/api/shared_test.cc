@@ -30,12 +30,10 @@ struct Group {
     {
         while (!ep.empty())
             drop();
-        if (stx != nullptr) {
+        if (stx != nullptr)
             EXPECT_EQ(fi_close(&stx->fid), 0);
-        }
-        if (srx != nullptr) {
+        if (srx != nullptr)
             EXPECT_EQ(fi_close(&srx->fid), 0);
-        }
     }
     void add()
     {
@@ -277,9 +275,8 @@ TEST(SharedContexts, ReceivesAreCancelledPeekedAtAndClaimed)
         ASSERT_TRUE(wait_until([&] {
             EXPECT_EQ(fi_trecvmsg(g.srx, &look, FI_PEEK | FI_CLAIM), 0);
             found = fi_cq_read(g.rx_cq[1], &entry, 1) == 1; // the endpoint it came to
-            if (!found && fi_cq_readerr(g.rx_cq[0], &error, 0) == 1) {
+            if (!found && fi_cq_readerr(g.rx_cq[0], &error, 0) == 1)
                 EXPECT_EQ(error.err, FI_ENOMSG);
-            }
             return found;
         }));
         EXPECT_EQ(entry.len, 8u);

@@ -172,9 +172,8 @@ TEST(AtomicBatches, OneRefusedForGoodLeavesNothingBehind)
         EXPECT_EQ(who.ends[&later], std::vector<int>{0});
         EXPECT_TRUE(who.vcq.idle()) << "seed " << seed;
         EXPECT_EQ(who.vcq.completions().free(), tofu::vcq::CompletionTable::size - 1);
-        if (net.broken == 0) {
+        if (net.broken == 0)
             EXPECT_EQ(net.memory[8 * 16], 2); // by the two
-        }
         EXPECT_EQ(net.memory[8 * 18], 0);
     }
 }

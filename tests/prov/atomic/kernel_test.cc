@@ -156,9 +156,8 @@ TEST(AtomicKernel, LeavesThePaddingOfALongDoubleAlone)
                 std::memset(target.data() + half + 10, 0xa5, sizeof(long double) - 10);
             tofu::kernel_of(op, type)(target.data(), operand.data(), operand.data(), 1);
             for (unsigned i = 0; i < size; ++i)
-                if (i % sizeof(long double) >= 10) {
+                if (i % sizeof(long double) >= 10)
                     EXPECT_EQ(target[i], 0xa5) << "op " << op << " type " << type << " byte " << i;
-                }
         }
 }
 

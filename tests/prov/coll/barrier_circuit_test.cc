@@ -60,12 +60,10 @@ void expect_wires_match(const Gates& gates)
             ASSERT_EQ(there.packet_to.gate, g);
         }
         ASSERT_NE(gate.signal_to, g) << "a signal to the gate itself";
-        if (gate.signal_to != GateAt::none) {
+        if (gate.signal_to != GateAt::none)
             ASSERT_EQ(gates.at({m, gate.signal_to}).signal_from, g);
-        }
-        if (gate.signal_from != GateAt::none) {
+        if (gate.signal_from != GateAt::none)
             ASSERT_EQ(gates.at({m, gate.signal_from}).signal_to, g);
-        }
         ASSERT_TRUE(gate.packet_from.member != GateAt::none || gate.signal_from != GateAt::none) << "waits for nothing";
     }
 }

@@ -45,9 +45,8 @@ class Circle {
 
     void close_endpoint()
     {
-        if (session.ep != nullptr) {
+        if (session.ep != nullptr)
             EXPECT_EQ(fi_close(&session.ep->fid), 0);
-        }
         session.ep = nullptr;
     }
     [[nodiscard]] EndpointAddress address_of(fi_addr_t peer) const
@@ -91,9 +90,8 @@ class Circle {
     {
         fid_av_set* const chosen = set(members);
         fi_addr_t address = parent;
-        if (parent == FI_ADDR_NOTAVAIL) {
+        if (parent == FI_ADDR_NOTAVAIL)
             EXPECT_EQ(fi_av_set_addr(chosen, &address), 0);
-        }
         fid_mc* mc = nullptr;
         Session::check(fi_join_collective(session.ep, address, chosen, flags, &mc, &groups), "fi_join_collective");
         EXPECT_EQ(fi_close(&chosen->fid), 0);

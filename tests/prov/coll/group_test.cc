@@ -56,9 +56,8 @@ TEST(Groups, JoinsEndWhenTheLastMemberHasCalled)
 {
     expect_processes(3, [](const Rank& rank) {
         Circle circle(rank);
-        if (rank.number == 1) { // late: the others have searched for it without success
+        if (rank.number == 1) // late: the others have searched for it without success
             EXPECT_TRUE(wait_until([&] { return rank.get(turn) == 1 && rank.get(turn + 2) == 1; }));
-        }
         // fi_cm(3): both directions are what an endpoint has by default.
         fid_mc* const mc = circle.begin_join(circle.all(), FI_ADDR_NOTAVAIL, rank.number == 0 ? 0 : FI_SEND | FI_RECV);
         if (rank.number != 1) {
@@ -138,9 +137,8 @@ TEST_P(EitherWay, AsManyCallsAsTheContextHoldsQueueInside)
         fid_mc* const mc = circle.join(circle.all());
         const std::size_t depth = circle.session.info->tx_attr->size;
         circle.session.barrier();
-        if (rank.number == 1) { // until the other has filled its queue
+        if (rank.number == 1) // until the other has filled its queue
             ASSERT_TRUE(wait_until([&] { return rank.get(turn) == 1; }));
-        }
         std::vector<std::uint64_t> in(depth), out(depth);
         for (std::size_t i = 0; i < depth; i++) {
             in[i] = i * (rank.number + 1);

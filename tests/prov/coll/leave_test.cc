@@ -158,13 +158,11 @@ TEST(GivenUp, JoinsThatAllMembersHaveCalledGiveTheirMemoryBack)
         };
         for (unsigned i = 0; i < 60; i++) {
             fid_mc* const group = circle.begin_join(circle.all());
-            if (rank.number != i % 3) {
+            if (rank.number != i % 3)
                 EXPECT_NE(circle.end_join(group), 0);
-            }
             circle.leave(group);
-            if (i % 2 != 0) {
+            if (i % 2 != 0)
                 EXPECT_TRUE(all_have(i));
-            }
         }
         for (unsigned i = 0; i < 20; i++) {
             fid_mc* const group = circle.join(circle.all());
@@ -360,9 +358,8 @@ TEST_P(Leaving, GroupsOfClosedEndpointsGiveTheirMemoryBack)
                 return rank.get(results) > i && rank.get(results + 1) > i;
             }));
         }
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(reserved.size(), without + 1);
-        }
         circle.session.barrier();
     });
 }
@@ -450,9 +447,8 @@ void leave_one_behind(const LeftBehindBy& by)
         circle.barrier(mc);
         if (rank.number == by.dead)
             std::_Exit(0);
-        if (by.goes_on) { // for the others a probe shows it
+        if (by.goes_on) // for the others a probe shows it
             EXPECT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0);
-        }
         EXPECT_TRUE(wait_until([&] {
             (void)fi_cq_read(circle.session.cq, nullptr, 0);
             return rank.get(results) != 0;
@@ -509,9 +505,8 @@ TEST_P(Leaving, AMemberWhoseEndpointHasClosedEndsTheJoinByAnError)
         const auto have_ended = [&] {
             return rank.get(results) + rank.get(results + 3) + rank.get(results + 4) + rank.get(results + 5) == 4;
         };
-        if (rank.number == 2) {
+        if (rank.number == 2)
             EXPECT_TRUE(wait_until(have_ended));
-        }
         if (rank.number != 1) {
             fid_mc* const mc = circle.begin_join(circle.all());
             EXPECT_EQ(circle.end_join(mc), FI_EHOSTDOWN);
@@ -680,9 +675,8 @@ TEST_P(Leaving, AMemberThatLooksLateHearsThatAnotherHasLeft)
             circle.leave(mc);
         } else {
             ASSERT_EQ(fi_barrier(circle.session.ep, fi_mc_addr(mc), &circle), 0);
-            if (rank.number == 3) {
+            if (rank.number == 3)
                 EXPECT_TRUE(wait_until(have_left));
-            }
             EXPECT_EQ(circle.error_of(&circle), FI_ESHUTDOWN);
             if (rank.number != 3)
                 circle.leave(mc);
@@ -701,9 +695,8 @@ TEST_P(Leaving, AJoinThatOneGivesUpEndsForTheOthers)
     expect_processes(3, [](const Rank& rank) {
         begin(GetParam());
         Circle circle(rank);
-        if (rank.number == 2) {
+        if (rank.number == 2)
             ASSERT_TRUE(wait_until([&] { return rank.get(turn) == 1; }));
-        }
         fid_mc* const mc = circle.begin_join(circle.all());
         if (rank.number == 0) {
             circle.leave(mc);

@@ -11,12 +11,11 @@ using Members = std::vector<fi_addr_t>;
 Members members_of(fid_av_set* set, fi_addr_t end)
 {
     Members found;
-    for (fi_addr_t at = 0; at < end; at++) {
+    for (fi_addr_t at = 0; at < end; at++)
         if (fi_av_set_insert(set, at) == 0)
             EXPECT_EQ(fi_av_set_remove(set, at), 0);
         else
             found.push_back(at);
-    }
     return found;
 }
 

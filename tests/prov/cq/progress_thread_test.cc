@@ -123,9 +123,8 @@ cpu_set_t processors_of_thread()
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
         std::string name;
         std::getline(std::ifstream(task.path() / "comm"), name);
-        if (name == "tofu-progress") {
+        if (name == "tofu-progress")
             EXPECT_EQ(sched_getaffinity(std::stoi(task.path().filename()), sizeof(cpus), &cpus), 0);
-        }
     }
     return cpus;
 }

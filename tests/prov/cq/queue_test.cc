@@ -68,9 +68,8 @@ TEST(Queue, EachFormatTellsItsShare)
             EXPECT_EQ(entry.flags & (FI_TAGGED | FI_RECV), static_cast<std::uint64_t>(FI_TAGGED | FI_RECV));
             EXPECT_EQ(entry.len, 100u);
         }
-        if (size >= sizeof(fi_cq_tagged_entry)) {
+        if (size >= sizeof(fi_cq_tagged_entry))
             EXPECT_EQ(entry.tag, 77u);
-        }
         for (std::size_t i = size; i < sizeof(buffer); i++)
             ASSERT_EQ(buffer[i], 0x5a) << "wrote beyond the entry";
         EXPECT_EQ(fi_cq_read(p.rx, buffer, 1), -FI_EAGAIN);

@@ -117,9 +117,8 @@ struct Lasting {
     ~Lasting()
     {
         EXPECT_EQ(fi_close(&eq->fid), 0);
-        if (set != nullptr) {
+        if (set != nullptr)
             EXPECT_EQ(fi_close(&set->fid), 0);
-        }
         EXPECT_EQ(fi_close(&fabric->fid), 0);
     }
     fid_fabric* fabric = nullptr;
@@ -145,9 +144,8 @@ struct Side : Objects {
     }
     ~Side()
     {
-        if (group != nullptr) {
+        if (group != nullptr)
             EXPECT_EQ(fi_close(&group->fid), 0);
-        }
         for (fid_ep* endpoint : endpoints) // before regions and vectors, which report to the event queue
             EXPECT_EQ(fi_close(&endpoint->fid), 0);
         endpoints.clear();
@@ -515,11 +513,10 @@ void expect_woken(const Happening& what, const Way& way, const Model& model, boo
         what.happen(*w);
         waiter = -2;
     });
-    if (!before) {
+    if (!before)
         waiter = gettid();
-    } else if (!what.alone && what.happen != open_and_join) { // else it may need polls of ours to get to its end
+    else if (!what.alone && what.happen != open_and_join) // else it may need polls of ours to get to its end
         EXPECT_TRUE(eventually([&] { return waiter == -2; }));
-    }
     bool seen = false;
     for (int i = 0; i < 1000 && !seen; i++) {
         if (!wait_once(*w)) {

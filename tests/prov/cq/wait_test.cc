@@ -418,9 +418,8 @@ void poll_descriptor(fid_fabric* fabric, struct fid* fid, int patience, Between&
         if (first)
             between();
         pollfd p{fd, POLLIN, 0};
-        if (!found) {
+        if (!found)
             ASSERT_EQ(poll(&p, 1, patience), 1);
-        }
     }
 }
 
@@ -454,9 +453,8 @@ void expect_end_of_wait(fi_wait_obj kind, When when, Entrance way, fid_wait* set
     }
     if (sender.joinable())
         sender.join();
-    if (way != Entrance::sread) {
+    if (way != Entrance::sread)
         EXPECT_EQ(fi_cq_read(w.rx, &entry, 1), 1);
-    }
     EXPECT_EQ(entry.op_context, w.in);
 }
 
@@ -478,9 +476,8 @@ TEST(Wait, WhateverComesWheneverItComesEndsEveryKindOfWait)
                     ASSERT_EQ(fi_wait_open(base.fabric, &attr, &set), 0);
                 }
                 expect_end_of_wait(kind, when, way, set, base.fabric);
-                if (set != nullptr) {
+                if (set != nullptr)
                     EXPECT_EQ(fi_close(&set->fid), 0);
-                }
             }
 }
 

@@ -68,9 +68,8 @@ class Objects {
             EXPECT_EQ(fi_close(object), 0);
         EXPECT_EQ(fi_close(&av->fid), 0);
         EXPECT_EQ(fi_close(&domain->fid), 0);
-        if (owns_fabric_) {
+        if (owns_fabric_)
             EXPECT_EQ(fi_close(&fabric->fid), 0);
-        }
         fi_freeinfo(info);
     }
     static void must(int result)

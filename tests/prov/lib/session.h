@@ -96,13 +96,11 @@ class Session {
             barrier();
         for (fid_mr* mr : regions)
             EXPECT_EQ(fi_close(&mr->fid), 0);
-        if (ep != nullptr) {
+        if (ep != nullptr)
             EXPECT_EQ(fi_close(&ep->fid), 0);
-        }
         for (fid_cntr* c : counter)
-            if (c != nullptr) {
+            if (c != nullptr)
                 EXPECT_EQ(fi_close(&c->fid), 0);
-            }
         EXPECT_EQ(fi_close(&cq->fid), 0);
         EXPECT_EQ(fi_close(&av->fid), 0);
         EXPECT_EQ(fi_close(&domain->fid), 0);

@@ -66,9 +66,8 @@ class Mappings : public testing::TestWithParam<bool> {
     {
         EXPECT_TRUE(good(0, 4));
         EXPECT_TRUE(good(6, 10));
-        for (const auto& [first, limit] : {std::pair{0, 10}, {3, 5}, {4, 5}, {5, 6}, {5, 7}}) {
+        for (const auto& [first, limit] : {std::pair{0, 10}, {3, 5}, {4, 5}, {5, 6}, {5, 7}})
             EXPECT_EQ(pages(first, limit), expected) << first << " to " << limit;
-        }
     }
     tofu::MappedFile file_;
     char* const base_ = static_cast<char*>(mmap(nullptr, 10 * page, read_write, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

@@ -211,9 +211,8 @@ struct Counted {
     ~Counted()
     {
         for (fid_cntr* each : region)
-            if (each != nullptr) {
+            if (each != nullptr)
                 EXPECT_EQ(fi_close(&each->fid), 0);
-            }
     }
     static Options options_of(const Rank& rank, int mr_mode)
     {
@@ -484,9 +483,8 @@ struct TwoRegions {
             EXPECT_EQ(fi_close(&mr->fid), 0);
         s.regions.clear();
         for (unsigned i = 2; i < 6; i++)
-            if (counter[i] != nullptr) {
+            if (counter[i] != nullptr)
                 EXPECT_EQ(fi_close(&counter[i]->fid), 0);
-            }
     }
     void expect(const Counts& added)
     {

@@ -405,9 +405,8 @@ TEST(Mr, AClosedRegionIsAnErrorAndItsKeyMayComeBack)
             ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, 80, 9, &s); }), 0);
             s.expect(&s, FI_WRITE);
         };
-        if (rank.number == 1) {
+        if (rank.number == 1)
             ASSERT_EQ(fi_mr_reg(s.domain, first.data(), 8192, remote_access, 0, 9, 0, &mr, nullptr), 0);
-        }
         s.barrier();
         if (rank.number == 0)
             write(101);
@@ -525,9 +524,8 @@ TEST(Mr, AtomicsFollowAKeyToItsNewRegion)
                 }
             }
         }
-        if (rank.number == 1) {
+        if (rank.number == 1)
             ASSERT_EQ(fi_close(&mr->fid), 0);
-        }
     });
 }
 
@@ -618,9 +616,8 @@ TEST(Mr, ManyKeysOverflowIntoTheSecondTable)
         s.barrier();
         for (unsigned i = 0; i < count; i++)
             ASSERT_EQ(memory[i], i + 1u);
-        for (unsigned i = 0; i < count; i += 2) {
+        for (unsigned i = 0; i < count; i += 2)
             ASSERT_EQ(fi_close(&made[i]->fid), 0);
-        }
         s.barrier();
         for (unsigned i = 0; i < count; i += 50)
             expect_error(s, peer, {0, keys[i]}, 0, FI_EKEYREJECTED);

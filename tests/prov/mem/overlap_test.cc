@@ -30,9 +30,8 @@ struct Pair {
             ASSERT_EQ(s.post([&] { return fi_write(s.ep, &value, 8, nullptr, 1, offset, key, &s); }), 0);
             fi_cq_data_entry entry{};
             fi_cq_err_entry error{};
-            if (s.next(entry, err != 0 ? &error : nullptr)) {
+            if (s.next(entry, err != 0 ? &error : nullptr))
                 EXPECT_EQ(error.err, err);
-            }
         }
         s.barrier();
     }
@@ -47,15 +46,13 @@ struct Pair {
     }
     void close(fid_mr* mr)
     {
-        if (!writes) {
+        if (!writes)
             ASSERT_EQ(fi_close(&mr->fid), 0);
-        }
     }
     void expect(const std::vector<std::uint64_t>& memory, std::uint64_t value)
     {
-        if (!writes) {
+        if (!writes)
             EXPECT_EQ(memory[offset / 8], value);
-        }
     }
 
     Session s;

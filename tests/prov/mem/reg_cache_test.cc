@@ -623,9 +623,8 @@ TEST_F(RegistrationCacheTest, KeepsMemoryOfNoMoreFilesThanItWatches)
     EXPECT_TRUE(transfer(many[0].at, page));
     munmap(many[0].at, size);
     EXPECT_TRUE(warm(many.back().at, page)) << "there is room";
-    for (const Memory& memory : many) {
+    for (const Memory& memory : many)
         give_back(memory);
-    }
 }
 
 TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesTheMemory)

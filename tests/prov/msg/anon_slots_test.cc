@@ -271,9 +271,8 @@ TEST_F(AnonSlotsTest, AllSlotsOutOffersNoneAndRingsGoOn)
     ask(1); // there is a ring
     EXPECT_EQ(std::exchange(above->taken, {}), Bodies{1});
     for (unsigned n = 0; n < 2 * anon_slot_count; n++)
-        if (take_slot() == none) {
+        if (take_slot() == none)
             EXPECT_EQ(takes(), Bodies{});
-        }
     for (unsigned n = 0; n < 10; n++) {
         EXPECT_EQ(takes(), Bodies{});
         EXPECT_EQ(take_slot(), none);

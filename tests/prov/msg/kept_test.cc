@@ -216,9 +216,8 @@ TEST(KeptMessages, SendWhatIsThereWhateverReplacesSharedMemory)
             [&] { mmap(bytes, length, read_write, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0); },
         };
         for (const auto& replace : ways) {
-            if (cache_can_work() && opens_mappings()) {
+            if (cache_can_work() && opens_mappings())
                 EXPECT_TRUE(talk.settles(bytes, length, 5));
-            }
             for (int i = 0; i < 10; i++)
                 talk.ping_pong(bytes, length);
             replace();

@@ -186,9 +186,8 @@ int file_of(std::size_t size, bool sealed)
 {
     const int fd = memfd_create("large_test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(ftruncate(fd, static_cast<off_t>(size)), 0);
-    if (sealed) {
+    if (sealed)
         EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    }
     return fd;
 }
 const Change changes[] = {
@@ -316,9 +315,8 @@ TEST(LargeMessage, WhoseReceiveBufferVanishedIsAnErrorOnBothSides)
             munmap(buffer, size);
         }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, buffer, size, nullptr, 1, 1, buffer); }), 0);
-        }
         ASSERT_TRUE(s.next(entry, &error));
         EXPECT_EQ(error.op_context, buffer);
         EXPECT_NE(error.err, 0);
@@ -343,9 +341,8 @@ TEST(LargeMessage, WhoseSendBufferVanishedHarmsNobody)
             munmap(buffer, size);
         }
         rank.barrier();
-        if (rank.number == 1) {
+        if (rank.number == 1)
             ASSERT_EQ(fi_trecv(s.ep, buffer, size, nullptr, 0, 1, 0, buffer), 0);
-        }
         // Its pages may still be at hand or not: an entry comes, of either kind.
         ssize_t got = 0;
         ASSERT_TRUE(sim::test::wait_until([&] { return (got = fi_cq_read(s.cq, &entry, 1)) != -FI_EAGAIN; }));

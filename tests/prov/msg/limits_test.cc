@@ -52,9 +52,8 @@ void exchange(Session& s, unsigned slots)
         for (int n = inject ? 1 : 2; n > 0; n--) {
             fi_cq_data_entry entry{};
             ASSERT_TRUE(s.next(entry)) << size;
-            if (entry.flags & FI_RECV) {
+            if (entry.flags & FI_RECV)
                 EXPECT_EQ(entry.len, size);
-            }
         }
         ASSERT_TRUE(std::equal(expected.begin(), expected.end(), in.begin())) << size;
         ASSERT_EQ(in[size], 0xee) << size;
@@ -293,9 +292,8 @@ TEST(Limits, AMessageBehindManyThatNobodyAwaitsIsReceived)
         ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, 1, awaited, 0, &in), 0);
         s.expect(&in, FI_RECV);
         EXPECT_EQ(in, count);
-        if (plain_memory) {
+        if (plain_memory)
             EXPECT_LT((resident_bytes() - before) / count, 200u) << "bytes a message of 8";
-        }
         for (std::uint64_t i = 0; i < count; i++) {
             ASSERT_EQ(fi_trecv(s.ep, &in, 8, nullptr, i % 2 ? 1 : FI_ADDR_UNSPEC, 1, 0, &in), 0);
             fi_cq_data_entry entry{};
@@ -316,9 +314,8 @@ TEST(Limits, MoreReceivesThanTheQueueIsSaidToHoldArePosted)
             const std::size_t before = resident_bytes();
             for (std::uint64_t i = 0; i < count; i++)
                 ASSERT_EQ(fi_trecv(s.ep, &in[i], 8, nullptr, 1, i, 0, &in[i]), 0) << i;
-            if (plain_memory) {
+            if (plain_memory)
                 EXPECT_LT((resident_bytes() - before) / count, 200u) << "bytes a receive";
-            }
             s.barrier();
             for (std::uint64_t i = 0; i < count; i++) {
                 fi_cq_data_entry entry{};

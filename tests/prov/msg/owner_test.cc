@@ -56,9 +56,8 @@ struct Side {
     }
     void close()
     {
-        if (ep != nullptr) {
+        if (ep != nullptr)
             EXPECT_EQ(fi_close(&ep->fid), 0);
-        }
         ep = nullptr;
     }
     void progress() { EXPECT_EQ(fi_cq_read(cq, nullptr, 0), -FI_EAGAIN); }
@@ -364,9 +363,8 @@ TEST(PeerReceives, WhatFindsNoRoomGoesOnLater)
                 rank.set(20, 1);
             } else {
                 std::uint64_t in[3][16];
-                if (early) {
+                if (early)
                     ASSERT_TRUE(side.keeps(3));
-                }
                 busy = 5;
                 for (std::size_t i = 0; i < 3; i++)
                     EXPECT_EQ(side.owner.receive(true, in[i], 128, in[i], i), 0);
@@ -400,9 +398,8 @@ TEST(PeerReceives, WhatFoundNoRoomIsCancelledWithTheEndpoint)
                 EXPECT_TRUE(wait_until([&] { return side.progress(), rank.get(20) == 1; }));
             } else {
                 std::uint64_t in = 0;
-                if (early) {
+                if (early)
                     ASSERT_TRUE(side.keeps(1));
-                }
                 busy = 1;
                 EXPECT_EQ(side.owner.receive(true, &in, 8, &in, 0), 0);
                 EXPECT_TRUE(wait_until([&] { return side.progress(), side.owner.with_peer.size() == 1; }));

@@ -149,9 +149,8 @@ void send_late(const Rank& rank, std::size_t size)
         for (unsigned round = 0; round < 100; round++) {
             fi_cq_tagged_entry entry{};
             fi_cq_err_entry error{};
-            if (fi_cq_read(life.cq, &entry, 1) == -FI_EAVAIL) {
+            if (fi_cq_read(life.cq, &entry, 1) == -FI_EAVAIL)
                 EXPECT_EQ(fi_cq_readerr(life.cq, &error, 0), 1);
-            }
         }
     }
     reached(rank, 7);

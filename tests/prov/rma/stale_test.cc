@@ -39,9 +39,8 @@ class Regions {
     ~Regions()
     {
         s.barrier();
-        if (moving_ != nullptr) {
+        if (moving_ != nullptr)
             EXPECT_EQ(fi_close(&moving_->fid), 0);
-        }
     }
     static Options with_keys_of_the_user(Options options)
     {
@@ -280,9 +279,8 @@ void overtake(const Pair& pair)
                 r.s.expect(&context, FI_WRITE);
         }
         r.s.barrier();
-        if (r.target) {
+        if (r.target)
             EXPECT_EQ(r.memory[2][alias_from], 2u);
-        }
     });
 }
 

@@ -377,9 +377,8 @@ TEST(Events, NonsenseInThePoolIsAnErrorOfTheOperation)
         }
         const std::uint64_t empty = event_pool::word(nonce, 0); // no nonsense: refused until there is one
         raw.put(pool_offset(raw), &empty, sizeof empty);
-        for (int i = 0; i < 50; i++) {
+        for (int i = 0; i < 50; i++)
             ASSERT_EQ(fi_write(s.ep, &mine, 8, nullptr, 0, peers[0].base, peers[0].key, &s), -FI_EAGAIN);
-        }
         EXPECT_TRUE(wait_until([&] {
             fi_cq_read(s.cq, nullptr, 0);
             return pool_word(raw) == empty;

@@ -130,9 +130,8 @@ TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
                         ASSERT_TRUE(refused(then, flags)); // they lie in the ring
                         for (int i = 0; i < 2000; i++)
                             round_of(rx), round_of(tx);
-                        if (level == FI_MATCH_COMPLETE) {
+                        if (level == FI_MATCH_COMPLETE)
                             ASSERT_TRUE(refused(then, flags)); // they were taken, and wait for receives
-                        }
                     } else {
                         ASSERT_TRUE(eventually([&] {
                             if (must_be_taken) // there were others
@@ -142,12 +141,10 @@ TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
                     }
                     for (unsigned i = 0; i < messages; i++)
                         receive(earlier);
-                    if (!posted) {
+                    if (!posted)
                         ASSERT_TRUE(eventually([&] { return round_of(rx), posted = !refused(then, flags, 1); }));
-                    }
-                    if (kind != Transfer::message) {
+                    if (kind != Transfer::message)
                         EXPECT_EQ(window[0], five);
-                    }
                     if (then == Transfer::message)
                         receive(fenced);
                     ASSERT_TRUE(eventually([&] { return round_of(tx), round_of(rx) == -FI_EAGAIN; }));

@@ -185,9 +185,8 @@ TEST(Rails, ShortenTransfersWithSixPeers)
     for (unsigned i = 0; i < 4; i++) {
         std::printf("%s: %.1f us by one TNI, %.1f us by six\n", std::array{"sent", "received", "written", "read"}[i],
                     one.microseconds[i], six.microseconds[i]);
-        if (kinds[i] != Kind::send) {
+        if (kinds[i] != Kind::send)
             EXPECT_GT(one.microseconds[i], six.microseconds[i] * 2);
-        }
     }
 }
 
@@ -242,20 +241,17 @@ TEST(RailsAtWork, ForgetRegionsThatAreClosed)
                                "fi_mr_reg");
             // Rank 1's comes first and has the own VCQ.
             for (unsigned r = 1; r <= 2; r++) {
-                if (rank.number == r) {
+                if (rank.number == r)
                     ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 1, 0, &b), 0);
-                }
-                if (rank.number == 0) {
+                if (rank.number == 0)
                     ASSERT_EQ(s.post([&] {
                         return fi_tsend(s.ep, b.out[r].data(), length, r == 2 ? fi_mr_desc(mr) : nullptr, r, 1, &b);
                     }),
                               0);
-                }
             }
             take(s, rank.number == 0 ? 2 : 1);
-            if (mr != nullptr) {
+            if (mr != nullptr)
                 ASSERT_EQ(fi_close(&mr->fid), 0);
-            }
         }
         if (rank.number == 0) {
             EXPECT_EQ(counted(s.domain, "rail"), 1u);
@@ -319,9 +315,8 @@ void exchange_again(Session& s, Buffers& b, const Rank& rank)
     void* const context = &s;
     if (rank.number == 0) {
         for (unsigned r = 1; r < count; r++)
-            if (r != victim) {
+            if (r != victim)
                 ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[r].data(), length, nullptr, r, 2, context); }), 0);
-            }
     } else {
         ASSERT_EQ(fi_trecv(s.ep, b.in[0].data(), length, nullptr, 0, 2, 0, context), 0);
     }
@@ -342,11 +337,10 @@ TEST(RailsAtWork, EndWhatAPeerTakesIntoItsGrave)
         Session s(rank, options);
         Buffers b(rank);
         const std::vector<Window> windows = open_windows(s, b, Kind::write);
-        if (rank.number == 0) {
+        if (rank.number == 0)
             post_with_all(s, b, windows);
-        } else {
+        else
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[0].data(), length, nullptr, 0, 1, &b); }), 0);
-        }
         s.barrier();
         if (rank.number == victim)
             raise(SIGKILL);
@@ -380,9 +374,8 @@ TEST(RailsAtWork, AreClosedInTheMiddle)
             Session s(rank, for_all());
             Buffers b(rank);
             const std::vector<Window> windows = open_windows(s, b, Kind::read);
-            if (rank.number != 0) {
+            if (rank.number != 0)
                 ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[0].data(), length, nullptr, 0, 1, &b); }), 0);
-            }
             s.barrier();
             if (rank.number == 0) {
                 for (unsigned r = 1; r < 3; r++)
@@ -414,12 +407,11 @@ TEST(RailsAtWork, GoOnBehindACancel)
         one_a_node();
         Session s(rank, for_all());
         Buffers b(rank);
-        if (rank.number == 0) {
+        if (rank.number == 0)
             for (unsigned r = 1; r < 4; r++)
                 ASSERT_EQ(fi_trecv(s.ep, b.in[r].data(), length, nullptr, r, 1, 0, &b.in[r]), 0);
-        } else if (rank.number != 3) {
+        else if (rank.number != 3)
             ASSERT_EQ(s.post([&] { return fi_tsend(s.ep, b.out[0].data(), length, nullptr, 0, 1, &b); }), 0);
-        }
         s.barrier();
         if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] {

@@ -59,9 +59,8 @@ void read_some(fid_cq* cq)
     const ssize_t got = fi_cq_read(cq, entries, 4);
     if (got == -FI_EAVAIL) {
         fi_cq_err_entry error{};
-        if (fi_cq_readerr(cq, &error, 0) == 1 && error.op_context != nullptr) {
+        if (fi_cq_readerr(cq, &error, 0) == 1 && error.op_context != nullptr)
             EXPECT_EQ(static_cast<Transfer*>(error.op_context)->ends.fetch_add(1), 0u) << fi_strerror(error.err);
-        }
     }
     for (ssize_t i = 0; i < got; i++)
         end(cq, entries[i]);

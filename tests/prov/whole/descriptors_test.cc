@@ -202,9 +202,8 @@ void live(__rlimit_resource resource, unsigned least, unsigned& failures)
     const auto exits = run_processes(1, [&](const Rank&) {
         load_providers();
         const int errors = dup(STDERR_FILENO); // a file, which must not grow within the limit
-        if (resource == RLIMIT_FSIZE) {
+        if (resource == RLIMIT_FSIZE)
             EXPECT_GE(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO), 0);
-        }
         Narrow narrow(resource, least);
         Info hints = new_hints();
         hints->caps = FI_TAGGED | FI_MSG | FI_RMA;

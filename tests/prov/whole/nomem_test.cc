@@ -188,9 +188,8 @@ void exchange(fid_ep* from, fid_ep* to, fid_cq* sent, fid_cq* came, fi_addr_t de
                     fi_cq_read(came, nullptr, 0);
                 early ? receive() : send();
                 done = sent == came ? succeeded({sent}, 2) : succeeded({sent, came});
-                if (done) {
+                if (done)
                     EXPECT_EQ(in[size - 1], 'x') << size;
-                }
             }
 }
 

@@ -165,13 +165,11 @@ struct World {
         size_t unread = 1;
         EXPECT_EQ(utofu_query_num_unread_tcq(good.vcq, &unread), UTOFU_SUCCESS);
         EXPECT_EQ(unread, 0u);
-        for (const uint64_t word : words) {
+        for (const uint64_t word : words)
             ASSERT_EQ(word, 0u);
-        }
         EXPECT_EQ(desc_size, untouched);
-        for (const uint8_t byte : desc) {
+        for (const uint8_t byte : desc)
             ASSERT_EQ(byte, 0x5a);
-        }
     }
 };
 
@@ -181,9 +179,8 @@ TEST(SimInput, StartAndPrepareFunctionsRefuseEachMistake)
         World w;
         for (const Function& f : functions) {
             const auto refused = [&](const Mistake& m, bool prepares_only) {
-                if ((f.has & m.of) != m.of) {
+                if ((f.has & m.of) != m.of)
                     return;
-                }
                 Arguments bad = w.good;
                 m.make(bad);
                 EXPECT_EQ(f.prepare(bad), m.code) << "prepare_" << f.name << ": " << m.name;
@@ -192,12 +189,10 @@ TEST(SimInput, StartAndPrepareFunctionsRefuseEachMistake)
                     EXPECT_EQ(posted([&] { return f.start(bad); }), m.code) << f.name << ": " << m.name;
                 }
             };
-            for (const Mistake& m : mistakes) {
+            for (const Mistake& m : mistakes)
                 refused(m, false);
-            }
-            for (const Mistake& m : of_prepare) {
+            for (const Mistake& m : of_prepare)
                 refused(m, true);
-            }
         }
         w.expect_nothing_done();
         // And the freed handle, of which each kind of function must know.
@@ -229,9 +224,8 @@ struct Row {
 
 void expect_rows(const std::vector<Row>& rows)
 {
-    for (const Row& row : rows) {
+    for (const Row& row : rows)
         EXPECT_EQ(row.call(), row.code) << row.name;
-    }
 }
 
 TEST(SimInput, QueriesAndIdsRefuseEachMistake)

@@ -156,9 +156,8 @@ TEST(SimArmw, EveryAdderSeesAnotherOldValue)
             (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
         }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(counter.load(), processes * adds + own_adds);
-        }
     });
 }
 
@@ -218,9 +217,8 @@ TEST(SimErrors, ComeBackThroughTheQueues)
     expect_processes(2, [](const Rank& rank) {
         static uint8_t buffer[4096];
         Member me(rank, buffer, sizeof buffer);
-        if (rank.number != 0) {
+        if (rank.number != 0)
             return;
-        }
         void* cbdata = nullptr;
         utofu_mrq_notice notice{};
         int token = 0;

@@ -59,27 +59,22 @@ TEST(SimVcq, GivesAsManyAsRealSystemsDoToOneProcess)
         std::vector<utofu_vcq_hdl_t> all;
         utofu_vcq_hdl_t vcq = 0;
         int rc = UTOFU_SUCCESS;
-        while ((rc = utofu_create_vcq(2, 0, &vcq)) == UTOFU_SUCCESS) {
+        while ((rc = utofu_create_vcq(2, 0, &vcq)) == UTOFU_SUCCESS)
             all.push_back(vcq);
-        }
         EXPECT_EQ(rc, UTOFU_ERR_FULL);
         EXPECT_EQ(all.size(), 64u);
-        for (const auto each : all) {
+        for (const auto each : all)
             EXPECT_EQ(utofu_free_vcq(each), UTOFU_SUCCESS);
-        }
         all.clear();
-        while ((rc = utofu_create_vcq(2, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq)) == UTOFU_SUCCESS) {
+        while ((rc = utofu_create_vcq(2, UTOFU_VCQ_FLAG_EXCLUSIVE, &vcq)) == UTOFU_SUCCESS)
             all.push_back(vcq);
-        }
         EXPECT_EQ(rc, UTOFU_ERR_FULL);
         EXPECT_EQ(all.size(), 7u);
-        for (const auto each : all) {
+        for (const auto each : all)
             EXPECT_EQ(utofu_free_vcq(each), UTOFU_SUCCESS);
-        }
         all.clear();
-        while ((rc = utofu_create_vcq(2, UTOFU_VCQ_FLAG_SESSION_MODE, &vcq)) == UTOFU_SUCCESS) {
+        while ((rc = utofu_create_vcq(2, UTOFU_VCQ_FLAG_SESSION_MODE, &vcq)) == UTOFU_SUCCESS)
             all.push_back(vcq);
-        }
         EXPECT_EQ(rc, UTOFU_ERR_FULL);
         EXPECT_EQ(all.size(), 3u);
     });
@@ -183,9 +178,8 @@ TEST(SimVcq, TellsForeignAndFreedHandles)
             EXPECT_EQ(utofu_free_vcq(bad), UTOFU_ERR_INVALID_VCQ_HDL);
         };
         for (const utofu_vcq_hdl_t bad : {utofu_vcq_hdl_t{0}, vcq + 1, vcq + 512, vcq - 512, vcq + (1 << 30),
-                                          ~utofu_vcq_hdl_t{0}, reinterpret_cast<utofu_vcq_hdl_t>(&word)}) {
+                                          ~utofu_vcq_hdl_t{0}, reinterpret_cast<utofu_vcq_hdl_t>(&word)})
             refused(bad);
-        }
         EXPECT_EQ(utofu_free_vcq(vcq), UTOFU_SUCCESS);
         refused(vcq);
     });
@@ -236,18 +230,16 @@ TEST(SimPost, RefusesBadParametersWithoutEffect)
 
 TEST(SimPost, TheToqFillsUpAndPollingMakesRoom)
 {
-    if (std::getenv("TOFU_SIM_CHAOS") != nullptr) {
+    if (std::getenv("TOFU_SIM_CHAOS") != nullptr)
         GTEST_SKIP() << "the adversarial mode answers BUSY before the TOQ is full";
-    }
     expect_processes(1, [](const Rank&) {
         const utofu_vcq_hdl_t vcq = create(0);
         for (uintptr_t round = 0; round < 3; round++) {
             uintptr_t posted = 0;
             int rc = UTOFU_SUCCESS;
             while ((rc = utofu_nop(vcq, posted % 2 == 0 ? UTOFU_ONESIDED_FLAG_TCQ_NOTICE : 0,
-                                   reinterpret_cast<void*>(posted))) == UTOFU_SUCCESS) {
+                                   reinterpret_cast<void*>(posted))) == UTOFU_SUCCESS)
                 posted++;
-            }
             EXPECT_EQ(rc, UTOFU_ERR_BUSY);
             EXPECT_EQ(posted, 2048u);
             size_t unread = 0;
@@ -358,9 +350,8 @@ TEST(SimPlacement, NodesAndCqsAreShared)
         // Two CQs of each TNI, and their VCQ IDs differ from those of all other processes.
         std::vector<utofu_vcq_hdl_t> all;
         utofu_vcq_hdl_t vcq = 0;
-        while (utofu_create_vcq(4, 0, &vcq) == UTOFU_SUCCESS) {
+        while (utofu_create_vcq(4, 0, &vcq) == UTOFU_SUCCESS)
             all.push_back(vcq);
-        }
         EXPECT_EQ(all.size(), 16u);
         utofu_vcq_id_t id = 0;
         ASSERT_EQ(utofu_query_vcq_id(all[0], &id), UTOFU_SUCCESS);
@@ -389,9 +380,8 @@ TEST(SimEnvironment, BadValuesGiveOneLineAndAnError)
     refused("TOFU_SIM_SHAPE", "0x1x1", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_TORUS", "q", UTOFU_ERR_INVALID_ARG);
     refused("TOFU_SIM_PPN", "55", UTOFU_ERR_INVALID_ARG);
-    for (const char* text : {"x", ":late", "7:", "7:late,", "7:fast", "7 :late", "-1", "18446744073709551616"}) {
+    for (const char* text : {"x", ":late", "7:", "7:late,", "7:fast", "7 :late", "-1", "18446744073709551616"})
         refused("TOFU_SIM_CHAOS", text, UTOFU_ERR_INVALID_ARG);
-    }
 }
 
 TEST(SimEnvironment, AJobThatIsNotOursIsRefused)
@@ -408,9 +398,8 @@ TEST(SimEnvironment, AJobThatIsNotOursIsRefused)
         // A link to elsewhere is none of ours either.
         ASSERT_EQ(::symlink("/tmp", path.c_str()), 0);
         const pid_t pid = ::fork();
-        if (pid == 0) {
+        if (pid == 0)
             std::_Exit(utofu_create_vcq(0, 0, &vcq) == UTOFU_ERR_NOT_AVAILABLE ? 0 : 1);
-        }
         int status = -1;
         ::waitpid(pid, &status, 0);
         EXPECT_EQ(status, 0);

@@ -55,18 +55,16 @@ TEST(SimWait, MissesNoPutAndNoNoticeInAPingPongOfSleepers)
                 utofu_mrq_notice notice;
                 return by_notice ? utofu_poll_mrq(vcq, 0, &notice) == UTOFU_SUCCESS : word == round;
             };
-            if (rank.number == 0) {
+            if (rank.number == 0)
                 send();
-            }
             while (!arrived()) {
                 const int rc = tofu_sim_wait(&vcq, 1, 5000);
                 ASSERT_GE(rc, 0);
                 timeouts += rc == 0 ? 1 : 0;
                 ASSERT_EQ(timeouts, 0u) << "slept through round " << round;
             }
-            if (rank.number == 1) {
+            if (rank.number == 1)
                 send();
-            }
         }
         rank.barrier();
     });
@@ -123,12 +121,11 @@ TEST(SimWait, WaitsBesideAThreadThatPostsRows)
         }
         std::atomic<bool> over{false};
         std::thread waiter([&] {
-            while (!over.load()) {
+            while (!over.load())
                 (void)tofu_sim_wait(&vcq, 1, 1);
-            }
         });
         constexpr uint64_t rounds = 300;
-        for (uint64_t i = 0; i < rounds; i++) {
+        for (uint64_t i = 0; i < rounds; i++)
             ASSERT_EQ(posted([&] {
                           const int rc = utofu_post_toq(vcq, row.data(), bytes, nullptr);
                           void* cbdata = nullptr;
@@ -136,7 +133,6 @@ TEST(SimWait, WaitsBesideAThreadThatPostsRows)
                           return rc;
                       }),
                       UTOFU_SUCCESS);
-        }
         EXPECT_TRUE(wait_until([&] { return std::atomic_ref(memory.back()).load() == rounds; }));
         over = true;
         waiter.join();
@@ -182,12 +178,10 @@ TEST(SimStatistics, CountAllThatThreadsPostToOneNode)
         std::barrier all_ready(4);
         std::vector<std::thread> threads;
         for (const unsigned long flags : {UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_EXCLUSIVE,
-                                          UTOFU_VCQ_FLAG_THREAD_SAFE, UTOFU_VCQ_FLAG_THREAD_SAFE}) {
+                                          UTOFU_VCQ_FLAG_THREAD_SAFE, UTOFU_VCQ_FLAG_THREAD_SAFE})
             threads.emplace_back(post_counted, flags, std::ref(all_ready));
-        }
-        for (std::thread& thread : threads) {
+        for (std::thread& thread : threads)
             thread.join();
-        }
         tofu_sim_tni_statistics statistics{};
         EXPECT_EQ(tofu_sim_query_statistics(2, &statistics), UTOFU_SUCCESS);
         EXPECT_EQ(statistics.operations, 4 * counted_posts);

@@ -38,9 +38,8 @@ std::vector<GatePlan> plan_ring(int members, int member)
     plan[0].dst_lcl = 1;
     plan.push_back({0, {member - 1, member == 1 ? 0 : 1}, -1, {next, 1}});
     plan.push_back({-1, {member - 1, member == 1 ? 1 : 2}, 0, {}});
-    if (next != 0) {
+    if (next != 0)
         plan[2].dst_rmt = {next, 2};
-    }
     plan[0].src_lcl = 2;
     return plan;
 }
@@ -64,23 +63,20 @@ std::vector<GatePlan> plan_butterfly(int members, int member)
     const auto gate_of = [=](int m, int step) {
         return step == steps && !has_guest(m) ? 0 : (has_guest(m) ? 1 : 0) + step;
     };
-    if (has_guest(member)) {
+    if (has_guest(member))
         plan[follow(plan)].src_rmt = {member + core, 0};
-    }
     for (int step = 1; step <= steps; step++) {
         const int peer = member ^ (1 << (step - 1));
         const int from = static_cast<int>(plan.size()) - 1;
         plan[from].dst_rmt = {peer, gate_of(peer, step)};
         const GateAt source = {peer, step == 1 ? (has_guest(peer) ? 1 : 0) : gate_of(peer, step - 1)};
-        if (gate_of(member, step) == 0) {
+        if (gate_of(member, step) == 0)
             plan[0].src_rmt = source;
-        } else {
+        else
             plan[follow(plan)].src_rmt = source;
-        }
     }
-    if (has_guest(member)) {
+    if (has_guest(member))
         plan.back().dst_rmt = {member + core, 0};
-    }
     close(plan);
     return plan;
 }

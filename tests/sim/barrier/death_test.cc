@@ -93,13 +93,11 @@ TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhoBuildANewCircuit)
         const unsigned victim = random() % 5;
         const unsigned when = random() % 3000;
         const auto exits = run_processes(5, [&](const Rank& rank) { die_or_survive(rank, GetParam(), victim, when); });
-        for (unsigned i = 0; i < 5; i++) {
-            if (i == victim) {
+        for (unsigned i = 0; i < 5; i++)
+            if (i == victim)
                 EXPECT_TRUE(WIFSIGNALED(exits[i].status) && WTERMSIG(exits[i].status) == SIGKILL);
-            } else {
+            else
                 EXPECT_TRUE(exits[i].success()) << "process " << i << ": " << exits[i].errors;
-            }
-        }
         EXPECT_FALSE(job_is_left());
     }
     ::unsetenv("TOFU_SIM_PPN");
@@ -119,11 +117,10 @@ TEST(BarrierDeath, OfOneWhoHadDoneItsPartDoesNotBreakTheRound)
             meet(rank, 2, 2);
             ::kill(::getpid(), SIGKILL);
         }
-        if (rank.number == 2) {
+        if (rank.number == 2)
             meet(rank, 2, 2);
-        } else {
+        else
             EXPECT_TRUE(wait_until([&] { return rank.get(arrivals + 2) >= 2; }));
-        }
         EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
         EXPECT_EQ(wait_barrier(member.start()), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
@@ -140,9 +137,8 @@ TEST(BarrierDeath, GivesAllGatesBack)
     const auto exits = run_processes(2, [](const Rank& rank) {
         utofu_vbg_id_t ids[17][2];
         if (rank.number == 0) { // takes all there are, and dies with them
-            for (unsigned i = 0; i < 16; i++) {
+            for (unsigned i = 0; i < 16; i++)
                 EXPECT_EQ(utofu_alloc_vbg(4, 2, 0, ids[i]), UTOFU_SUCCESS);
-            }
             EXPECT_EQ(utofu_alloc_vbg(4, 1, 0, ids[16]), UTOFU_ERR_FULL);
             rank.board->words[arrivals].store(1);
             EXPECT_TRUE(wait_until([&] { return rank.get(arrivals + 1) == 1; }));
@@ -153,9 +149,8 @@ TEST(BarrierDeath, GivesAllGatesBack)
         EXPECT_EQ(utofu_alloc_vbg(5, 1, 0, ids[0]), UTOFU_SUCCESS); // the other TNIs have theirs
         rank.board->words[arrivals + 1].store(1);
         EXPECT_TRUE(wait_until([&] { return utofu_alloc_vbg(4, 2, 0, ids[0]) == UTOFU_SUCCESS; }));
-        for (unsigned i = 1; i < 16; i++) {
+        for (unsigned i = 1; i < 16; i++)
             EXPECT_EQ(utofu_alloc_vbg(4, 2, 0, ids[i]), UTOFU_SUCCESS);
-        }
         EXPECT_EQ(utofu_alloc_vbg(4, 1, 0, ids[16]), UTOFU_ERR_FULL);
     });
     EXPECT_TRUE(WIFSIGNALED(exits[0].status));
@@ -174,19 +169,17 @@ TEST(BarrierDeath, WhileAllocatingAndSettingLosesNoGate)
                 die_in(when + 300 * rank.number);
                 for (unsigned long long turn = 0;; turn++) {
                     utofu_vbg_id_t ids[2];
-                    if (utofu_alloc_vbg(3, 2, 0, ids) != UTOFU_SUCCESS) {
+                    if (utofu_alloc_vbg(3, 2, 0, ids) != UTOFU_SUCCESS)
                         continue;
-                    }
                     auto settings =
                         settings_of(plan_circuit(Shape::ring, 1, 0), 0, [&](GateAt at) { return ids[at.gate]; });
                     EXPECT_EQ(utofu_set_vbg(settings.data(), 2), UTOFU_SUCCESS);
                     EXPECT_EQ(utofu_barrier(ids[0], 0), UTOFU_SUCCESS);
                     EXPECT_EQ(utofu_poll_barrier(ids[0], 0), UTOFU_SUCCESS);
-                    if (turn % 7 != 0) { // some stay with the dead
+                    if (turn % 7 != 0) // some stay with the dead
                         EXPECT_EQ(utofu_free_vbg(ids, 2), UTOFU_SUCCESS);
-                    } else if (turn > 50) {
+                    else if (turn > 50)
                         ::pause();
-                    }
                 }
             }
             // All gates of the TNI are to be had once both are gone.
@@ -199,9 +192,8 @@ TEST(BarrierDeath, WhileAllocatingAndSettingLosesNoGate)
             EXPECT_EQ(utofu_alloc_vbg(3, 1, 0, ids), UTOFU_ERR_FULL);
         });
         EXPECT_TRUE(exits[0].success()) << exits[0].errors;
-        if (job_is_left()) { // the others, which had freed their gates, were killed after the first had left
+        if (job_is_left()) // the others, which had freed their gates, were killed after the first had left
             clear_last_job();
-        }
         EXPECT_FALSE(job_is_left());
     }
     ::unsetenv("TOFU_SIM_PPN");

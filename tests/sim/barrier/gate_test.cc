@@ -65,9 +65,8 @@ struct World {
     void start(GateRef gate, uint32_t round, uint64_t value, bool push = true)
     {
         gates.publish_output(gate, tag(gate, round), integer_packet(ReduceOp::sum, {&value, 1}));
-        if (push) {
+        if (push)
             circuit().push(gate, tag(gate, round));
-        }
     }
     Fetched end(GateRef gate, uint32_t round, uint64_t& value) const
     {
@@ -201,9 +200,8 @@ TEST(Gates, OverwrittenRoundIsLostAndNotWrong)
     World w;
     w.set(start_a, null_gate, null_gate, start_b, null_gate); // A only tells, B only hears
     w.set(start_b, start_a, null_gate, null_gate, null_gate);
-    for (uint32_t round = 1; round <= 3; round++) {
+    for (uint32_t round = 1; round <= 3; round++)
         w.start(start_a, round, round);
-    }
     uint64_t value = 0;
     EXPECT_EQ(w.end(start_b, 1, value), Fetched::lost);
     w.expect_end(start_b, 2, 2);
@@ -310,9 +308,8 @@ TEST(Circuit, NonsenseInSharedMemoryDoesNoHarm)
             (void)w.circuit().pull(gate, tag, true);
             Packet packet;
             (void)w.gates.fetch_output(gate, tag, packet);
-            if (is_start_gate(gate)) {
+            if (is_start_gate(gate))
                 (void)w.gates.fetch_end(gate, tag, packet);
-            }
         }
     }
 }

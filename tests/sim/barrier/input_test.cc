@@ -171,9 +171,8 @@ TEST(BarrierInput, StartAndPollRefuseBadParameters)
         EXPECT_EQ(utofu_poll_barrier(id, 1), UTOFU_ERR_INVALID_FLAGS);
         EXPECT_EQ(utofu_poll_reduce_uint64(id, 1, words), UTOFU_ERR_INVALID_FLAGS);
         EXPECT_EQ(utofu_poll_reduce_double(id, 1, values), UTOFU_ERR_INVALID_FLAGS);
-        for (const int op : {-1, 0, int{UTOFU_REDUCE_OP_BARRIER}, int{UTOFU_REDUCE_OP_BFPSUM}, 9, 258}) {
+        for (const int op : {-1, 0, int{UTOFU_REDUCE_OP_BARRIER}, int{UTOFU_REDUCE_OP_BFPSUM}, 9, 258})
             EXPECT_EQ(utofu_reduce_uint64(id, static_cast<utofu_reduce_op>(op), words, 1, 0), UTOFU_ERR_INVALID_OP);
-        }
         EXPECT_EQ(utofu_reduce_double(id, UTOFU_REDUCE_OP_SUM, values, 1, 0), UTOFU_ERR_INVALID_OP);
         EXPECT_EQ(utofu_reduce_uint64(id, UTOFU_REDUCE_OP_SUM, nullptr, 1, 0), UTOFU_ERR_INVALID_POINTER);
         EXPECT_EQ(utofu_reduce_double(id, UTOFU_REDUCE_OP_BFPSUM, nullptr, 1, 0), UTOFU_ERR_INVALID_POINTER);

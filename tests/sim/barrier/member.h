@@ -26,9 +26,8 @@ inline Member allocate(const Rank& rank, Shape shape, int members, int number, u
     member.ids.resize(plan_circuit(shape, members, number).size());
     EXPECT_LE(member.ids.size(), max_gates);
     EXPECT_EQ(utofu_alloc_vbg(tni, member.ids.size(), flags, member.ids.data()), UTOFU_SUCCESS);
-    for (size_t i = 0; i < member.ids.size(); i++) {
+    for (size_t i = 0; i < member.ids.size(); i++)
         rank.set(number * max_gates + i, member.ids[i]);
-    }
     return member;
 }
 

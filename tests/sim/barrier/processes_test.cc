@@ -91,11 +91,10 @@ void start_round(const Member& member, unsigned seed, int round)
         words[i] = input(seed, round, member.number, i);
         values[i] = as_double(words[i]);
     }
-    if (plan.op == UTOFU_REDUCE_OP_BFPSUM) {
+    if (plan.op == UTOFU_REDUCE_OP_BFPSUM)
         ASSERT_EQ(utofu_reduce_double(member.start(), plan.op, values, plan.count, 0), UTOFU_SUCCESS);
-    } else {
+    else
         ASSERT_EQ(utofu_reduce_uint64(member.start(), plan.op, words, plan.count, 0), UTOFU_SUCCESS);
-    }
 }
 
 void finish_round(const Member& member, unsigned seed, int round, int members)
@@ -106,13 +105,12 @@ void finish_round(const Member& member, unsigned seed, int round, int members)
     double values[4] = {};
     words[plan.count] = 4711; // not to be touched
     int rc = 0;
-    if (plan.op == UTOFU_REDUCE_OP_BARRIER) {
+    if (plan.op == UTOFU_REDUCE_OP_BARRIER)
         rc = wait_barrier(id);
-    } else if (plan.op == UTOFU_REDUCE_OP_BFPSUM) {
+    else if (plan.op == UTOFU_REDUCE_OP_BFPSUM)
         rc = wait_for([&] { return utofu_poll_reduce_double(id, 0, values); });
-    } else {
+    else
         rc = wait_for([&] { return utofu_poll_reduce_uint64(id, 0, words); });
-    }
     ASSERT_EQ(rc, UTOFU_SUCCESS) << "round " << round << " operation " << plan.op;
     for (unsigned i = 0; i < plan.count; i++) {
         if (plan.op != UTOFU_REDUCE_OP_BFPSUM) {
@@ -121,9 +119,8 @@ void finish_round(const Member& member, unsigned seed, int round, int members)
         }
         typedef float Quad __attribute__((mode(TF))); // wide enough for these summands to be added without loss
         Quad sum = 0;
-        for (int m = 0; m < members; m++) {
+        for (int m = 0; m < members; m++)
             sum += as_double(input(seed, round, m, i));
-        }
         ASSERT_EQ(values[i], static_cast<double>(sum));
     }
     ASSERT_EQ(words[plan.count], 4711u);
@@ -133,26 +130,21 @@ void finish_round(const Member& member, unsigned seed, int round, int members)
 void run_circuit(const Rank& rank, Shape shape, int members, unsigned seed, int rounds)
 {
     std::vector<Member> mine;
-    for (int m = static_cast<int>(rank.number); m < members; m += static_cast<int>(rank.size)) {
+    for (int m = static_cast<int>(rank.number); m < members; m += static_cast<int>(rank.size))
         mine.push_back(allocate(rank, shape, members, m, static_cast<utofu_tni_id_t>(input(seed, 0, m, 1) % 6)));
-    }
     rank.barrier();
-    for (const Member& member : mine) {
+    for (const Member& member : mine)
         connect(rank, shape, members, member);
-    }
     rank.barrier();
     for (int round = 0; round < rounds && !::testing::Test::HasFailure(); round++) {
-        for (const Member& member : mine) {
+        for (const Member& member : mine)
             start_round(member, seed, round);
-        }
-        for (const Member& member : mine) {
+        for (const Member& member : mine)
             finish_round(member, seed, round, members);
-        }
     }
     rank.barrier();
-    for (Member& member : mine) {
+    for (Member& member : mine)
         EXPECT_EQ(utofu_free_vbg(member.ids.data(), member.ids.size()), UTOFU_SUCCESS);
-    }
 }
 
 class BarrierShapes : public ::testing::TestWithParam<Shape> {};
@@ -197,9 +189,8 @@ TEST(Barrier, HoldsBackTheFastUntilTheSlowHasCome)
         rank.barrier();
         std::mt19937 random(rank.number);
         for (uint64_t round = 1; round <= 200; round++) {
-            for (unsigned pause = random() % 50; pause != 0; pause--) {
+            for (unsigned pause = random() % 50; pause != 0; pause--)
                 ::sched_yield();
-            }
             rank.set(900 + rank.number, round);
             ASSERT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
             ASSERT_EQ(wait_barrier(member.start()), UTOFU_SUCCESS);
@@ -229,9 +220,8 @@ TEST(Barrier, NobodySleepsWhoWaitsForARound)
         } else {
             EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
             const uint64_t before = sleeps();
-            for (unsigned times = 0; times < 300; times++) {
+            for (unsigned times = 0; times < 300; times++)
                 EXPECT_EQ(tofu_sim_give_way(times), 1);
-            }
             EXPECT_LT(sleeps() - before, 20u);
             rank.set(waited, 1);
             EXPECT_EQ(wait_for([&] { // without an end of its own
@@ -240,9 +230,8 @@ TEST(Barrier, NobodySleepsWhoWaitsForARound)
                       }),
                       UTOFU_SUCCESS);
             uint64_t slept = sleeps(); // and again where no round is under way
-            for (unsigned times = 0; times < 100; times++) {
+            for (unsigned times = 0; times < 100; times++)
                 (void)tofu_sim_give_way(times);
-            }
             EXPECT_GT(sleeps() - slept, 0u);
         }
         rank.barrier();
@@ -265,9 +254,8 @@ TEST(Barrier, CircuitsOfTheSameProcessesDoNotDisturbEachOther)
                 const int at = (c + static_cast<int>(rank.number)) % circuits;
                 start_round(member[at], 30 + static_cast<unsigned>(at), round);
             }
-            for (int c = 0; c < circuits; c++) {
+            for (int c = 0; c < circuits; c++)
                 finish_round(member[c], 30 + static_cast<unsigned>(c), round, 4);
-            }
         }
         rank.barrier();
     });
@@ -361,9 +349,8 @@ TEST(Barrier, CircuitIsSetAgainByOneMemberOrByAll)
             rank.barrier();
             // 0 … 3: that one alone; 4, 5: all; 6 …: a pair.
             const unsigned what = setting % 8;
-            if (what == rank.number || what == 4 || what == 5 || (what > 5 && rank.number % 2 == what % 2)) {
+            if (what == rank.number || what == 4 || what == 5 || (what > 5 && rank.number % 2 == what % 2))
                 connect(rank, Shape::ring, 4, member);
-            }
             rank.barrier();
         }
     });
@@ -411,9 +398,8 @@ TEST(Barrier, ThreadSafeGateServesThreads)
                     confirmed.fetch_add(1);
                 } else if (rc == UTOFU_ERR_BUSY && started.load() == confirmed.load()) {
                     int expected = confirmed.load();
-                    if (expected < 300 && started.compare_exchange_strong(expected, expected + 1)) {
+                    if (expected < 300 && started.compare_exchange_strong(expected, expected + 1))
                         EXPECT_EQ(utofu_barrier(member.start(), 0), UTOFU_SUCCESS);
-                    }
                 }
             }
         };

@@ -49,14 +49,12 @@ Packet combine_at_random(std::vector<Packet> packets, std::mt19937_64& random)
 double sum(std::vector<double> values)
 {
     std::vector<Packet> packets;
-    for (const double value : values) {
+    for (const double value : values)
         packets.push_back(doubles({value}));
-    }
     std::mt19937_64 random(values.size());
     const Packet first = combine_at_random(packets, random);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++)
         EXPECT_EQ(combine_at_random(packets, random), first);
-    }
     return bfp_value(first, 0);
 }
 
@@ -81,9 +79,8 @@ TEST(Combine, MaxlocTakesPairsAndTheSmallerLocationOfEqualValues)
 {
     const Packet a = integers(ReduceOp::maxloc, {7, 3, 8, 1, 5, 9});
     const Packet b = integers(ReduceOp::maxloc, {7, 2, 6, 0, 6, 10});
-    for (const Packet& p : {combine(a, b), combine(b, a)}) {
+    for (const Packet& p : {combine(a, b), combine(b, a)})
         EXPECT_EQ(std::vector<uint64_t>(p.words, p.words + 6), (std::vector<uint64_t>{7, 2, 8, 1, 6, 10}));
-    }
 }
 
 TEST(Combine, MismatchOfOperationOrCountSticks)
@@ -109,9 +106,8 @@ TEST(Bfpsum, OneValueComesBackBitByBit)
         const double value = std::bit_cast<double>(random());
         values.push_back(std::isnan(value) ? 1.5 : value);
     }
-    for (const double value : values) {
+    for (const double value : values)
         ASSERT_EQ(bits(bfp_value(doubles({value}), 0)), bits(value)) << value;
-    }
 }
 
 TEST(Bfpsum, TwoValuesAreAddedAsTheProcessorDoes)
@@ -124,9 +120,8 @@ TEST(Bfpsum, TwoValuesAreAddedAsTheProcessorDoes)
         const double b = std::ldexp(std::bit_cast<double>((random() >> 12) | 0x3ff0000000000000u),
                                     exponent + static_cast<int>(near) - 100) *
                          (random() % 2 == 0 ? 1 : -1);
-        if (std::isnan(a) || std::isnan(b)) {
+        if (std::isnan(a) || std::isnan(b))
             continue;
-        }
         const double got = bfp_value(combine(doubles({a}), doubles({b})), 0);
         ASSERT_EQ(bits(got), bits(a + b)) << a << " + " << b;
     }
@@ -147,9 +142,8 @@ TEST(Bfpsum, DoesNotDependOnOrderOrGrouping)
                 packets.push_back(doubles(values));
             }
             const Packet first = combine_at_random(packets, random);
-            for (int again = 0; again < 10; again++) {
+            for (int again = 0; again < 10; again++)
                 ASSERT_EQ(combine_at_random(packets, random), first);
-            }
         }
     }
 }

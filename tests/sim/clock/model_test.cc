@@ -50,9 +50,8 @@ TEST(ClockCalendar, FillsGapsThatLieEarlier)
 TEST(ClockCalendar, ForgetsTheEarliestWhenItIsFull)
 {
     Calendar calendar{};
-    for (Picoseconds i = 1; i <= Calendar::most + 3; i++) {
+    for (Picoseconds i = 1; i <= Calendar::most + 3; i++)
         (void)enter(calendar, i * 1000, 10);
-    }
     EXPECT_EQ(calendar.count, Calendar::most);
     EXPECT_EQ(calendar.busy[0].begin, 4000u);
 }
@@ -77,14 +76,12 @@ TEST(ClockCalendar, LosesNothingToThreadsAtOnce)
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < 4; i++) {
         threads.emplace_back([&] {
-            for (unsigned k = 0; k < 500; k++) {
+            for (unsigned k = 0; k < 500; k++)
                 (void)enter(*calendar, 0, 3);
-            }
         });
     }
-    for (std::thread& thread : threads) {
+    for (std::thread& thread : threads)
         thread.join();
-    }
     EXPECT_EQ(calendar->used, 6000u);
     ASSERT_EQ(calendar->count, 1u);
     EXPECT_EQ(calendar->busy[0].end, 6000u);
@@ -109,9 +106,8 @@ TEST(ClockFactor, TakesThousandthsAndNothingElse)
     EXPECT_EQ(parse_factor("2.5"), 2500u);
     EXPECT_EQ(parse_factor("0.125"), 125u);
     EXPECT_EQ(parse_factor("1000"), 1'000'000u);
-    for (const char* text : {"", ".", "1.", ".5", "-1", "1e3", "1000.001", "2.5x", "1.2345", "99999"}) {
+    for (const char* text : {"", ".", "1.", ".5", "-1", "1e3", "1000.001", "2.5x", "1.2345", "99999"})
         EXPECT_FALSE(parse_factor(text)) << text;
-    }
 }
 
 struct Machine {
@@ -147,9 +143,8 @@ TEST(ClockNetwork, AnOperationInsideTheNodeUsesNoLink)
     const Times times = m.carry(here, here, put_of(8));
     EXPECT_LT(times.arrived, m.carry(here, next, put_of(8), 10'000'000).arrived - 10'000'000);
     EXPECT_EQ(m.network.calendars(0)->out[0].count, 2u);
-    for (unsigned port = 0; port < ports_per_node; port++) {
+    for (unsigned port = 0; port < ports_per_node; port++)
         EXPECT_EQ(m.network.calendars(0)->ports[port].used != 0, port == static_cast<unsigned>(Port::a)) << port;
-    }
 }
 
 TEST(ClockNetwork, AGapOfEightHalvesTheRate)
@@ -211,11 +206,9 @@ Picoseconds without_credit(Machine& m)
 {
     Picoseconds sum = 0;
     for (uint32_t node = 0; node < m.topology.num_nodes(); node++) {
-        for (const auto& port : m.network.calendars(node)->credit) {
-            for (const Credit& channel : port) {
+        for (const auto& port : m.network.calendars(node)->credit)
+            for (const Credit& channel : port)
                 sum += channel.without;
-            }
-        }
     }
     return sum;
 }
@@ -277,9 +270,8 @@ TEST(ClockCredit, AnIncastStopsWhoComesLater)
     constexpr uint32_t length = 1 << 20;
     const Picoseconds work = figures::stream_time(length, figures::largest_packet);
     const Coords from[] = {{3, 0, 0, 1, 0, 0}, {3, 0, 0, 0, 1, 0}, {3, 0, 0, 0, 0, 1}};
-    for (const Coords& node : from) {
+    for (const Coords& node : from)
         (void)m.carry(node, x3, put_of(length));
-    }
     // By A, B and C: the second waits for the first, the third for both.
     const auto expect = [&](const Coords& node, Port port, Picoseconds waits) {
         EXPECT_NEAR(static_cast<double>(without_credit(m, node, port, 0)), static_cast<double>(waits),
@@ -299,9 +291,8 @@ TEST(ClockCredit, WhatFitsIntoTheBufferStopsNobody)
     (void)m.carry(b0, x3, put_of(1920)); // 4,104 bytes of 4,096
     EXPECT_GT(without_credit(m), 0u);
     // The rest are as many as there is time for.
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 100; i++)
         (void)m.carry(b0, x3, put_of(8));
-    }
     EXPECT_LT(without_credit(m), figures::stream_time(1 << 20, figures::largest_packet) + 101 * room);
 }
 
@@ -321,11 +312,9 @@ TEST(ClockCredit, NeverCountsMoreThanTimeHasPassed)
     }
     EXPECT_GT(without_credit(m), 0u);
     for (uint32_t node = 0; node < m.topology.num_nodes(); node++) {
-        for (const auto& port : m.network.calendars(node)->credit) {
-            for (const Credit& channel : port) {
+        for (const auto& port : m.network.calendars(node)->credit)
+            for (const Credit& channel : port)
                 EXPECT_LE(channel.without, last);
-            }
-        }
     }
 }
 
@@ -347,9 +336,8 @@ TEST(ClockCredit, ChannelsAreOfTheWayOutAndBackAndOfItsLastPart)
     const auto channels = [&](const Coords& from, const PathCoords& path, const Coords& to, bool answer) {
         std::vector<Link> links = route(torus, from, path, to);
         std::string text;
-        for (size_t i = 0; i < links.size(); i++) {
+        for (size_t i = 0; i < links.size(); i++)
             text += static_cast<char>('0' + channel_of(torus, links, i, answer));
-        }
         return text;
     };
     EXPECT_EQ(channels({0, 0, 0, 0, 0, 0}, {1, 0, 0}, {2, 1, 0, 1, 1, 1}, false), "000011"); // A X X Y | B C

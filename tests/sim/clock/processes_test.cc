@@ -73,9 +73,8 @@ TEST(SimClock, APingPongTakesWhatItTakesOnTofuD)
             }
         }
         const uint64_t one_way = (tofu_sim_time() - begin) / rounds / 2;
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_NEAR(static_cast<double>(one_way), 1.055 * us, 0.01 * us);
-        }
         rank.barrier();
     });
 }
@@ -88,20 +87,17 @@ TEST(SimClock, MemoryIsSeenAtTheNextCall)
         constexpr unsigned rounds = 100;
         for (uint64_t i = 1; i <= rounds; i++) {
             me.memory[words / 2] = i;
-            if (rank.number == 0) {
+            if (rank.number == 0)
                 me.put(1, 8, 0);
-            }
             EXPECT_TRUE(wait_until([&] { return me.memory[0] == i; }));
-            if (rank.number == 1) {
+            if (rank.number == 1)
                 me.put(0, 8, 0);
-            }
         }
         utofu_mrq_notice notice;
         EXPECT_EQ(utofu_poll_mrq(me.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND); // a call: the last one is seen
         const uint64_t one_way = (tofu_sim_time() - begin) / rounds / 2;
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_NEAR(static_cast<double>(one_way), 0.98 * us, 0.01 * us);
-        }
         rank.barrier();
     });
 }
@@ -115,9 +111,8 @@ TEST(SimClock, MemoryIsSeenWhenTheProgramSaysSo)
         rank.barrier();
         const uint64_t before = tofu_sim_time();
         me.memory[words / 2] = 7;
-        if (rank.number == 0) {
+        if (rank.number == 0)
             me.put(1, 8, 0);
-        }
         rank.barrier();
         if (rank.number == 1) {
             utofu_mrq_notice notice;
@@ -201,9 +196,8 @@ TEST(SimClock, ARelayBeginsWhenItsPutHasArrived)
 {
     expect_clocked(3, [](const Rank& rank) {
         Member me(rank, rank.number == 1 ? UTOFU_VCQ_FLAG_SESSION_MODE : 0);
-        if (rank.number == 1) {
+        if (rank.number == 1)
             me.put(2, 8, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
-        }
         rank.barrier();
         const uint64_t before = tofu_sim_time();
         if (rank.number == 0) {
@@ -304,9 +298,8 @@ TEST(SimClock, AllProcessesOfAJobHaveOneOrNone)
             ::setenv("TOFU_SIM_CLOCK", "tofud", 1);
         }
         EXPECT_EQ(first_call(), rank.number == 0 ? UTOFU_SUCCESS : UTOFU_ERR_INVALID_ARG);
-        if (rank.number == 0) {
+        if (rank.number == 0)
             rank.barrier();
-        }
         rank.barrier();
     });
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;

@@ -48,9 +48,8 @@ TEST(SimDeath, PostsToAKilledProcessEndWithPeerError)
         Node me;
         me.open(rank, &word, sizeof word, rank.number);
         rank.barrier();
-        if (rank.number == 1) {
+        if (rank.number == 1)
             ::raise(SIGKILL);
-        }
         // The moment of death shows in the answers; before it puts succeed.
         EXPECT_TRUE(wait_until([&] {
             const int rc = put_and_wait(me.vcq, rank.get(2), rank.get(3));
@@ -84,17 +83,14 @@ TEST(SimDeath, PostsToFreedOrNeverCreatedVcqsEndWithPeerError)
         EXPECT_EQ(put_and_wait(me.vcq, to ^ 1, at), UTOFU_ERR_MRQ_PEER);           // another CQ
         EXPECT_EQ(put_and_wait(me.vcq, to ^ (1ul << 24), at), UTOFU_ERR_MRQ_PEER); // another component
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(utofu_free_vcq(me.vcq), UTOFU_SUCCESS);
-        }
         rank.barrier();
-        if (rank.number == 1) {
+        if (rank.number == 1)
             EXPECT_EQ(put_and_wait(me.vcq, to, at), UTOFU_ERR_MRQ_PEER);
-        }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             me.open(rank, &word, sizeof word, 0);
-        }
         rank.barrier();
         if (rank.number == 1) {
             EXPECT_EQ(rank.get(0), to); // the same place
@@ -116,9 +112,8 @@ TEST(SimDeath, ASuccessorTakesThePlaceOfTheDead)
                 if (pid == 0) {
                     me.open(rank, &word, sizeof word, 1);
                     rank.set(50, life);
-                    for (;;) {
+                    for (;;)
                         ::pause();
-                    }
                 }
                 EXPECT_TRUE(wait_until([&] { return rank.get(51) == life; }));
                 ::kill(pid, SIGKILL);
@@ -155,11 +150,9 @@ TEST(SimOverflow, EndsTheOwnerWithTheMessageOfTheGuide)
         Node me;
         me.open(rank, &word, sizeof word, rank.number);
         rank.barrier();
-        if (rank.number == 1) {
-            for (;;) {
+        if (rank.number == 1)
+            for (;;)
                 ::pause(); // never polls
-            }
-        }
         unsigned sent = 0;
         utofu_mrq_notice notice{};
         EXPECT_TRUE(wait_until([&] {
@@ -218,14 +211,13 @@ void expect_room(unsigned local, unsigned remote, unsigned remote_of_second, boo
         ASSERT_EQ(utofu_query_vcq_id(second, &second_id), UTOFU_SUCCESS);
         ASSERT_EQ(utofu_reg_mem(second, &word, sizeof word, 0, &second_stadd), UTOFU_SUCCESS);
         const auto leave = [&](utofu_vcq_id_t to, utofu_stadd_t stadd, unsigned count, unsigned long notice) {
-            for (unsigned i = 0; i < count; i++) {
+            for (unsigned i = 0; i < count; i++)
                 ASSERT_EQ(posted([&] {
                               void* cbdata = nullptr;
                               (void)utofu_poll_tcq(me.vcq, 0, &cbdata);
                               return utofu_put_piggyback8(me.vcq, to, i, stadd, 8, 0, notice, nullptr);
                           }),
                           UTOFU_SUCCESS);
-            }
         };
         leave(me.id, me.stadd, local, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE);
         leave(me.id, me.stadd, remote, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE);
@@ -237,12 +229,10 @@ void expect_room(unsigned local, unsigned remote, unsigned remote_of_second, boo
             return utofu_query_num_unread_tcq(me.vcq, &unread) == UTOFU_SUCCESS && unread == 0;
         }));
         utofu_mrq_notice notice;
-        for (unsigned i = 0; i < local + remote; i++) {
+        for (unsigned i = 0; i < local + remote; i++)
             ASSERT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
-        }
-        for (unsigned i = 0; i < remote_of_second; i++) {
+        for (unsigned i = 0; i < remote_of_second; i++)
             ASSERT_EQ(wait_mrq(second, &notice), UTOFU_SUCCESS);
-        }
     });
     ::unsetenv("UTOFU_NUM_MRQ_ENTRIES");
     EXPECT_EQ(exits[0].success(), enough) << local << ' ' << remote << ' ' << remote_of_second;
@@ -296,9 +286,8 @@ int segment_fd()
     for (int fd = 3; fd < 256; fd++) {
         const std::string path = "/proc/self/fd/" + std::to_string(fd);
         const ssize_t size = ::readlink(path.c_str(), name, sizeof name - 1);
-        if (size > 0 && std::strncmp(name, "/memfd:tofu-sim-segment", 23) == 0) {
+        if (size > 0 && std::strncmp(name, "/memfd:tofu-sim-segment", 23) == 0)
             return fd;
-        }
     }
     return -1;
 }

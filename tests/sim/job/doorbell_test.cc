@@ -87,9 +87,8 @@ TEST(SimDoorbell, SleepsToItsEndWhenNobodyRings)
 // Without the barrier a poster may read `sleepers` before its data is seen: no sleeper may rely on a ring.
 TEST(SimDoorbell, WithoutMembarrierNobodySleepsLong)
 {
-    if (!test::filters_calls()) {
+    if (!test::filters_calls())
         GTEST_SKIP() << "no system call can be refused here";
-    }
     const pid_t child = ::fork();
     if (child == 0) {
         sock_filter filter[] = {
@@ -100,9 +99,8 @@ TEST(SimDoorbell, WithoutMembarrierNobodySleepsLong)
         };
         const sock_fprog program{std::size(filter), filter};
         if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-            ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+            ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
             ::_exit(2);
-        }
         SegmentHeader header{};
         const uint32_t announced = announce_sleeper(header);
         expect_rung(header, announced);

@@ -70,9 +70,8 @@ void use_everything(unsigned generation)
         EXPECT_GE(statistics.operations, 4u);
         EXPECT_LE(statistics.operations, 6u); // none of the parent's
         utofu_vbg_id_t gates[2];
-        if (utofu_alloc_vbg(tnis[i], 2, 0, gates) == UTOFU_SUCCESS) { // not each TNI has gates
+        if (utofu_alloc_vbg(tnis[i], 2, 0, gates) == UTOFU_SUCCESS) // not each TNI has gates
             EXPECT_EQ(utofu_free_vbg(gates, 2), UTOFU_SUCCESS);
-        }
     }
     std::free(tnis);
 }
@@ -85,13 +84,11 @@ bool descend(unsigned generation, unsigned last)
         ADD_FAILURE() << "in generation " << generation;
         return false;
     }
-    if (generation == last) {
+    if (generation == last)
         return true;
-    }
     const pid_t child = ::fork();
-    if (child == 0) {
+    if (child == 0)
         std::exit(descend(generation + 1, last) ? 0 : 1);
-    }
     int status = -1;
     EXPECT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
@@ -108,9 +105,8 @@ class SimFork : public ::testing::TestWithParam<Setting> {};
 TEST_P(SimFork, AChildUsesWhatItsParentUses)
 {
     expect_processes(1, [](const Rank&) {
-        if (std::string(GetParam().variable) != "TOFU_SIM_RANK") {
+        if (std::string(GetParam().variable) != "TOFU_SIM_RANK")
             ::unsetenv("TOFU_SIM_RANK"); // each has a node of its own, and the same queues there
-        }
         ::setenv(GetParam().variable, GetParam().value, 1);
         char directory[] = "/tmp/tofu-sim-fork-XXXXXX";
         ASSERT_NE(::mkdtemp(directory), nullptr);

@@ -35,9 +35,8 @@ bool enter_own_shm(const std::string& options, unsigned long flags = 0)
     const uid_t uid = ::geteuid();
     const gid_t gid = ::getegid();
     if (::unshare(CLONE_NEWNS) != 0) {
-        if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+        if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
             return false;
-        }
         write_text("/proc/self/setgroups", "deny");
         write_text("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1");
         write_text("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
@@ -59,9 +58,8 @@ void fill(int file, size_t left)
     ASSERT_EQ(::ftruncate(file, 0), 0);
     ASSERT_GE(free_pages(), left);
     const size_t take = free_pages() - left;
-    if (take != 0) {
+    if (take != 0)
         ASSERT_EQ(::fallocate(file, 0, 0, static_cast<off_t>(take * page)), 0) << std::strerror(errno);
-    }
     ASSERT_EQ(free_pages(), left);
 }
 
@@ -69,9 +67,8 @@ void fill(int file, size_t left)
 int use_everything()
 {
     utofu_vcq_hdl_t vcq = 0;
-    if (const int rc = utofu_create_vcq(0, 0, &vcq); rc != UTOFU_SUCCESS) {
+    if (const int rc = utofu_create_vcq(0, 0, &vcq); rc != UTOFU_SUCCESS)
         return rc;
-    }
     static uint64_t words[2];
     utofu_vcq_id_t id = 0;
     utofu_stadd_t stadd = 0;
@@ -86,9 +83,8 @@ int use_everything()
     EXPECT_EQ(words[0], 7u);
     for (utofu_tni_id_t tni = 0; tni < 6; tni++) {
         utofu_vbg_id_t gates[2];
-        if (const int rc = utofu_alloc_vbg(tni, 2, 0, gates); rc != UTOFU_SUCCESS) {
+        if (const int rc = utofu_alloc_vbg(tni, 2, 0, gates); rc != UTOFU_SUCCESS)
             return rc;
-        }
     }
     return UTOFU_SUCCESS;
 }
@@ -124,9 +120,8 @@ Outcome run_once()
 // In a process of its own, which has the small /dev/shm. 77: not allowed.
 int try_all_fillings()
 {
-    if (!enter_own_shm("size=" + std::to_string(pages * page))) {
+    if (!enter_own_shm("size=" + std::to_string(pages * page)))
         return 77;
-    }
     const int file = ::open("/dev/shm/filling", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     EXPECT_GE(file, 0);
     unsigned refused = 0;
@@ -152,9 +147,8 @@ int try_all_fillings()
 // The root of the file system is one of them.
 int try_files(unsigned most)
 {
-    if (!enter_own_shm("nr_inodes=" + std::to_string(most))) {
+    if (!enter_own_shm("nr_inodes=" + std::to_string(most)))
         return 77;
-    }
     const Outcome outcome = run_once();
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.rc, UTOFU_ERR_OUT_OF_RESOURCE) << outcome.errors;
@@ -164,9 +158,8 @@ int try_files(unsigned most)
 
 int try_read_only()
 {
-    if (!enter_own_shm("size=1m", MS_RDONLY)) {
+    if (!enter_own_shm("size=1m", MS_RDONLY))
         return 77;
-    }
     const Outcome outcome = run_once();
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.rc, UTOFU_ERR_NOT_AVAILABLE) << outcome.errors;
@@ -179,9 +172,8 @@ template <typename Body>
 int status_of(Body&& body)
 {
     const pid_t pid = ::fork();
-    if (pid == 0) {
+    if (pid == 0)
         std::exit(body());
-    }
     int status = 0;
     EXPECT_EQ(::waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -192,9 +184,8 @@ constexpr const char* no_namespace = "no mount namespace may be made here";
 TEST(SimFull, ASharedMemoryFileSystemWithoutRoomIsAnErrorThatSaysSo)
 {
     const int status = status_of(try_all_fillings);
-    if (status == 77) {
+    if (status == 77)
         GTEST_SKIP() << no_namespace;
-    }
     EXPECT_EQ(status, 0);
 }
 
@@ -202,9 +193,8 @@ TEST(SimFull, ASharedMemoryFileSystemWithoutInodesIsAnErrorThatSaysSo)
 {
     for (unsigned most = 1; most <= 3; most++) { // the claim or the directory of jobs, the job's, and its file
         const int status = status_of([most] { return try_files(most); });
-        if (status == 77) {
+        if (status == 77)
             GTEST_SKIP() << no_namespace;
-        }
         EXPECT_EQ(status, 0) << most;
     }
 }
@@ -212,9 +202,8 @@ TEST(SimFull, ASharedMemoryFileSystemWithoutInodesIsAnErrorThatSaysSo)
 TEST(SimFull, ASharedMemoryFileSystemThatMayNotBeWrittenIsAnErrorThatSaysSo)
 {
     const int status = status_of(try_read_only);
-    if (status == 77) {
+    if (status == 77)
         GTEST_SKIP() << no_namespace;
-    }
     EXPECT_EQ(status, 0);
 }
 

@@ -57,9 +57,8 @@ template <bool Unknown_is_gone, typename Then>
 void look_at(const State& s, uint8_t who, Then&& then)
 {
     then(Look{runs(s, who), s.unknowns});
-    if (who != nobody && s.unknowns != 0) {
+    if (who != nobody && s.unknowns != 0)
         then(Look{!Unknown_is_gone, static_cast<uint8_t>(s.unknowns - 1)});
-    }
 }
 
 // A slot or CQ changes hands, or the files go.
@@ -139,9 +138,8 @@ void steps_of_a_member(const State& s, uint8_t me, Emit&& emit)
         next.lock = me;
         next.step[me] = leaving;
         next.cq = s.cq == me ? nobody : s.cq;
-        if (next.slots[s.slot_of[me]] == me && s.exists != 0 && s.file_of[me] == s.file) {
+        if (next.slots[s.slot_of[me]] == me && s.exists != 0 && s.file_of[me] == s.file)
             next.slots[s.slot_of[me]] = nobody;
-        }
         emit("give back CQ and slot, with the lock held", next);
     }
 }
@@ -180,9 +178,8 @@ void member_steps(const State& s, uint8_t me, Emit&& emit)
         look_at_all<Unknown_is_gone>(s, [&](Look look) {
             State after = s;
             after.unknowns = look.unknowns;
-            if (!look.may_run) {
+            if (!look.may_run)
                 remove_files(after);
-            }
             after.step[me] = done;
             after.lock = nobody;
             emit("remove the files if no process is left", after);
@@ -215,30 +212,25 @@ tofu::test::Verdict search_all()
     return tofu::test::search(
         first,
         [](const State& s, auto&& emit) {
-            for (uint8_t me = 0; me < num_members; me++) {
+            for (uint8_t me = 0; me < num_members; me++)
                 member_steps<Unknown_is_gone>(s, me, emit);
-            }
-            if (s.sweeps != 0 && s.lock == nobody && s.exists != 0) { // in one step: it holds the lock
+            if (s.sweeps != 0 && s.lock == nobody && s.exists != 0) // in one step: it holds the lock
                 look_at_all<Unknown_is_gone>(s, [&](Look look) {
                     State after = s;
                     after.unknowns = look.unknowns;
                     after.sweeps--;
-                    if (!look.may_run) {
+                    if (!look.may_run)
                         remove_files(after);
-                    }
                     emit("another job sweeps", after);
                 });
-            }
         },
         [](const State& s) -> const char* {
             return s.robbed != 0 ? "a process that runs has lost its slot, its CQ or its files" : nullptr;
         },
         [](const State& s) {
-            for (uint8_t me = 0; me < num_members; me++) {
-                if (runs(s, me)) {
+            for (uint8_t me = 0; me < num_members; me++)
+                if (runs(s, me))
                     return false;
-                }
-            }
             return s.lock == nobody;
         });
 }

@@ -101,16 +101,14 @@ TEST(SimLimits, WithoutDescriptorsNobodyTakesAnothersCqOrRemovesHisJob)
     expect_processes(2, [](const Rank& rank) {
         Node me;
         utofu_vcq_hdl_t other = 0;
-        if (rank.number == 0) {
+        if (rank.number == 0)
             me.open(rank, words);
-        }
         rank.barrier();
         if (rank.number == 1) {
             ASSERT_EQ(utofu_create_vcq(1, UTOFU_VCQ_FLAG_EXCLUSIVE, &other), UTOFU_SUCCESS);
             limit_descriptors(lowest_free());
-            for (int i = 0; i < 3; i++) {
+            for (int i = 0; i < 3; i++)
                 EXPECT_EQ(utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq), UTOFU_ERR_FULL);
-            }
             utofu_vbg_id_t ids[2];
             EXPECT_EQ(utofu_alloc_vbg(0, 2, 0, ids), UTOFU_SUCCESS);
             rank.set(100, static_cast<uint64_t>(::getpid()));
@@ -132,12 +130,10 @@ TEST(SimLimits, AProcessWithoutDescriptorsReachesPeersThatItDoesNotKnowYet)
         Node me;
         me.open(rank, words);
         rank.barrier();
-        if (rank.number != 0) {
+        if (rank.number != 0)
             limit_descriptors(lowest_free());
-        }
-        for (unsigned to = 0; to < rank.size; to++) {
+        for (unsigned to = 0; to < rank.size; to++)
             EXPECT_EQ(me.put(rank, to), UTOFU_SUCCESS);
-        }
         utofu_stadd_t stadd = 0;
         const std::string block(1 << 20, 'x');
         EXPECT_EQ(utofu_reg_mem(me.vcq, const_cast<char*>(block.data()), block.size(), 0, &stadd), UTOFU_SUCCESS);
@@ -191,9 +187,8 @@ TEST(SimLimits, JoiningWithAnyNumberOfDescriptorsIsAnErrorWithOneLineOrSucceeds)
                 EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
                 return;
             }
-            if (!alone) {
+            if (!alone)
                 rank.barrier();
-            }
             const rlim_t none = lowest_free() - 1; // the child has no descriptor of `errors`
             unsigned refused = 0;
             unsigned more = 0;
@@ -211,13 +206,11 @@ TEST(SimLimits, JoiningWithAnyNumberOfDescriptorsIsAnErrorWithOneLineOrSucceeds)
             }
             EXPECT_GT(refused, 4u);
             EXPECT_LT(more, 32u);
-            if (!alone) {
+            if (!alone)
                 rank.barrier();
-            }
         });
-        for (const Exit& exit : exits) {
+        for (const Exit& exit : exits)
             EXPECT_TRUE(exit.success()) << exit.errors;
-        }
         EXPECT_FALSE(job_is_left());
     }
 }
@@ -278,9 +271,8 @@ TEST(SimLimits, AShortagePostsNothingOfABatchSoThatARetryRepeatsNothing)
         }
         rank.barrier();
     });
-    for (const auto& exit : exits) {
+    for (const auto& exit : exits)
         EXPECT_TRUE(exit.success()) << exit.errors;
-    }
     EXPECT_NE(exits[0].errors.find("cannot map the memory of process"), std::string::npos) << exits[0].errors;
 }
 
@@ -343,20 +335,16 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
     const auto exits = run_processes(3, [](const Rank& rank) {
         Node me;
         int files[64] = {};
-        if (rank.number == 0) {
+        if (rank.number == 0)
             me.open(rank, words);
-        }
         rank.barrier();
-        if (rank.number != 0) {
+        if (rank.number != 0)
             ASSERT_EQ(utofu_create_vcq(rank.number, UTOFU_VCQ_FLAG_EXCLUSIVE, &me.vcq), UTOFU_SUCCESS);
-        }
-        if (rank.number == 1) {
+        if (rank.number == 1)
             EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
-        }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             replace_descriptors(files);
-        }
         rank.barrier();
         if (rank.number != 0) {
             utofu_vcq_hdl_t vcq = 0;
@@ -368,9 +356,8 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
         if (rank.number == 0) {
             open_more(me.vcq);
             const pid_t pid = ::fork();
-            if (pid == 0) {
+            if (pid == 0)
                 ::_exit(are_intact(files) ? 0 : 1);
-            }
             int status = -1;
             EXPECT_EQ(::waitpid(pid, &status, 0), pid);
             EXPECT_EQ(status, 0);
@@ -379,9 +366,8 @@ TEST(SimLimits, AProgramThatClosesAllDescriptorsStaysAliveAndKeepsItsFiles)
         rank.barrier();
     });
     ::unsetenv("UTOFU_NUM_MRQ_ENTRIES_SESSION");
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 3; i++)
         EXPECT_TRUE(exits[i].success()) << i << ": " << exits[i].errors;
-    }
     EXPECT_EQ(exits[1].errors, "");
     EXPECT_NE(exits[2].errors.find("runs but cannot be accessed: it has closed the descriptor"), std::string::npos)
         << exits[2].errors;
@@ -429,9 +415,8 @@ TEST(SimLimits, AJobOfAnotherVersionIsLeftAloneWhileItRuns)
             EXPECT_EQ(me.put(rank, 0), UTOFU_SUCCESS);
         }
     });
-    for (const Exit& exit : exits) {
+    for (const Exit& exit : exits)
         EXPECT_TRUE(exit.success()) << exit.errors;
-    }
     EXPECT_NE(exits[1].errors.find("runs with another version of the simulator"), std::string::npos) << exits[1].errors;
     EXPECT_FALSE(job_is_left());
 }
@@ -446,11 +431,9 @@ TEST(SimLimits, DISABLED_Joins) // of the test above
 uint64_t memory_of_process(const std::string& what)
 {
     std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);) {
-        if (line.rfind(what + ":", 0) == 0) {
+    for (std::string line; std::getline(status, line);)
+        if (line.rfind(what + ":", 0) == 0)
             return std::stoull(line.substr(what.size() + 1));
-        }
-    }
     return 0;
 }
 
@@ -463,10 +446,8 @@ uint64_t counted_kib()
         uint64_t start = 0;
         uint64_t end = 0;
         char rights[5] = {};
-        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, rights) == 3 && rights[1] == 'w' &&
-            rights[3] == 'p') {
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, rights) == 3 && rights[1] == 'w' && rights[3] == 'p')
             sum += (end - start) / 1024;
-        }
     }
     return sum;
 }
@@ -479,9 +460,8 @@ TEST(SimLimits, WhatIsReservedIsNeitherLockedNorCounted)
         const uint64_t before = counted_kib();
         rlimit limit{};
         (void)::getrlimit(RLIMIT_MEMLOCK, &limit);
-        if ((::geteuid() != 0 && limit.rlim_cur != RLIM_INFINITY) || ::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+        if ((::geteuid() != 0 && limit.rlim_cur != RLIM_INFINITY) || ::mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
             std::exit(77); // the limit counts addresses, whether there are pages or not
-        }
         Node me;
         me.open(rank, words);
         rank.barrier();
@@ -490,9 +470,8 @@ TEST(SimLimits, WhatIsReservedIsNeitherLockedNorCounted)
         EXPECT_LT(memory_of_process("VmLck"), most_kib);
         EXPECT_LT(counted_kib() - before, most_kib);
         rank.barrier();
-        if (rank.number == 2) {
+        if (rank.number == 2)
             ::raise(SIGKILL);
-        }
         // Also of a peer that is dead, and of what is locked once everything is there. It may take its time to die: the
         // TOQ is emptied meanwhile.
         utofu_mrq_notice notice;
@@ -510,9 +489,8 @@ TEST(SimLimits, WhatIsReservedIsNeitherLockedNorCounted)
         EXPECT_LT(memory_of_process("VmRSS"), most_kib);
     });
     ASSERT_TRUE(WIFEXITED(exits[0].status));
-    if (WEXITSTATUS(exits[0].status) == 77) {
+    if (WEXITSTATUS(exits[0].status) == 77)
         GTEST_SKIP() << "the limit of locked memory is too low (ulimit -l)";
-    }
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
     EXPECT_FALSE(job_is_left());

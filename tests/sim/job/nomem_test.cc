@@ -31,9 +31,8 @@ int must(const char* what, Call&& call)
     EXPECT_TRUE(wait_until([&] {
         rc = call();
         const bool refused = rc == UTOFU_ERR_OUT_OF_MEMORY || rc == UTOFU_ERR_OUT_OF_RESOURCE;
-        if (refused || (rc == UTOFU_ERR_BUSY && ++tries > 64)) {
+        if (refused || (rc == UTOFU_ERR_BUSY && ++tries > 64))
             starving::heal();
-        }
         return !refused && rc != UTOFU_ERR_BUSY;
     })) << what;
     EXPECT_EQ(rc, UTOFU_SUCCESS) << what;
@@ -138,9 +137,8 @@ void live(const Rank& rank)
         node.be_reached(memory + 8192, part); // moves, if the system lets it
         node.be_reached(memory + bytes - 65536, whole + bytes - 65536);
         node.be_reached(sealed + 4096, shared + 4096);
-        for (const utofu_stadd_t stadd : {again, part, whole, read_only, shared, reserved}) {
+        for (const utofu_stadd_t stadd : {again, part, whole, read_only, shared, reserved})
             node.remove(stadd);
-        }
         utofu_vcq_hdl_t other = 0;
         must("create", [&] { return utofu_create_vcq(0, UTOFU_VCQ_FLAG_EXCLUSIVE, &other); });
         utofu_vbg_id_t gates[2];
@@ -165,9 +163,8 @@ void serve(const Rank& rank)
     rank.barrier();
     for (uint64_t turn = 1;; turn++) {
         ASSERT_TRUE(wait_until([&] { return rank.get(asked) >= turn; }));
-        if (rank.get(asked) == UINT64_MAX) {
+        if (rank.get(asked) == UINT64_MAX)
             return;
-        }
         utofu_mrq_notice notice{};
         void* cbdata = nullptr;
         ASSERT_EQ(posted([&] {
@@ -214,9 +211,8 @@ TEST_P(SimNoMemory, EachCallThatIsRefusedWorksLater)
     ::setenv("UTOFU_SWAP_PROTECT", "1", 1); // notes of what is locked need memory, too
     const long all = live_without(starving::never, false);
     EXPECT_GT(all, 20);
-    for (long number = 1; number <= all && !HasFailure(); number++) {
+    for (long number = 1; number <= all && !HasFailure(); number++)
         (void)live_without(number, GetParam());
-    }
     ::unsetenv("UTOFU_SWAP_PROTECT");
 }
 

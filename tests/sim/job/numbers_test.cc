@@ -56,16 +56,14 @@ class Guest {
             utofu_vcq_hdl_t vcq = 0;
             rank.set(901, static_cast<uint64_t>(static_cast<int64_t>(utofu_create_vcq(0, 0, &vcq))));
             rank.set(900, 1);
-            for (timespec step{0, 1'000'000}; stays && ended == 0;) {
+            for (timespec step{0, 1'000'000}; stays && ended == 0;)
                 (void)::nanosleep(&step, nullptr);
-            }
             std::exit(0); // leaves the job
         }
         EXPECT_TRUE(wait_until([&] { return rank.get(900) == 1; }));
         answer_.rc = static_cast<int>(rank.get(901));
-        if (!stays) {
+        if (!stays)
             end(0);
-        }
         answer_.errors.resize(1024);
         answer_.errors.resize(
             static_cast<size_t>(std::max<ssize_t>(0, ::pread(errors_, answer_.errors.data(), 1024, 0))));

@@ -16,11 +16,9 @@ inline std::vector<int> own_processors()
     cpu_set_t own;
     std::vector<int> found;
     if (::sched_getaffinity(0, sizeof own, &own) == 0) {
-        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-            if (CPU_ISSET(cpu, &own)) {
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &own))
                 found.push_back(cpu);
-            }
-        }
     }
     return found;
 }

@@ -55,9 +55,8 @@ bool is_zombie(uint64_t pid)
     const std::string directory = "/proc/" + std::to_string(pid);
     std::error_code error;
     const std::filesystem::directory_iterator tasks(directory + "/task", error);
-    if (error || std::distance(begin(tasks), end(tasks)) != 1) {
+    if (error || std::distance(begin(tasks), end(tasks)) != 1)
         return false;
-    }
     std::ifstream stat(directory + "/stat");
     std::string text;
     std::getline(stat, text);
@@ -74,18 +73,16 @@ TEST(SimCrowd, GivesWayWhileTheJobHasMoreProcessesThanProcessors)
         rank.barrier();
         EXPECT_EQ(tofu_sim_give_way(0), 1);
         rank.barrier();
-        if (rank.number == 0) { // the others leave
+        if (rank.number == 0) // the others leave
             EXPECT_TRUE(wait_until([] { return tofu_sim_give_way(0) == 0; }));
-        }
     });
 }
 
 TEST(SimCrowd, NobodyGivesWayWhoHasAProcessor)
 {
     const std::vector<int> processors = own_processors();
-    if (processors.size() < 2) {
+    if (processors.size() < 2)
         GTEST_SKIP() << "one processor only";
-    }
     expect_processes(2, [&](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(stay_on(processors[rank.number])); // as MPI binds: two, by all together
         ASSERT_NE(tofu_sim_job(), nullptr);
@@ -99,9 +96,8 @@ TEST(SimCrowd, NobodyGivesWayWhoHasAProcessor)
 TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
 {
     const std::vector<int> processors = own_processors();
-    if (processors.size() < 2) {
+    if (processors.size() < 2)
         GTEST_SKIP() << "one processor only";
-    }
     expect_processes(3, [&](const Rank& rank) {
         constexpr unsigned victim = 10; // word of the board
         ASSERT_NO_FATAL_FAILURE(stay_on(processors[rank.number % 2]));
@@ -111,9 +107,8 @@ TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
             rank.barrier();
             ::_exit(0); // without leaving
         }
-        if (rank.number == 0) {
+        if (rank.number == 0)
             ASSERT_NE(tofu_sim_job(), nullptr);
-        }
         rank.barrier();
         if (rank.number == 0) {
             EXPECT_TRUE(wait_until([&] { return rank.get(victim) == 0; }));
@@ -146,11 +141,9 @@ TEST(SimCrowd, PollsInVainGiveTheProcessorToThePeer)
                 continue;
             }
             EXPECT_TRUE(wait_until([&] {
-                for (unsigned look = 0; look < 1000; look++, in_vain++) {
-                    if (utofu_poll_mrq(port.vcq, 0, &notice) == UTOFU_SUCCESS) {
+                for (unsigned look = 0; look < 1000; look++, in_vain++)
+                    if (utofu_poll_mrq(port.vcq, 0, &notice) == UTOFU_SUCCESS)
                         return true;
-                    }
-                }
                 return false;
             }));
         }
@@ -198,9 +191,8 @@ TEST(SimCrowd, AThreadThatWaitsForSomethingElseNapsSeldom)
             constexpr uint64_t most_naps =
                 40; // with an announcement each; a nap in every other call would be thousands
             const uint64_t before = sleeps();
-            for (unsigned times = 0; times < 4'000 && sleeps() - before <= most_naps; times++) {
+            for (unsigned times = 0; times < 4'000 && sleeps() - before <= most_naps; times++)
                 EXPECT_EQ(tofu_sim_give_way(times), 1);
-            }
             EXPECT_LE(sleeps() - before, most_naps);
             rank.set(over, 1);
         } else {

@@ -36,9 +36,8 @@ struct Endpoint {
         utofu_vcq_id_t id = 0;
         if (utofu_create_vcq(static_cast<utofu_tni_id_t>(slot), 0, &vcq) != UTOFU_SUCCESS ||
             utofu_query_vcq_id(vcq, &id) != UTOFU_SUCCESS ||
-            utofu_reg_mem(vcq, buffer, bytes, 0, &stadd) != UTOFU_SUCCESS) {
+            utofu_reg_mem(vcq, buffer, bytes, 0, &stadd) != UTOFU_SUCCESS)
             return false;
-        }
         rank.set(10 + 2 * slot + 1, stadd);
         rank.set(10 + 2 * slot, id);
         return true;
@@ -49,9 +48,8 @@ struct Endpoint {
     {
         const utofu_vcq_id_t to = rank.get(10 + 2 * slot);
         const utofu_stadd_t at = rank.get(10 + 2 * slot + 1);
-        if (to == 0) {
+        if (to == 0)
             return true; // has not come up yet
-        }
         constexpr unsigned long notice = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
         // Remote notices now and then only: a process that gets no turn for a while must not overflow.
         const unsigned long both = notice | (dice % 64 == 0 ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0);
@@ -67,9 +65,8 @@ struct Endpoint {
         int tcq = UTOFU_SUCCESS;
         while ((tcq = utofu_poll_tcq(vcq, 0, &cbdata)) == UTOFU_SUCCESS) {
         }
-        if ((rc == UTOFU_SUCCESS || rc == UTOFU_ERR_BUSY) && tcq == UTOFU_ERR_NOT_FOUND) {
+        if ((rc == UTOFU_SUCCESS || rc == UTOFU_ERR_BUSY) && tcq == UTOFU_ERR_NOT_FOUND)
             return drain();
-        }
         ADD_FAILURE() << "operation " << dice % 5 << " gave " << rc << ", its TCQ " << tcq;
         return false;
     }
@@ -145,9 +142,8 @@ struct Circuit {
             const utofu_vbg_id_t other = rank.get(worker_word + slot);
             utofu_vbg_setting both[2] = {setting(gates[0], gates[1], UTOFU_VBG_ID_NULL),
                                          setting(gates[1], gates[0], other)};
-            if (utofu_set_vbg(both, 2) != UTOFU_SUCCESS) {
+            if (utofu_set_vbg(both, 2) != UTOFU_SUCCESS)
                 return false;
-            }
             partner = pid;
             under_way = broken = false;
             rank.set(ready_word + slot, pid);
@@ -160,13 +156,11 @@ struct Circuit {
         const auto own = static_cast<uint64_t>(::getpid());
         if (gates[0] == 0) {
             const utofu_vbg_id_t relay = rank.get(relay_word + slot);
-            if (relay == 0) {
+            if (relay == 0)
                 return true; // the other has not come up yet
-            }
             utofu_vbg_setting one = setting(0, UTOFU_VBG_ID_NULL, relay);
-            if (!open(slot, 1) || (one.vbg_id = gates[0], utofu_set_vbg(&one, 1)) != UTOFU_SUCCESS) {
+            if (!open(slot, 1) || (one.vbg_id = gates[0], utofu_set_vbg(&one, 1)) != UTOFU_SUCCESS)
                 return false;
-            }
             rank.set(worker_word + slot, gates[0]);
             rank.set(set_word + slot, own);
         }
@@ -179,26 +173,22 @@ struct Circuit {
 {
     static uint64_t words[bytes / 8];
     Endpoint own;
-    if (!own.open(rank, slot, words)) {
+    if (!own.open(rank, slot, words))
         ::_exit(2);
-    }
     Circuit circuit;
     for (;;) {
         seed = seed * 1664525 + 1013904223;
-        if (!own.operate(rank, seed >> 8 & 3, seed >> 12)) {
+        if (!own.operate(rank, seed >> 8 & 3, seed >> 12))
             ::_exit(3);
-        }
-        if (!circuit.work(rank, slot)) {
+        if (!circuit.work(rank, slot))
             ::_exit(4);
-        }
         if (seed >> 24 == 0) {
             utofu_vcq_hdl_t more = 0;
             if (utofu_create_vcq(5, UTOFU_VCQ_FLAG_EXCLUSIVE, &more) == UTOFU_SUCCESS) {
                 utofu_stadd_t stadd = 0;
                 void* const memory = std::malloc(100'000);
-                if (utofu_reg_mem(more, memory, 100'000, 0, &stadd) == UTOFU_SUCCESS) {
+                if (utofu_reg_mem(more, memory, 100'000, 0, &stadd) == UTOFU_SUCCESS)
                     (void)utofu_dereg_mem(more, stadd, 0);
-                }
                 (void)utofu_free_vcq(more);
                 std::free(memory);
             }
@@ -210,9 +200,8 @@ size_t count_mappings()
 {
     std::ifstream maps("/proc/self/maps");
     size_t lines = 0;
-    for (std::string line; std::getline(maps, line);) {
+    for (std::string line; std::getline(maps, line);)
         lines++;
-    }
     return lines;
 }
 
@@ -228,9 +217,8 @@ void kill_workers(const Rank& rank, unsigned kills)
             work(rank, slot, seed);
         }
     };
-    for (unsigned slot = 1; slot <= workers; slot++) {
+    for (unsigned slot = 1; slot <= workers; slot++)
         start(slot);
-    }
     for (unsigned kill = 0; kill < kills; kill++) {
         seed = seed * 1664525 + 1013904223;
         ::usleep(seed >> 16 & 0x3fff); // a random instant: 0 to 16 ms
@@ -282,9 +270,8 @@ void survive(const Rank& rank, unsigned kills)
     while (rank.get(1) == 0) {
         seed = seed * 1664525 + 1013904223;
         ASSERT_TRUE(own.operate(rank, seed >> 8 & 3, seed >> 12));
-        for (unsigned slot = 1; slot <= workers; slot++) {
+        for (unsigned slot = 1; slot <= workers; slot++)
             ASSERT_TRUE(circuits[slot].live(rank, slot)) << "the circuit with worker " << slot;
-        }
         rounds++;
     }
     EXPECT_GT(rounds, kills);
@@ -308,11 +295,10 @@ TEST(SimSoak, TheLivingGoOn)
     const unsigned kills = number_of_kills();
     ::setenv("TOFU_SIM_PPN", "4", 1);
     const auto exits = run_processes(2, [kills](const Rank& rank) {
-        if (rank.number == 1) {
+        if (rank.number == 1)
             kill_workers(rank, kills);
-        } else {
+        else
             survive(rank, kills);
-        }
     });
     ::unsetenv("TOFU_SIM_PPN");
     EXPECT_TRUE(exits[0].success()) << exits[0].errors;

@@ -51,9 +51,8 @@ unsigned files_of(uint64_t pid)
 
 TEST(SimUsers, JobsOfTheSameNameAreApart)
 {
-    if (::geteuid() != 0) {
+    if (::geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";
-    }
     expect_processes(2, [](const Rank& rank) {
         alignas(256) static uint64_t words[32] = {};
         ASSERT_TRUE(rank.number == 0 || become(other_user));
@@ -91,9 +90,8 @@ std::vector<std::string> other_entries_of(uid_t user)
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
         const std::string path = entry.path();
-        if (path.rfind(base_of(user), 0) == 0 && path != base_of(user)) {
+        if (path.rfind(base_of(user), 0) == 0 && path != base_of(user))
             found.push_back(path);
-        }
     }
     return found;
 }
@@ -103,9 +101,8 @@ std::vector<std::string> other_entries_of(uid_t user)
 // before.
 TEST(SimUsers, ADirectoryThatAnotherHasMadeKeepsNobodyOut)
 {
-    if (::geteuid() != 0) {
+    if (::geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";
-    }
     const std::string base = base_of(third_user);
     const std::string left = base + "~0123456789abcdef"; // by one that was killed
     for (const bool as_directory : {true, false}) {
@@ -147,9 +144,8 @@ TEST(SimUsers, ADirectoryThatAnotherHasMadeKeepsNobodyOut)
 // Peers cannot inspect it, and get a line that says so. They know that it exists.
 TEST(SimUsers, AProcessThatIsNotDumpableIsNotReachedButNotDead)
 {
-    if (::geteuid() != 0) {
+    if (::geteuid() != 0)
         GTEST_SKIP() << "root looks into everything, and only root can be another user";
-    }
     ::setenv("TOFU_SIM_PPN", "9", 1);
     ::setenv("PMIX_RANK", "0", 1); // at the same place
     const auto exits = run_processes(2, [](const Rank& rank) {

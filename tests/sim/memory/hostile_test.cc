@@ -55,9 +55,8 @@ class HostilePeer {
     {
         const int fd = ::memfd_create("hostile", MFD_ALLOW_SEALING | MFD_CLOEXEC);
         EXPECT_EQ(::ftruncate(fd, off_t(size)), 0);
-        if (seals != 0) {
+        if (seals != 0)
             EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, seals), 0);
-        }
         fds_.push_back(fd);
         struct stat status;
         EXPECT_EQ(::fstat(fd, &status), 0);

@@ -56,9 +56,8 @@ inline void lead(
 {
     expect_processes(2, [&](const Rank& rank) {
         first();
-        if (user == As::ordinary) {
+        if (user == As::ordinary)
             ASSERT_EQ(become_ordinary(), "");
-        }
         Node node;
         rank.set(rank.number, node.id);
         rank.barrier();

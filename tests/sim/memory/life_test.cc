@@ -283,9 +283,8 @@ TEST(MemoryLife, WhatIsCopiedOftenIsMovedInTheEnd)
             rank.set(30, 1);
         }
         rank.barrier();
-        for (const char* buffer : memory) {
+        for (const char* buffer : memory)
             EXPECT_EQ(std::count(buffer, buffer + bytes, 7), std::ptrdiff_t(bytes));
-        }
     });
 }
 
@@ -308,9 +307,8 @@ TEST(MemoryLife, WhatIsFetchedIsMovedWhenItHasCostAsMuch)
             EXPECT_EQ(node.get(rank.get(0), rank.get(10), got.data(), bytes), UTOFU_SUCCESS);
             return std::count(got.begin(), got.end(), 7) == std::ptrdiff_t(bytes);
         };
-        for (int i = 0; i < 50 && rank.number == 1; ++i) {
+        for (int i = 0; i < 50 && rank.number == 1; ++i)
             EXPECT_TRUE(fetch());
-        }
         rank.barrier();
         if (rank.number == 0) {
             EXPECT_EQ(moved_mappings(), 0u);

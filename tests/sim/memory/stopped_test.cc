@@ -255,9 +255,8 @@ TEST_P(MemoryStoppedRequester, OthersWaitForAPlace)
                 slot.state.store_release(with_phase(slot.state.load_acquire(), SlotPhase::free));
         }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(initialised[0], 2u);
-        }
     });
 }
 

@@ -160,9 +160,8 @@ TEST(MemoryStress, SystemCallsIntoMovingMemory)
             rank.barrier();
             done = true;
             caller.join();
-            if (::geteuid() == 0) {
+            if (::geteuid() == 0)
                 EXPECT_EQ(failures, 0u);
-            }
         } else {
             rank.barrier();
             for (size_t i = 0; i < words; i += 512) {

@@ -41,9 +41,8 @@ TEST(MemoryVma, TextAndQueryAgreeOnEveryMapping)
         EXPECT_EQ(a.readable, b.readable);
         EXPECT_EQ(a.writable, b.writable);
         EXPECT_EQ(a.executable, b.executable);
-        if (a.inode != 0) {
+        if (a.inode != 0)
             EXPECT_EQ(a.file_offset, b.file_offset);
-        }
         EXPECT_EQ(query.name(a.start), text.name(b.start));
         ++mappings;
     }
@@ -81,9 +80,8 @@ TEST(MemoryVma, DescribesASharedFile)
         const int next = ::dup(fd);
         ::close(next);
         VmaQuery vmas;
-        if (closed) {
+        if (closed)
             ASSERT_EQ(::close(next), 0);
-        }
         Vma vma;
         ASSERT_TRUE(vmas.find(reinterpret_cast<uint64_t>(base) + one_page, &vma));
         EXPECT_EQ(vma.start, reinterpret_cast<uint64_t>(base));

@@ -31,11 +31,10 @@ class SimChaos : public ::testing::TestWithParam<const char*> {
     {
         ::unsetenv("TOFU_SIM_CLOCK");
         ::unsetenv("TOFU_SIM_SIZE");
-        if (outer_.empty()) {
+        if (outer_.empty())
             ::unsetenv("TOFU_SIM_CHAOS");
-        } else {
+        else
             ::setenv("TOFU_SIM_CHAOS", outer_.c_str(), 1);
-        }
     }
     // Processes started from now on: these freedoms alone, or for "" those of a seed alone.
     static void take(const char* freedoms)

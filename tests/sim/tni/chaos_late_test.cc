@@ -15,15 +15,13 @@ TEST_P(ChaosLate, AToqFullOfDelayedStartsEmpties)
         ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);
         unsigned polled = 0;
         void* cbdata = nullptr;
-        for (unsigned i = 0; i < 5000; i++) {
+        for (unsigned i = 0; i < 5000; i++)
             ASSERT_TRUE(wait_until([&] {
-                if (utofu_nop(vcq, UTOFU_ONESIDED_FLAG_DELAY_START | tcq_notice, nullptr) == UTOFU_SUCCESS) {
+                if (utofu_nop(vcq, UTOFU_ONESIDED_FLAG_DELAY_START | tcq_notice, nullptr) == UTOFU_SUCCESS)
                     return true;
-                }
                 polled += utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS ? 1 : 0;
                 return false;
             })) << i;
-        }
         ASSERT_EQ(utofu_post_toq(vcq, nullptr, 0, nullptr), UTOFU_SUCCESS);
         EXPECT_TRUE(wait_until([&] {
             polled += utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS ? 1 : 0;
@@ -44,9 +42,8 @@ TEST_P(ChaosLate, DelayStartHoldsUntilTheNextPost)
         };
         utofu_mrq_notice notice;
         ASSERT_EQ(put(1, UTOFU_ONESIDED_FLAG_DELAY_START), UTOFU_SUCCESS);
-        for (unsigned i = 0; i < 100; i++) {
+        for (unsigned i = 0; i < 100; i++)
             EXPECT_EQ(utofu_poll_mrq(own.vcq, 0, &notice), UTOFU_ERR_NOT_FOUND);
-        }
         ASSERT_EQ(posted([&] { return utofu_post_toq(own.vcq, nullptr, 0, nullptr); }), UTOFU_SUCCESS);
         EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
         EXPECT_EQ(words[0], 1u);
@@ -83,14 +80,13 @@ TEST_P(ChaosLate, NoticesKeepTheirOrderAndFollowTheirData)
                     next_mrq++;
                 }
             };
-            for (uintptr_t i = 0; i < count; i++) {
+            for (uintptr_t i = 0; i < count; i++)
                 EXPECT_TRUE(wait_until([&] {
                     poll();
                     return utofu_put(me.vcq, me.peer(), me.stadd + i * size, me.at(i * size), size, i % 256,
                                      tcq_notice | local_notice | remote_notice,
                                      reinterpret_cast<void*>(i)) == UTOFU_SUCCESS;
                 }));
-            }
             EXPECT_TRUE(wait_until([&] {
                 poll();
                 return next_tcq == count && next_mrq == count;
@@ -100,9 +96,8 @@ TEST_P(ChaosLate, NoticesKeepTheirOrderAndFollowTheirData)
                 utofu_mrq_notice notice;
                 ASSERT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
                 EXPECT_EQ(notice.edata, i % 256);
-                for (size_t byte = 0; byte < size; byte++) {
+                for (size_t byte = 0; byte < size; byte++)
                     ASSERT_EQ(buffer[i][byte], 7);
-                }
             }
         }
         rank.barrier();
@@ -123,9 +118,8 @@ TEST_P(ChaosLate, UsesItsFreedom)
         unsigned overtaken = 0;
         for (unsigned round = 1; round <= 40; round++) {
             const auto value = static_cast<uint8_t>(round);
-            for (auto& byte : source) {
+            for (auto& byte : source)
                 byte = value;
-            }
             ASSERT_EQ(
                 posted([&] { return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, local_notice, nullptr); }),
                 UTOFU_SUCCESS);
@@ -137,9 +131,8 @@ TEST_P(ChaosLate, UsesItsFreedom)
                 rc = utofu_poll_mrq(own.vcq, 0, &notice);
             }
             EXPECT_EQ(rc, UTOFU_SUCCESS);
-            for (const auto& byte : target) {
+            for (const auto& byte : target)
                 ASSERT_EQ(byte, value);
-            }
         }
         EXPECT_GT(overtaken, 0u);
     });
@@ -184,9 +177,8 @@ TEST_P(ChaosLate, ASourceIsFreeBeforeTheDataArrive)
         unsigned before = 0;
         for (unsigned round = 1; round <= 40; round++) {
             const auto fill = [&](uint8_t value) {
-                for (size_t i = 0; i < lines * 256; i++) {
+                for (size_t i = 0; i < lines * 256; i++)
                     bytes[i] = value;
-                }
             };
             const auto value = static_cast<uint8_t>(round);
             fill(value);
@@ -198,16 +190,14 @@ TEST_P(ChaosLate, ASourceIsFreeBeforeTheDataArrive)
             void* cbdata = nullptr;
             ASSERT_EQ(wait_tcq(own.vcq, &cbdata), UTOFU_SUCCESS);
             bool all = true;
-            for (size_t i = 0; i < lines; i++) {
+            for (size_t i = 0; i < lines; i++)
                 all = all && there[i * 256] == value;
-            }
             before += all ? 0 : 1;
             fill(0);
             utofu_mrq_notice notice;
             ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
-            for (size_t i = 0; i < lines * 256; i++) {
+            for (size_t i = 0; i < lines * 256; i++)
                 ASSERT_EQ(there[i], value);
-            }
         }
         EXPECT_GT(before, 0u);
     });
@@ -221,17 +211,15 @@ TEST_P(ChaosLate, WhatIsOnItsWayArrives)
         static volatile uint64_t words[101];
         Pair me(rank, const_cast<uint64_t*>(words), sizeof words);
         if (rank.number == 0) {
-            for (unsigned i = 0; i < 100; i++) {
+            for (unsigned i = 0; i < 100; i++)
                 ASSERT_EQ(posted([&] {
                               return utofu_put_piggyback8(me.vcq, me.peer(), i + 1, me.at(i * 8), 8, 0, 0, nullptr);
                           }),
                           UTOFU_SUCCESS);
-            }
             return; // and out
         }
-        for (unsigned i = 0; i < 100; i++) {
+        for (unsigned i = 0; i < 100; i++)
             EXPECT_TRUE(wait_until([&] { return words[i] == i + 1; }));
-        }
     });
 }
 

@@ -20,19 +20,17 @@ TEST_P(ChaosLoss, WhatIsOnItsWayIsLostWithItsVcq)
             unsigned lost = 0;
             for (uint64_t round = 1; round <= 100; round++) {
                 const Own own;
-                for (unsigned i = 0; i < 32; i++) {
+                for (unsigned i = 0; i < 32; i++)
                     ASSERT_EQ(posted([&] {
                                   return utofu_put_piggyback8(own.vcq, target.id, round, at + i * 8, 8, 0,
                                                               i == 15 ? local_notice : 0, nullptr);
                               }),
                               UTOFU_SUCCESS);
-                }
                 utofu_mrq_notice notice;
                 ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
                 ASSERT_EQ(utofu_free_vcq(own.vcq), UTOFU_SUCCESS);
-                for (unsigned i = 0; i < 16; i++) {
+                for (unsigned i = 0; i < 16; i++)
                     ASSERT_EQ(words[i], round) << i;
-                }
                 lost += words[31] != round ? 1 : 0;
             }
             EXPECT_GT(lost, 0u);

@@ -24,9 +24,8 @@ Strange put_into(const Own& own, volatile uint8_t (&target)[lines * 256], size_t
     const utofu_stadd_t to = own.add(target);
     Strange strange;
     for (unsigned round = 0; round < 20; round++) { // the rubbish may be what was there
-        for (size_t i = 0; i < sizeof target; i++) {
+        for (size_t i = 0; i < sizeof target; i++)
             target[i] = 0x5a;
-        }
         uint8_t bytes[32];
         std::memset(bytes, static_cast<int>(round), sizeof bytes);
         EXPECT_EQ(posted([&] {
@@ -88,9 +87,8 @@ TEST_P(ChaosPadding, WhatIsNotRegisteredStays)
             UTOFU_SUCCESS);
         utofu_mrq_notice notice;
         EXPECT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
-        for (size_t i = 0; i < sizeof line; i++) {
+        for (size_t i = 0; i < sizeof line; i++)
             EXPECT_EQ(line[i], i == 100 ? 7 : 0) << i;
-        }
     });
 }
 

@@ -88,9 +88,8 @@ TEST_P(ChaosRaw, ALockTakenByACswapProtectsWhatIsReadBehindIt)
             ASSERT_EQ(utofu_poll_tcq(me.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND); // gives the TOQ room
         }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(words[1], 2 * rounds);
-        }
     });
 }
 
@@ -113,15 +112,13 @@ TEST_P(ChaosRaw, GetsAndPutsKeepTheirOrderAmongThemselves)
                           UTOFU_SUCCESS);
             }
             utofu_mrq_notice notice;
-            for (unsigned i = 0; i < 16; i++) {
+            for (unsigned i = 0; i < 16; i++)
                 ASSERT_EQ(wait_mrq(own.vcq, &notice), UTOFU_SUCCESS);
-            }
             void* cbdata = nullptr;
             ASSERT_EQ(utofu_poll_tcq(own.vcq, 0, &cbdata), UTOFU_ERR_NOT_FOUND); // gives the TOQ room
             EXPECT_EQ(words[0], round * 8 + 7);
-            for (unsigned i = 1; i < 8; i++) {
+            for (unsigned i = 1; i < 8; i++)
                 ASSERT_GE(words[1 + i], words[i]);
-            }
         }
     });
 }

@@ -18,22 +18,20 @@ TEST_P(ChaosTorn, StrongOrderMakesTheLastByteLast)
             const auto value = static_cast<uint8_t>(round);
             if (rank.number == 0) {
                 std::memset(buffer, value, 2 * size);
-                for (size_t part = 0; part < 2; part++) {
+                for (size_t part = 0; part < 2; part++)
                     ASSERT_EQ(posted([&] {
                                   return utofu_put(me.vcq, me.peer(), me.stadd + part * size, me.at(part * size), size,
                                                    0, UTOFU_ONESIDED_FLAG_STRONG_ORDER | local_notice, nullptr);
                               }),
                               UTOFU_SUCCESS);
-                }
                 utofu_mrq_notice notice;
                 EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
                 EXPECT_EQ(wait_mrq(me.vcq, &notice), UTOFU_SUCCESS);
             } else {
                 const volatile uint8_t& last = buffer[2 * size - 1];
                 ASSERT_TRUE(wait_until([&] { return last == value; }));
-                for (size_t i = 0; i < 2 * size; i++) {
+                for (size_t i = 0; i < 2 * size; i++)
                     ASSERT_EQ(buffer[i], value) << i;
-                }
             }
             rank.barrier();
         }
@@ -59,9 +57,8 @@ TEST_P(ChaosTorn, CutsLinesWhereTheSourceCrossesAPage)
             unsigned last_alone = 0;
             for (unsigned round = 1; round <= 200; round++) {
                 const auto value = static_cast<uint8_t>(round);
-                for (size_t i = 0; i < size; i++) {
+                for (size_t i = 0; i < size; i++)
                     source[i] = value;
-                }
                 const unsigned long flags = strong | local_notice;
                 EXPECT_EQ(posted([&] {
                               return get ? utofu_get(own.vcq, own.id, to, at, size, 0, flags, nullptr)
@@ -78,22 +75,18 @@ TEST_P(ChaosTorn, CutsLinesWhereTheSourceCrossesAPage)
                     rc = utofu_poll_mrq(own.vcq, 0, &notice);
                 }
                 EXPECT_EQ(rc, UTOFU_SUCCESS);
-                for (size_t i = 0; i < size; i++) {
+                for (size_t i = 0; i < size; i++)
                     EXPECT_EQ(target[i], value);
-                }
             }
-            if (strong != 0) {
+            if (strong != 0)
                 EXPECT_EQ(last_alone, 0u);
-            } else {
+            else
                 EXPECT_GT(last_alone, 0u) << get << ' ' << skip;
-            }
             EXPECT_GT(first_alone, 0u) << get << ' ' << strong << ' ' << skip;
         };
-        for (const bool get : {false, true}) {
-            for (const unsigned long strong : {0ul, UTOFU_ONESIDED_FLAG_STRONG_ORDER}) {
+        for (const bool get : {false, true})
+            for (const unsigned long strong : {0ul, UTOFU_ONESIDED_FLAG_STRONG_ORDER})
                 run(get, strong, 100);
-            }
-        }
     });
 }
 
@@ -118,9 +111,8 @@ TEST_P(ChaosTorn, LinesAreTornWhereAskedFor)
                 for (uint64_t round = 1; round <= 40; round++) {
                     const uint64_t value = round * 0x0101010101010101u;
                     const uint64_t former = target[0];
-                    for (auto& word : source) {
+                    for (auto& word : source)
                         word = value;
-                    }
                     ASSERT_EQ(posted([&] {
                                   return utofu_put(own.vcq, own.id, from, to, sizeof source, 0, strong | local_notice,
                                                    nullptr);
@@ -131,15 +123,13 @@ TEST_P(ChaosTorn, LinesAreTornWhereAskedFor)
                         const uint64_t last = target[2 * size - 1]; // its thread goes on between these looks
                         ASSERT_TRUE(last == value || last == former);
                         unsigned there = 0;
-                        for (unsigned i = size; i < 2 * size - 1; i++) {
+                        for (unsigned i = size; i < 2 * size - 1; i++)
                             there += target[i] == value ? 1 : 0;
-                        }
                         torn += there != 0 && target[size] != value ? 1 : 0;
                         last_early += last == value && there != size - 1 ? 1 : 0;
                     }
-                    for (const auto& word : target) {
+                    for (const auto& word : target)
                         ASSERT_EQ(word, value);
-                    }
                 }
                 EXPECT_EQ(torn > 0, may) << strong << ' ' << freedoms;
                 EXPECT_EQ(last_early > 0, may && strong == 0) << strong << ' ' << freedoms;

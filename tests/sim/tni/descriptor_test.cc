@@ -94,15 +94,13 @@ TEST(DescriptorCode, TakesNothingThatIsCutOffOrUnknown)
     alignas(8) std::byte memory[64];
     Descriptor back;
     const size_t bytes = encode_descriptor(sample(Op::cswap8), memory);
-    for (size_t cut = 0; cut < bytes; cut++) {
+    for (size_t cut = 0; cut < bytes; cut++)
         EXPECT_FALSE(decode_descriptor(memory, cut, back));
-    }
     std::mt19937_64 random(1);
     for (unsigned i = 0; i < 100'000; i++) {
         uint64_t words[8];
-        for (uint64_t& word : words) {
+        for (uint64_t& word : words)
             word = random();
-        }
         words[0] = i % 2 == 0 ? words[0] : (words[0] & 0xffffff0f) % 9 + (words[0] & ~uint64_t{0xff});
         if (const auto used = decode_descriptor(words, sizeof words, back)) {
             EXPECT_TRUE(*used == 32 || *used == 64);
@@ -120,9 +118,8 @@ TEST(PrivateRing, StartsOverWhenEmptyAndWraps)
     uint64_t written = 0;
     uint64_t read = 0;
     for (unsigned round = 0; round < 200; round++) {
-        while (!ring.full() && written - read < 1 + round % 5) {
+        while (!ring.full() && written - read < 1 + round % 5)
             ring.push(written++);
-        }
         ASSERT_EQ(ring.front(), read);
         ring.pop();
         read++;
@@ -138,9 +135,8 @@ TEST(PrivateRing, StartsOverWhenEmptyAndWraps)
 TEST(CopyOrdered, CopiesAnyLengthAtAnyAlignment)
 {
     std::vector<std::byte> from(70'000);
-    for (size_t i = 0; i < from.size(); i++) {
+    for (size_t i = 0; i < from.size(); i++)
         from[i] = static_cast<std::byte>(i * 31 + i / 256);
-    }
     for (const size_t size : {0ul,  1ul,  2ul,  3ul,   7ul,   8ul,   9ul,   15ul,   16ul,     17ul,     31ul,    33ul,
                               63ul, 64ul, 65ul, 255ul, 256ul, 257ul, 511ul, 4096ul, 65'536ul, 65'537ul, 69'000ul}) {
         for (size_t shift = 0; shift < 17; shift++) {
@@ -187,19 +183,16 @@ Said said_by(const std::map<std::string, std::string>& variables)
                                           "SLURM_NTASKS"};
     std::map<std::string, std::string> before;
     for (const char* name : all) {
-        if (const char* const text = std::getenv(name)) {
+        if (const char* const text = std::getenv(name))
             before[name] = text;
-        }
         ::unsetenv(name);
     }
-    for (const auto& [name, text] : variables) {
+    for (const auto& [name, text] : variables)
         ::setenv(name.c_str(), text.c_str(), 1);
-    }
     Environment environment;
     EXPECT_EQ(environment.read(), UTOFU_SUCCESS);
-    for (const char* name : all) {
+    for (const char* name : all)
         before.contains(name) ? ::setenv(name, before[name].c_str(), 1) : ::unsetenv(name);
-    }
     return {environment.job, environment.rank, environment.size};
 }
 

@@ -63,15 +63,13 @@ TEST_F(InboxTest, EntriesAreInTheOrderOfTimeThenRankThenPosting)
     const std::vector<InboxKey> sorted = {{5, 0, 9}, {5, 1, 2}, {5, 1, 3}, {7, 0, 0}, {8, 4, 1}};
     std::vector<size_t> order = {0, 1, 2, 3, 4};
     do {
-        for (const size_t i : order) {
+        for (const size_t i : order)
             add(sorted[i]);
-        }
         EXPECT_EQ(inbox().due(), 5u);
         const std::vector<InboxKey> taken = take_all();
         ASSERT_EQ(taken.size(), sorted.size());
-        for (size_t i = 0; i < sorted.size(); i++) {
+        for (size_t i = 0; i < sorted.size(); i++)
             EXPECT_TRUE(same(taken[i], sorted[i])) << i;
-        }
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -169,9 +167,8 @@ TEST_F(InboxTest, BadNumbersStayWithinIt)
         EXPECT_LE(inbox().count(), 1000u);
         (void)inbox().due();
         uint32_t index = 0;
-        if (inbox().allocate(index) != nullptr) {
+        if (inbox().allocate(index) != nullptr)
             inbox().add(index);
-        }
         inbox().remove_first();
         inbox().free(UINT32_MAX);
         EXPECT_LT(inbox().index_at(UINT32_MAX), 1000u);

@@ -62,9 +62,8 @@ TEST(Mrq, KeepsOrderAcrossManyLaps)
     uint64_t written = 0;
     uint64_t read = 0;
     for (unsigned round = 0; round < 1000; round++) {
-        for (unsigned i = 0; i < round % (capacity + 1); i++) {
+        for (unsigned i = 0; i < round % (capacity + 1); i++)
             ASSERT_TRUE(ring.push(writer, numbered(written++)));
-        }
         MrqEntry entry;
         while (shared.poll(entry) == MrqRing::Poll::found) {
             ASSERT_EQ(entry.rmt_value, read);
@@ -79,9 +78,8 @@ TEST(Mrq, IsFullAtItsCapacityAndTakesMoreAfterARead)
 {
     SharedRing shared;
     MrqRing ring = shared.ring();
-    for (unsigned i = 0; i < capacity; i++) {
+    for (unsigned i = 0; i < capacity; i++)
         ASSERT_TRUE(ring.push(writer, numbered(i)));
-    }
     EXPECT_FALSE(ring.push(writer, numbered(99)));
     MrqEntry entry;
     EXPECT_EQ(shared.poll(entry), MrqRing::Poll::found);
@@ -92,9 +90,8 @@ TEST(Mrq, IsFullAtItsCapacityAndTakesMoreAfterARead)
 TEST(Mrq, NonsenseInTheRingHoldsNoWriterUp)
 {
     SharedRing shared;
-    for (unsigned i = 0; i < capacity; i++) { // laps that no writer ever reaches: tail would run after them for ever
+    for (unsigned i = 0; i < capacity; i++) // laps that no writer ever reaches: tail would run after them for ever
         shared.slots[i].state.raw = MrqState::make((uint64_t{1} << 36) - 1 - i, MrqState::empty);
-    }
     EXPECT_EQ(shared.ring().claim(writer), nullptr);
     EXPECT_LE(shared.control->tail.raw, uint64_t{4 * capacity});
 }
@@ -184,11 +181,9 @@ TEST(Mrq, ManyWritersLoseNothing)
     for (unsigned w = 0; w < writers; w++) {
         threads.emplace_back([&shared, w] {
             MrqRing ring = shared.ring();
-            for (uint64_t i = 0; i < each; i++) {
-                while (!ring.push(Claimant(w, 0), numbered(uint64_t{w} << 32 | i))) {
+            for (uint64_t i = 0; i < each; i++)
+                while (!ring.push(Claimant(w, 0), numbered(uint64_t{w} << 32 | i)))
                     ::sched_yield();
-                }
-            }
         });
     }
     uint64_t next[writers] = {};
@@ -205,9 +200,8 @@ TEST(Mrq, ManyWritersLoseNothing)
         next[from]++;
         got++;
     }
-    for (auto& thread : threads) {
+    for (auto& thread : threads)
         thread.join();
-    }
 }
 
 // The count of unread notices is the distance of the two positions.
@@ -236,27 +230,23 @@ TEST(Mrq, SurvivesWritersKilledAnywhere)
         const pid_t pid = ::fork();
         if (pid == 0) {
             MrqRing ring = shared.ring();
-            for (uint64_t i = 0;; i++) {
+            for (uint64_t i = 0;; i++)
                 (void)ring.push(Claimant(1, life), numbered(i));
-            }
         }
         MrqEntry entry;
         while (shared.poll(entry) != MrqRing::Poll::found) {
         }
         seed = seed * 1664525 + 1013904223;
-        for (uint32_t polls = seed % 5000; polls != 0; polls--) {
-            if (shared.poll(entry) == MrqRing::Poll::found) {
+        for (uint32_t polls = seed % 5000; polls != 0; polls--)
+            if (shared.poll(entry) == MrqRing::Poll::found)
                 ASSERT_EQ(entry.vcq_id, ~entry.rmt_value);
-            }
-        }
         ::kill(pid, SIGKILL);
         ::waitpid(pid, nullptr, 0);
         unsigned aborted = 0;
         for (;;) {
             const MrqRing::Poll found = shared.poll(entry);
-            if (found == MrqRing::Poll::nothing) {
+            if (found == MrqRing::Poll::nothing)
                 break;
-            }
             if (found == MrqRing::Poll::claimed) {
                 shared.ring().abort_claim(shared.head, Claimant(1, life));
                 aborted++;

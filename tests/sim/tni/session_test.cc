@@ -66,13 +66,11 @@ TEST(SimSession, RelaysThroughAProcessThatDoesNothing)
         Relay me(rank, memory);
         constexpr unsigned long notices = UTOFU_ONESIDED_FLAG_TCQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE |
                                           UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
-        if (rank.number == 1 || rank.number == 2) {
+        if (rank.number == 1 || rank.number == 2)
             EXPECT_EQ(me.relay(rank.number + 1, 0, 0, 1, rank.number == 1 ? 1 : 0, notices), UTOFU_SUCCESS);
-        }
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(me.begin(1, 0, 0, 1, 1), UTOFU_SUCCESS);
-        }
         if (rank.number == 3) {
             EXPECT_TRUE(me.see(0, 123));
             utofu_mrq_notice notice;
@@ -142,18 +140,15 @@ TEST(SimSession, ForksAndStartsNoMoreThanTold)
             memory[0] = 55;
             EXPECT_EQ(me.begin(1, 0, 0, 1, 2), UTOFU_SUCCESS);
         }
-        if (rank.number >= 2) {
+        if (rank.number >= 2)
             EXPECT_TRUE(me.see(0, 55));
-        }
         rank.barrier();
         EXPECT_EQ(me.buffer[3], 0u);
         rank.barrier();
-        if (rank.number == 0) {
+        if (rank.number == 0)
             EXPECT_EQ(me.begin(1, 0, 10, 1, 1), UTOFU_SUCCESS);
-        }
-        if (rank.number == 2) {
+        if (rank.number == 2)
             EXPECT_TRUE(me.see(3, 9));
-        }
         rank.barrier();
     });
 }
@@ -173,11 +168,9 @@ TEST(SimSession, JoinsThree)
                 memory[8] = round * 10 + rank.number;
                 EXPECT_EQ(me.begin(3, 8, rank.number, 1, 1), UTOFU_SUCCESS);
             }
-            if (rank.number == 4) {
-                for (unsigned from = 0; from < 3; from++) {
+            if (rank.number == 4)
+                for (unsigned from = 0; from < 3; from++)
                     ASSERT_TRUE(me.see(from, round * 10 + from));
-                }
-            }
             rank.barrier();
             void* cbdata = nullptr;
             EXPECT_EQ(utofu_poll_tcq(me.session, 0, &cbdata), UTOFU_ERR_NOT_FOUND);
@@ -192,25 +185,19 @@ TEST(SimSession, PipelinesPieces)
         static uint64_t memory[relay_words];
         Relay me(rank, memory);
         constexpr unsigned pieces = 50;
-        if (rank.number == 1) {
-            for (unsigned i = 0; i < pieces; i++) {
+        if (rank.number == 1)
+            for (unsigned i = 0; i < pieces; i++)
                 EXPECT_EQ(me.relay(2, i * 10, i * 10, 10, 0), UTOFU_SUCCESS);
-            }
-        }
         rank.barrier();
         if (rank.number == 0) {
-            for (unsigned i = 0; i < pieces * 10; i++) {
+            for (unsigned i = 0; i < pieces * 10; i++)
                 memory[i] = i + 1;
-            }
-            for (unsigned i = 0; i < pieces; i++) {
+            for (unsigned i = 0; i < pieces; i++)
                 EXPECT_EQ(me.begin(1, i * 10, i * 10, 10, 1), UTOFU_SUCCESS);
-            }
         }
-        if (rank.number == 2) {
-            for (unsigned i = 0; i < pieces * 10; i++) {
+        if (rank.number == 2)
+            for (unsigned i = 0; i < pieces * 10; i++)
                 ASSERT_TRUE(me.see(i, i + 1));
-            }
-        }
         rank.barrier();
     });
 }
@@ -301,9 +288,8 @@ TEST(SimSession, TheRelaySurvivesKilledBeginners)
                     for (;;) {
                         void* cbdata = nullptr;
                         if (utofu_put(vcq, me.id_of(1), at, me.at(1), relay_words * 8, 0, UTOFU_ONESIDED_FLAG_SPS(1),
-                                      nullptr) == UTOFU_ERR_BUSY) {
+                                      nullptr) == UTOFU_ERR_BUSY)
                             (void)utofu_poll_tcq(vcq, 0, &cbdata);
-                        }
                     }
                 }
                 EXPECT_TRUE(wait_until([&] { return rank.get(50) > before + 20 + life * 7; }));
@@ -318,9 +304,8 @@ TEST(SimSession, TheRelaySurvivesKilledBeginners)
                 (void)utofu_put(me.session, me.session_id, me.stadd, me.stadd + 8, 8, 0, UTOFU_ONESIDED_FLAG_TCQ_NOTICE,
                                 nullptr);
                 void* cbdata = nullptr;
-                while (utofu_poll_tcq(me.session, 0, &cbdata) == UTOFU_SUCCESS) {
+                while (utofu_poll_tcq(me.session, 0, &cbdata) == UTOFU_SUCCESS)
                     rank.set(50, ++done);
-                }
             }
         }
         rank.barrier();

@@ -42,9 +42,8 @@ bool wait(utofu_vcq_hdl_t vcq, int type)
     for (;;) {
         utofu_mrq_notice notice;
         const int rc = utofu_poll_mrq(vcq, 0, &notice);
-        if (rc != UTOFU_ERR_NOT_FOUND) {
+        if (rc != UTOFU_ERR_NOT_FOUND)
             return rc == UTOFU_SUCCESS && notice.notice_type == type;
-        }
         (void)::sched_yield(); // ranks may be more than cores
     }
 }
@@ -55,9 +54,8 @@ bool find_peer(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t stadd)
     for (unsigned attempt = 0; attempt < 20'000; attempt++) {
         if (utofu_armw8(vcq, peer, UTOFU_ARMW_OP_OR, 0, stadd + 2 * most - 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                         nullptr) == UTOFU_SUCCESS &&
-            wait(vcq, UTOFU_MRQ_TYPE_LCL_ARMW)) {
+            wait(vcq, UTOFU_MRQ_TYPE_LCL_ARMW))
             return true;
-        }
         const timespec pause{0, 1'000'000};
         (void)::nanosleep(&pause, nullptr);
     }
@@ -66,11 +64,9 @@ bool find_peer(utofu_vcq_hdl_t vcq, utofu_vcq_id_t peer, utofu_stadd_t stadd)
 
 int take_all(utofu_vcq_hdl_t vcq, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++) {
-        if (!wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT)) {
+    for (unsigned i = 0; i < count; i++)
+        if (!wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT))
             return 3;
-        }
-    }
     std::puts("there");
     (void)std::fflush(stdout);
     (void)std::getchar();
@@ -81,12 +77,10 @@ template <typename Put>
 int send_all(utofu_vcq_hdl_t vcq, const Put& put)
 {
     bool good = true;
-    for (unsigned i = 0; i < volley; i++) {
+    for (unsigned i = 0; i < volley; i++)
         good = good && put(UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE);
-    }
-    for (unsigned i = 0; i < volley; i++) {
+    for (unsigned i = 0; i < volley; i++)
         good = good && wait(vcq, UTOFU_MRQ_TYPE_LCL_PUT);
-    }
     return good ? 0 : 3;
 }
 
@@ -102,26 +96,21 @@ int main(int argc, char** argv)
     uint8_t coords[6];
     if (bytes > most || utofu_create_vcq_with_cmp_id(0, component, 0, &vcq) != UTOFU_SUCCESS ||
         utofu_reg_mem_with_stag(vcq, memory, sizeof memory, stag, 0, &stadd) != UTOFU_SUCCESS ||
-        utofu_query_my_coords(coords) != UTOFU_SUCCESS) {
+        utofu_query_my_coords(coords) != UTOFU_SUCCESS)
         return 1;
-    }
     const unsigned ranks = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 0;
-    if (ranks != 0 && rank == 0) {
+    if (ranks != 0 && rank == 0)
         return take_all(vcq, (ranks - 1) * volley);
-    }
     coords[5] ^= 1; // nodes of 2n and 2n + 1
-    if (ranks != 0) {
+    if (ranks != 0)
         std::memset(coords, 0, sizeof coords);
-    }
-    if (utofu_construct_vcq_id(coords, 0, 0, component, &peer) != UTOFU_SUCCESS || !find_peer(vcq, peer, stadd)) {
+    if (utofu_construct_vcq_id(coords, 0, 0, component, &peer) != UTOFU_SUCCESS || !find_peer(vcq, peer, stadd))
         return 2;
-    }
     const auto put = [&](unsigned long flags = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE) {
         return utofu_put(vcq, peer, stadd + most, stadd, bytes, 0, flags, nullptr) == UTOFU_SUCCESS;
     };
-    if (ranks != 0) {
+    if (ranks != 0)
         return send_all(vcq, put);
-    }
     double begin = 0, begin_day = 0;
     for (unsigned round = 0; round <= rounds; round++) {
         if (round == 1) { // the first brings the clocks together
@@ -130,12 +119,10 @@ int main(int argc, char** argv)
         }
         const bool good =
             rank % 2 == 0 ? put() && wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT) : wait(vcq, UTOFU_MRQ_TYPE_RMT_PUT) && put();
-        if (!good) {
+        if (!good)
             return 3;
-        }
     }
-    if (rank == 0) {
+    if (rank == 0)
         std::printf("%.0f %.0f\n", (monotonic_ns() - begin) / rounds / 2, (day_ns() - begin_day) / rounds / 2 / 100);
-    }
     return 0;
 }

@@ -70,12 +70,10 @@ static int look(utofu_vcq_hdl_t vcq)
     struct utofu_mrq_notice notice;
     void* cbdata = NULL;
     const int rc = utofu_poll_mrq(vcq, 0, &notice);
-    if (utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS) {
+    if (utofu_poll_tcq(vcq, 0, &cbdata) == UTOFU_SUCCESS)
         add((uint64_t)(uintptr_t)cbdata);
-    }
-    if (rc == UTOFU_ERR_NOT_FOUND) {
+    if (rc == UTOFU_ERR_NOT_FOUND)
         return 0;
-    }
     add(now());
     add((uint64_t)notice.notice_type << 32 | notice.edata);
     add(notice.rmt_value);
@@ -130,9 +128,8 @@ static int post(utofu_vcq_hdl_t vcq, struct target* to, utofu_stadd_t out_stadd,
 
 static void add_memory(const unsigned char* bytes, size_t length)
 {
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         add(bytes[i]);
-    }
 }
 
 static int idle(void)
@@ -143,9 +140,8 @@ static int idle(void)
     struct timezone zone;
     must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
     require(gettimeofday(no_time, &zone) == 0 && gettimeofday(no_time, NULL) == 0, "gettimeofday without a time");
-    for (int polls = 0; polls < 3000; polls++) {
+    for (int polls = 0; polls < 3000; polls++)
         require(utofu_poll_mrq(vcq, 0, &notice) == UTOFU_ERR_NOT_FOUND, "a notice without a sender");
-    }
     must(utofu_free_vcq(vcq), "utofu_free_vcq");
     return 0;
 }
@@ -165,12 +161,10 @@ static int leave(const char* how)
     const uint64_t* const next = all[(group.rank + 1) % group.size];
     for (int i = 0; i < puts; i++) {
         if (group.rank == 1 && i == puts / 2) {
-            if (strcmp(how, "exit") == 0) {
+            if (strcmp(how, "exit") == 0)
                 exit(0);
-            }
-            if (strcmp(how, "free") == 0) {
+            if (strcmp(how, "free") == 0)
                 must(utofu_free_vcq(vcq), "utofu_free_vcq");
-            }
             return 0;
         }
         must_post(vcq, utofu_put(vcq, next[0], mine[1], next[1], 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
@@ -281,9 +275,8 @@ static int stopped(void)
             (void)kill(getppid(), SIGCONT);
             (void)nanosleep(&pause, NULL);
         }
-        if (child == 0) {
+        if (child == 0)
             _exit(0);
-        }
         for (const clock_t end = clock() + CLOCKS_PER_SEC / 15; clock() < end;) {
         }
         must_post(vcq, utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
@@ -304,9 +297,8 @@ static int count(void)
     must(utofu_create_vcq(0, 0, &vcq), "utofu_create_vcq");
     must(utofu_query_vcq_id(vcq, &id), "utofu_query_vcq_id");
     must(utofu_reg_mem(vcq, out, sizeof out, 0, &stadd), "utofu_reg_mem");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         must(utofu_put(vcq, id, stadd, stadd, 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL), "utofu_put");
-    }
     do {
         must(utofu_query_num_unread_mrq(vcq, &unread), "utofu_query_num_unread_mrq");
     } while (unread < 2);
@@ -345,9 +337,8 @@ static int bind_one(void)
     require(pthread_create(&thread, NULL, count_in_thread, &in_thread) == 0, "pthread_create");
     (void)pthread_join(thread, NULL);
     const pid_t child = fork();
-    if (child == 0) {
+    if (child == 0)
         _exit(processors());
-    }
     require(waitpid(child, &status, 0) == child, "waitpid");
     printf("%s %d %d %d\n", bound == before ? "all" : "one", asked == before, in_thread == before,
            WEXITSTATUS(status) == before);
@@ -373,9 +364,8 @@ static int session(void)
              "utofu_put_gap");
     }
     group_barrier(&group);
-    if (group.rank == 1) {
+    if (group.rank == 1)
         (void)wait_mrq(vcq);
-    }
     if (group.rank % 2 == 1) {
         must_post(vcq, utofu_put(vcq, all[2][0], mine[1], all[2][1], 8, 0, UTOFU_ONESIDED_FLAG_SPS(1), NULL),
                   "utofu_put");
@@ -384,9 +374,8 @@ static int session(void)
         must_post(vcq, utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
                   "utofu_put");
     }
-    for (uintptr_t i = 0; group.rank == 2 && i < 2; i++) {
+    for (uintptr_t i = 0; group.rank == 2 && i < 2; i++)
         require(wait_tcq(vcq) == (void*)(i + 1), "the entries come in the order of posting");
-    }
     group_end(&group);
     return 0;
 }
@@ -446,13 +435,11 @@ static uint64_t post_all(utofu_vcq_hdl_t vcq, struct target* targets, int size, 
     uint64_t additions = 0;
     for (uintptr_t i = 1; i <= operations; i++) {
         additions += (uint64_t)post(vcq, &targets[below((uint64_t)size)], out_stadd, fetched_stadd, i);
-        for (uint64_t looks = below(4); looks > 0; looks--) {
+        for (uint64_t looks = below(4); looks > 0; looks--)
             (void)look(vcq);
-        }
     }
-    while (seen_own < operations) {
+    while (seen_own < operations)
         (void)look(vcq);
-    }
     return additions;
 }
 
@@ -463,23 +450,20 @@ static void check_all(utofu_vcq_hdl_t vcq, struct group* group, const struct tar
     uint64_t all[GROUP_MAX][GROUP_WORDS];
     uint64_t expected = 0, added = 0, counted = 0;
     memset(mine, 0, sizeof mine);
-    for (int i = 0; i < group->size; i++) {
+    for (int i = 0; i < group->size; i++)
         mine[i] = targets[i].notices;
-    }
     mine[6] = additions;
     group_exchange(group, mine, GROUP_WORDS, all);
     for (int i = 0; i < group->size; i++) {
         expected += all[i][group->rank];
         added += all[i][6];
     }
-    while (seen_of_others < expected) {
+    while (seen_of_others < expected)
         (void)look(vcq);
-    }
     mine[0] = __atomic_load_n(&in.counter, __ATOMIC_RELAXED);
     group_exchange(group, mine, 1, all);
-    for (int i = 0; i < group->size; i++) {
+    for (int i = 0; i < group->size; i++)
         counted += all[i][0];
-    }
     require(counted == added, "the counters are not the sum of the additions");
 }
 
@@ -501,9 +485,8 @@ static int cross(uintptr_t operations, uint64_t seed)
     must(utofu_reg_mem(vcq, out, sizeof out, 0, &out_stadd), "utofu_reg_mem");
     must(utofu_reg_mem(vcq, fetched, sizeof fetched, 0, &fetched_stadd), "utofu_reg_mem");
     group_exchange(&group, mine, 2, all);
-    for (int i = 0; i < group.size; i++) {
+    for (int i = 0; i < group.size; i++)
         targets[i] = (struct target){all[i][0], all[i][1], 0};
-    }
     const uint64_t additions = post_all(vcq, targets, group.size, out_stadd, fetched_stadd, operations);
     group_barrier(&group); /* and all additions have been made */
     check_all(vcq, &group, targets, additions);
@@ -518,35 +501,25 @@ static int cross(uintptr_t operations, uint64_t seed)
 
 int main(int argc, char** argv)
 {
-    if (argc > 1 && strcmp(argv[1], "bind") == 0) {
+    if (argc > 1 && strcmp(argv[1], "bind") == 0)
         return bind_one();
-    }
-    if (argc > 1 && strcmp(argv[1], "gates") == 0) {
+    if (argc > 1 && strcmp(argv[1], "gates") == 0)
         return gates();
-    }
-    if (argc > 2 && strcmp(argv[1], "node") == 0) {
+    if (argc > 2 && strcmp(argv[1], "node") == 0)
         return divide(argv[2]);
-    }
-    if (argc > 1 && strcmp(argv[1], "session") == 0) {
+    if (argc > 1 && strcmp(argv[1], "session") == 0)
         return session();
-    }
-    if (argc > 1 && strcmp(argv[1], "stray") == 0) {
+    if (argc > 1 && strcmp(argv[1], "stray") == 0)
         return stray();
-    }
-    if (argc > 1 && strcmp(argv[1], "stopped") == 0) {
+    if (argc > 1 && strcmp(argv[1], "stopped") == 0)
         return stopped();
-    }
-    if (argc > 1 && strcmp(argv[1], "count") == 0) {
+    if (argc > 1 && strcmp(argv[1], "count") == 0)
         return count();
-    }
-    if (argc > 1 && strcmp(argv[1], "queues") == 0) {
+    if (argc > 1 && strcmp(argv[1], "queues") == 0)
         return queues();
-    }
-    if (argc > 1 && strcmp(argv[1], "idle") == 0) {
+    if (argc > 1 && strcmp(argv[1], "idle") == 0)
         return idle();
-    }
-    if (argc > 1 && strcmp(argv[1], "leave") == 0) {
+    if (argc > 1 && strcmp(argv[1], "leave") == 0)
         return leave(argc > 2 ? argv[2] : "");
-    }
     return cross(argc > 1 ? strtoul(argv[1], NULL, 10) : 100, argc > 2 ? strtoul(argv[2], NULL, 10) : 1);
 }

@@ -49,9 +49,8 @@ int main(int argc, char** argv)
     for (uint64_t round = 0; round < rounds; round++) {
         if (group.rank == 0) {
             const size_t at = (size_t)round * sizeof out.data[0];
-            for (int i = 0; i < words; i++) {
+            for (int i = 0; i < words; i++)
                 out.data[round][i] = round + 1;
-            }
             must_post(vcq,
                       utofu_put(vcq, all[1][0], out_stadd + at, all[1][1] + at, sizeof out.data[0], 0, order, NULL),
                       "utofu_put");
@@ -61,12 +60,10 @@ int main(int argc, char** argv)
                       "utofu_put_piggyback8");
             (void)wait_tcq(vcq);
         } else if (group.rank == 1) {
-            for (unsigned long polls = 255; __atomic_load_n(&in.flag, __ATOMIC_ACQUIRE) != round + 1; polls += 256) {
+            for (unsigned long polls = 255; __atomic_load_n(&in.flag, __ATOMIC_ACQUIRE) != round + 1; polls += 256)
                 be_patient(polls);
-            }
-            for (int i = 0; i < words; i++) {
+            for (int i = 0; i < words; i++)
                 right = right && __atomic_load_n(&in.data[round][i], __ATOMIC_RELAXED) == round + 1;
-            }
         }
         group_barrier(&group);
     }

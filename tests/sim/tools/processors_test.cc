@@ -20,9 +20,8 @@ using tools::Processors;
 std::string shares(const Processors& processors, const std::vector<uint32_t>& processes_of_node)
 {
     std::string text;
-    for (const tools::Cpuset& share : processors.shares(processes_of_node)) {
+    for (const tools::Cpuset& share : processors.shares(processes_of_node))
         text += (text.empty() ? "" : " | ") + tools::text_of(share.get());
-    }
     return text;
 }
 

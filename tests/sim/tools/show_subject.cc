@@ -22,15 +22,13 @@ bool put_to_oneself(utofu_vcq_hdl_t vcq)
     utofu_vcq_id_t id = 0;
     utofu_stadd_t stadd = 0;
     if (utofu_query_vcq_id(vcq, &id) != UTOFU_SUCCESS ||
-        utofu_reg_mem(vcq, memory, sizeof memory, 0, &stadd) != UTOFU_SUCCESS) {
+        utofu_reg_mem(vcq, memory, sizeof memory, 0, &stadd) != UTOFU_SUCCESS)
         return false;
-    }
     for (int i = 0; i < puts; i++) {
         // All remote notices but one stay unread: they are what `show` counts.
         if (utofu_put(vcq, id, stadd, stadd + bytes, bytes, 1, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, nullptr) !=
-            UTOFU_SUCCESS) {
+            UTOFU_SUCCESS)
             return false;
-        }
     }
     size_t unread = 0;
     while (utofu_query_num_unread_mrq(vcq, &unread) == UTOFU_SUCCESS && unread < puts) {
@@ -61,16 +59,14 @@ bool reach()
         utofu_reg_mem(vcq, memory, sizeof memory, 0, &here) != UTOFU_SUCCESS ||
         utofu_construct_vcq_id(coords, 0, 0, 6, &nobody) != UTOFU_SUCCESS ||
         utofu_construct_vcq_id(coords, 0, 0, 7, &id) != UTOFU_SUCCESS ||
-        utofu_set_vcq_id_path(&id, path) != UTOFU_SUCCESS || utofu_query_stadd(id, 3, &there) != UTOFU_SUCCESS) {
+        utofu_set_vcq_id_path(&id, path) != UTOFU_SUCCESS || utofu_query_stadd(id, 3, &there) != UTOFU_SUCCESS)
         return false;
-    }
     constexpr unsigned long notice = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
     utofu_mrq_notice arrived;
     const auto end_of = [&](int rc) {
         int end = rc == UTOFU_SUCCESS ? UTOFU_ERR_NOT_FOUND : rc;
-        while (end == UTOFU_ERR_NOT_FOUND) {
+        while (end == UTOFU_ERR_NOT_FOUND)
             end = utofu_poll_mrq(vcq, 0, &arrived);
-        }
         return end;
     };
     return end_of(utofu_put(vcq, nobody, here, there, 12, 0, notice, nullptr)) == UTOFU_ERR_MRQ_PEER &&
@@ -88,17 +84,13 @@ bool send_packets(int rounds, utofu_vbg_id_t gate, const uint8_t* path)
                                  UTOFU_VBG_ID_NULL,
                                  gate ^ (utofu_vbg_id_t{1} << 40),
                                  {UTOFU_PATH_COORD_NULL, 0, 0}}; // Y is 1 there
-    if (path != nullptr) {
+    if (path != nullptr)
         std::memcpy(setting.dst_path_coords, path, 3);
-    }
-    if (utofu_set_vbg(&setting, 1) != UTOFU_SUCCESS) {
+    if (utofu_set_vbg(&setting, 1) != UTOFU_SUCCESS)
         return false;
-    }
-    for (int i = 0; i < rounds; i++) {
-        if (utofu_barrier(gate, 0) != UTOFU_SUCCESS || utofu_poll_barrier(gate, 0) != UTOFU_SUCCESS) {
+    for (int i = 0; i < rounds; i++)
+        if (utofu_barrier(gate, 0) != UTOFU_SUCCESS || utofu_poll_barrier(gate, 0) != UTOFU_SUCCESS)
             return false;
-        }
-    }
     return true;
 }
 
@@ -147,9 +139,8 @@ int main(int argc, char** argv)
     }
     std::puts(reaches ? "reached" : "ready");
     std::fflush(stdout);
-    if (is_reached) {
+    if (is_reached)
         ::pause(); // the input is the other's; the launcher ends us
-    }
     while (told_to_go_on()) {
     }
     return 0;

@@ -27,9 +27,8 @@ unsigned abc_distance(const PathCoords& from, const PathCoords& to)
 unsigned hops(const Topology& topology, const Coords& from, const PathCoords& path, const Coords& to)
 {
     unsigned sum = abc_distance({from[3], from[4], from[5]}, path);
-    for (unsigned axis = 0; axis < 3; axis++) {
+    for (unsigned axis = 0; axis < 3; axis++)
         sum += axis_distance(from[axis], to[axis], topology.units()[axis], (topology.wraps() >> axis & 1) != 0);
-    }
     return sum + abc_distance(path, {to[3], to[4], to[5]});
 }
 
@@ -83,11 +82,9 @@ TEST(Topology, ChoosesOneOfTheShortestPaths)
             const Coords from = topology.coords_of(a);
             const Coords to = topology.coords_of(b);
             unsigned best = ~0u;
-            for (unsigned id = 0; id < 16; id++) {
-                if (Topology::contains_path(decode_path(id))) {
+            for (unsigned id = 0; id < 16; id++)
+                if (Topology::contains_path(decode_path(id)))
                     best = std::min(best, hops(topology, from, decode_path(id), to));
-                }
-            }
             EXPECT_EQ(hops(topology, from, topology.choose_path(from, to), to), best);
         }
     }
@@ -136,9 +133,8 @@ TEST(Topology, RefusesWhatIsNoShape)
     EXPECT_EQ(*parse_shape("1x1x2"), (std::array<uint8_t, 3>{1, 1, 2}));
     EXPECT_EQ(*parse_shape("24X23X24"), (std::array<uint8_t, 3>{24, 23, 24}));
     for (const char* text : {"", "1", "1x1", "0x1x1", "1x1x1x1", "1x1x", "-1x1x1", " 1x1x1", "1x1x256", "255x255x255",
-                             "1x1x1 ", "axbxc", "1,1,1"}) {
+                             "1x1x1 ", "axbxc", "1,1,1"})
         EXPECT_FALSE(parse_shape(text)) << text;
-    }
 }
 
 TEST(Topology, ReadsAxesOfTheTorus)

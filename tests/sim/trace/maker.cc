@@ -55,18 +55,16 @@ int main(int argc, char** argv)
     const uint32_t count = topology.num_nodes();
     Dice dice;
     std::vector<Rank> ranks(count);
-    for (uint32_t rank = 0; rank < count; rank++) {
+    for (uint32_t rank = 0; rank < count; rank++)
         ranks[rank].records.push_back(some_record(Type::open_vcq, 1000, vcq_of(topology, rank)));
-    }
     for (int step = 0; step < std::atoi(argv[5]); step++) {
         std::vector<Message> last(count);
         const auto send = [&](uint32_t from, uint32_t to, uint32_t bytes, Op op) {
             Rank& sender = ranks[from];
             sender.records.push_back(some_post(sender.time, vcq_of(topology, to), bytes, arrival_of(bytes), op));
             const uint64_t arrived = sender.time + arrival_of(bytes);
-            if (arrived > last[to].arrived) {
+            if (arrived > last[to].arrived)
                 last[to] = {arrived, from};
-            }
             sender.time += 250;
         };
         for (uint32_t rank = 0; rank < count; rank++) {
@@ -76,9 +74,8 @@ int main(int argc, char** argv)
             send(rank, (rank + count - 1) % count, bytes / 2, Op::put);
             send(rank, (rank + 7) % count, 8 << dice.below(3), Op::put_piggyback);
             send(rank, (rank + 12) % count, bytes * 2, rank % 5 == 0 ? Op::get : Op::put);
-            if (rank % 3 == 0) {
+            if (rank % 3 == 0)
                 send(rank, 0, 1, Op::armw8);
-            }
         }
         for (uint32_t rank = 0; rank < count; rank++) {
             Rank& own = ranks[rank];

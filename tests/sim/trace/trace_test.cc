@@ -77,9 +77,8 @@ TEST_F(Traces, WhatWasWrittenIsRead)
 {
     in_child([&] {
         const std::string pattern = path("x.%r.%j");
-        if (open(owner(pattern)) != UTOFU_SUCCESS) {
+        if (open(owner(pattern)) != UTOFU_SUCCESS)
             ::_exit(1);
-        }
         add(some_record(Type::open_vcq, now(), vcq_of(unit_, 0)));
         add(post_at(now()));
         leave();
@@ -99,9 +98,8 @@ TEST_F(Traces, AKilledProcessLeavesWhatItWroteAndWhatItWaitedFor)
     const int status = in_child([&] {
         const std::string pattern = directory_;
         (void)!open(owner(pattern));
-        for (uint32_t i = 0; i < posts; i++) {
+        for (uint32_t i = 0; i < posts; i++)
             add(post_at(now()));
-        }
         poll_in_vain();
         const uint64_t since = now();
         while (now() == since) {
@@ -151,9 +149,8 @@ TEST_F(Traces, AFileGrowsToItsLimitAndCountsTheRest)
     in_child([&] {
         const std::string pattern = path("x");
         (void)!open(owner(pattern, 2 * chunk_bytes));
-        for (uint32_t i = 0; i < 2 * records_per_chunk + 5; i++) {
+        for (uint32_t i = 0; i < 2 * records_per_chunk + 5; i++)
             add(post_at(now()));
-        }
     });
     ProcessTrace trace;
     ASSERT_EQ(read_trace(path("x.3"), trace), "");
@@ -199,16 +196,13 @@ TEST_F(Traces, ThreadsWriteSideBySide)
         const std::string pattern = path("x");
         (void)!open(owner(pattern));
         std::vector<std::thread> threads;
-        for (unsigned i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < 3; i++)
             threads.emplace_back([] {
-                for (uint32_t n = 0; n < each; n++) {
+                for (uint32_t n = 0; n < each; n++)
                     add(post_at(now()));
-                }
             });
-        }
-        for (std::thread& thread : threads) {
+        for (std::thread& thread : threads)
             thread.join();
-        }
     });
     ProcessTrace trace;
     ASSERT_EQ(read_trace(path("x.3"), trace), "");
@@ -301,9 +295,8 @@ TEST_F(Traces, WhatIsNoTraceSaysWhatToDo)
 TEST_F(Traces, ACutOffFileIsReadAsFarAsItGoes)
 {
     std::vector<Record> records;
-    for (uint64_t i = 0; i < 100; i++) {
+    for (uint64_t i = 0; i < 100; i++)
         records.push_back(post_at(2000 + i));
-    }
     FileHeader header = some_header(0, 0, unit_);
     header.chunks.raw = 1;
     ASSERT_TRUE(write_trace(path("x"), header, records));

@@ -27,9 +27,8 @@ inline FileHeader some_header(uint32_t rank, uint32_t node, const Topology& topo
     header.pid = static_cast<int32_t>(100 + rank);
     header.rank = rank;
     header.node = node;
-    for (unsigned axis = 0; axis < 3; axis++) {
+    for (unsigned axis = 0; axis < 3; axis++)
         header.shape[axis] = topology.units()[axis];
-    }
     header.wraps = topology.wraps();
     std::snprintf(header.job, sizeof header.job, "made-up");
     std::snprintf(header.name, sizeof header.name, "maker");
@@ -72,9 +71,8 @@ inline Record some_wait(uint64_t time, uint64_t length, End end, uint64_t peer =
 inline bool write_trace(const std::string& path, const FileHeader& header, const std::vector<Record>& records)
 {
     std::FILE* const to = std::fopen(path.c_str(), "we");
-    if (to == nullptr) {
+    if (to == nullptr)
         return false;
-    }
     std::vector<char> first(header_bytes);
     std::memcpy(first.data(), &header, sizeof header);
     bool good = std::fwrite(first.data(), first.size(), 1, to) == 1;

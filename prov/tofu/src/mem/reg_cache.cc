@@ -204,13 +204,12 @@ unsigned RegistrationCache::free_entry(std::size_t length) noexcept
     for (;;) {
         unsigned oldest = none;
         unsigned vacant = none;
-        for (unsigned i = 0; i < used_; i++) {
+        for (unsigned i = 0; i < used_; i++)
             if (!entries_[i].ticket)
                 vacant = i;
             else if (entries_[i].users == 0 &&
                      (oldest == none || clock_ - entries_[i].used > clock_ - entries_[oldest].used))
                 oldest = i;
-        }
         if (vacant == none && used_ < limits_.count)
             vacant = used_;
         if (vacant != none && length <= limits_.bytes - bytes_) {

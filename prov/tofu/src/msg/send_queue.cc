@@ -197,11 +197,10 @@ void SendRequests::poll() noexcept
 {
     constexpr std::size_t in_a_round = 32;
     std::size_t n = awaited_.size();
-    if (n > in_a_round) {
+    if (n > in_a_round)
         n = in_a_round;
-    } else {
+    else
         next_ = 0;
-    }
     for (std::size_t i = 0; i < n; i++) {
         if (next_ >= awaited_.size())
             next_ = 0;
