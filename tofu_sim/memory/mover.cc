@@ -4,6 +4,7 @@
 #include "memory/mover.h"
 
 #include "memory/layout.h"
+#include "memory/vm_copy.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -281,25 +282,29 @@ void Mover::open(Arena& arena, bool lock_pages) noexcept
            try_open(UFFD_USER_MODE_ONLY, basic));
 }
 
+/// Only the kernel reads the pages: the program may protect or unmap them meanwhile.
 bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) const noexcept
 {
-    uint64_t done = 0;
-    while (done < length) {
-        if (all_zero(reinterpret_cast<const void*>(address + done))) {
-            done += page_bytes; // a hole reads as zero
-            continue;
-        }
-        uint64_t end = done + page_bytes;
-        while (end < length && !all_zero(reinterpret_cast<const void*>(address + end)))
-            end += page_bytes;
-        while (done < end) {
-            // The bare call: whole pages are copied, and a sanitizer's wrapper would take the bytes between
-            // the program's objects for an overflow.
-            const long wrote = ::syscall(SYS_pwrite64, file, reinterpret_cast<const void*>(address + done), end - done,
-                                         off_t(offset + done));
-            if (wrote <= 0)
-                return false;
-            done += uint64_t(wrote);
+    constexpr uint64_t most = 64 << 10; // the largest pages of any system
+    alignas(uint64_t) std::byte pages[most];
+    for (uint64_t done = 0; done < length; done += most) {
+        const uint64_t bytes = std::min(length - done, most);
+        if (!copy_self(pages, address + done, bytes, Towards::here, CopyOrder::relaxed))
+            return false;
+        for (uint64_t at = 0; at < bytes;) {
+            if (all_zero(pages + at)) {
+                at += page_bytes; // a hole reads as zero
+                continue;
+            }
+            uint64_t end = at + page_bytes;
+            while (end < bytes && !all_zero(pages + end))
+                end += page_bytes;
+            while (at < end) {
+                const ssize_t wrote = ::pwrite(file, pages + at, end - at, off_t(offset + done + at));
+                if (wrote <= 0)
+                    return false;
+                at += uint64_t(wrote);
+            }
         }
     }
     return true;

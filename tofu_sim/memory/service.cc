@@ -75,19 +75,15 @@ bool claimant_is_gone(uint64_t state) noexcept
 
 namespace {
 
-/// Through the kernel, so that memory that the program has unmapped is an error and no fault.
-bool copy_self(void* here, uint64_t there, size_t bytes, bool write) noexcept
+/// Whether the word can be written to now. The kernel finds out, by an atomic access that changes nothing: memory that
+/// the program has unmapped or protected is an error and no fault. A change between this and the access remains one.
+bool may_write(uint64_t address) noexcept
 {
-    const ssize_t done =
-        vm_copy(::getpid(), there, here, bytes, write ? Towards::there : Towards::here, CopyOrder::last_line);
-    if (done == ssize_t(bytes))
-        return true;
-    if (errno != EPERM && errno != ENOSYS)
-        return false;
-    // Forbidden even on oneself (seccomp): then trust the registration.
-    write ? copy_bytes(reinterpret_cast<void*>(there), here, bytes, CopyOrder::last_line)
-          : copy_bytes(here, reinterpret_cast<const void*>(there), bytes, CopyOrder::relaxed);
-    return true;
+    uint32_t nothing = 0;
+    constexpr unsigned long none_woken = 0;
+    auto* const word = reinterpret_cast<uint32_t*>(address & ~uint64_t{3});
+    return ::syscall(SYS_futex, &nothing, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, none_woken, word,
+                     FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, -1)) >= 0;
 }
 
 /// What a request asks for, copied out of the slot, which its writer might change meanwhile.
@@ -101,13 +97,9 @@ struct Request {
     ArmwOp operation;
 };
 
-AccessStatus execute_armw(const ProcessMemory::Impl& impl, const Request& request, uint64_t address,
-                          uint64_t* old_value) noexcept
+AccessStatus execute_armw(const Request& request, uint64_t address, uint64_t* old_value) noexcept
 {
-    Vma vma;
-    uint64_t probe = 0;
-    if (!impl.vmas.find(address, &vma) || vma.start > address || !vma.writable ||
-        !copy_self(&probe, address, request.length, false))
+    if (!may_write(address))
         return AccessStatus::unreachable;
     *old_value =
         armw_on(reinterpret_cast<void*>(address), request.length, request.operation, request.operand, request.compare);
@@ -144,11 +136,13 @@ AccessStatus execute(ProcessMemory::Impl& impl, const Request& request, MailboxS
     case RequestKind::write:
         if (length > mailbox_data_bytes)
             return AccessStatus::bad_length;
-        return copy_self(slot.data, address, length, writes) ? AccessStatus::ok : AccessStatus::unreachable;
+        return copy_self(slot.data, address, length, writes ? Towards::there : Towards::here, CopyOrder::last_line)
+                   ? AccessStatus::ok
+                   : AccessStatus::unreachable;
     case RequestKind::armw:
         if ((length != 4 && length != 8) || address % length != 0)
             return AccessStatus::bad_stadd;
-        return execute_armw(impl, request, address, &slot.old_value);
+        return execute_armw(request, address, &slot.old_value);
     case RequestKind::none: break;
     }
     return AccessStatus::unreachable;

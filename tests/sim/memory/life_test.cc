@@ -12,6 +12,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <tofu_sim.h>
 #include <unistd.h>
 #include <utility>
@@ -403,6 +404,50 @@ TEST(MemoryLife, UnmappedUnderARegistrationIsAnError)
         EXPECT_EQ(peer.ask(add_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
         EXPECT_EQ(peer.ask(write_one, stadd), UTOFU_ERR_MRQ_RMT_MEMORY);
         node.remove(stadd);
+    });
+}
+
+// Taken from the program's own reach, while peers use it: an error for the poster or the access itself, and no signal
+// for the owner, whichever of its threads meets the change.
+TEST(MemoryLife, ProtectedUnderARegistrationIsNoSignal)
+{
+    lead([](Node& node, Leader& peer) {
+        constexpr size_t pages = 16;
+        const int file = ::memfd_create("private", MFD_CLOEXEC);
+        ASSERT_EQ(::ftruncate(file, off_t(pages * page)), 0);
+        int reached = 0;
+        for (int round = 0; round < 150; ++round) {
+            // The first of them peers map in the end; the second is reached by its owner alone.
+            const bool movable = round % 3 != 0;
+            auto* const words =
+                static_cast<uint64_t*>(::mmap(nullptr, pages * page, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | (movable ? MAP_ANONYMOUS : 0), movable ? -1 : file, 0));
+            ASSERT_NE(words, MAP_FAILED);
+            std::fill_n(words, pages * page / 8, 1);
+            const utofu_stadd_t stadd = node.add(words, pages * page);
+            std::atomic<bool> done{false};
+            std::thread protector([&] {
+                while (!done.load())
+                    for (const int rights : {PROT_NONE, PROT_READ | PROT_WRITE, PROT_READ, PROT_READ | PROT_WRITE})
+                        ::mprotect(words, pages * page, rights);
+            });
+            for (size_t i = 0; i < pages; ++i) {
+                const int rc = peer.ask(write_one, stadd + i * page, 1);
+                ASSERT_TRUE(rc == UTOFU_SUCCESS || rc == UTOFU_ERR_MRQ_RMT_MEMORY) << rc;
+                reached += rc == UTOFU_SUCCESS;
+            }
+            done = true;
+            protector.join();
+            for (const int rights : {PROT_NONE, PROT_READ}) {
+                ::mprotect(words, pages * page, rights);
+                const int rc = peer.ask(add_one, stadd);
+                EXPECT_TRUE(rc == UTOFU_ERR_MRQ_RMT_MEMORY || (movable && rc == UTOFU_SUCCESS)) << rc;
+            }
+            node.remove(stadd);
+            ::munmap(words, pages * page);
+        }
+        ::close(file);
+        EXPECT_GT(reached, 0);
     });
 }
 
