@@ -27,7 +27,9 @@ namespace tofu::sim {
 inline constexpr Picoseconds never = UINT64_MAX;
 
 enum class ActorState : uint32_t { absent = 0, out = 1, running = 2, inside = 3, ready = 4, idle = 5 };
-enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 }; ///< naps: a loop of polls and sleep
+/// blocked: it sleeps, and nothing is under way outside. The others are guesses. looks: a loop that polls memory. naps: a
+/// loop of polls and sleep, or it is blocked for long while something is under way.
+enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 };
 /// Of a thread in the program that sends something outside uTofu. holds: it waits before the send until all others
 /// wait. sent: it waits until everything that its send has started is quiet.
 enum class Sending : uint32_t { no = 0, holds = 1, sent = 2 };
@@ -64,7 +66,6 @@ struct alignas(apart) Actor {
     uint64_t start_time;
 
     SharedWord<uint32_t> outside; ///< 1: it has sent outside uTofu since its last call
-    SharedWord<uint32_t> sends;   ///< number of sends outside uTofu
     SharedWord<uint32_t> sending; ///< Sending
     SharedWord<uint32_t> looking; ///< 1: the waiting call is a poll
     SharedWord<uint32_t> visits;  ///< 1: the waiting poll has to return without a turn
@@ -73,14 +74,10 @@ struct alignas(apart) Actor {
     /// Written by patrols.
     uint32_t seen_calls;
     uint64_t seen_cpu;
-    uint64_t seen_faults;
-    uint64_t seen_sleeps;
+    uint64_t seen_pauses; ///< page faults and voluntary switches
     uint64_t last_cpu;
-
     uint64_t blocked_since;
-    /// Written by look_outside().
-    uint64_t nap_key;
-    uint64_t nap_sleeps;
+    uint64_t excused_sends; ///< ScheduleHead::sends when it was excused
 };
 static_assert(sizeof(Actor) <= schedule_actor_bytes);
 static_assert(offsetof(Actor, helped) == apart);
@@ -103,6 +100,7 @@ struct ScheduleHead {
     SharedWord<uint32_t> settling;     ///< Settling
     SharedWord<uint32_t> looker;       ///< slot + 1 of the process in look_outside()
     SharedWord<uint32_t> sending;      ///< 1: an actor's `sending` is not Sending::no
+    SharedWord<uint64_t> sends;        ///< number of sends outside uTofu
     SharedWord<uint32_t> releases;     ///< a futex: how often such actors have been released
     SharedWord<uint32_t> quiet;        ///< 1: nothing was under way outside, and no process has changed since
     SharedWord<uint32_t> watchman;     ///< slot + 1 of the process whose helper thread patrols

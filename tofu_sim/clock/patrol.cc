@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Exact mode: treats processes that have the turn and do not call uTofu. See patrol.h. Uses: /proc, clocks of processor
-// time.
+// Exact mode: treats processes that have the turn and do not call uTofu. See patrol.h. Uses: /proc.
 #include "clock/patrol.h"
 
 #include "clock/quiet.h"
@@ -11,9 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
@@ -26,21 +23,11 @@ constexpr uint64_t blocked_for_good_ns = 30 * blocked_ns; ///< even if something
 /// time.
 constexpr uint64_t looks_ns = 100'000'000;
 constexpr uint64_t looks_again_ns = 300'000;
-constexpr uint64_t some_naps = 16;
-constexpr uint64_t nothing_ns = 50'000; ///< processor time that other threads of a blocked process may use
+constexpr uint64_t nothing_ns = 50'000; ///< processor time that a blocked thread may use
 
 Actor& actor_at(std::byte* actors, uint32_t process) noexcept
 {
     return *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
-}
-
-/// Processor time of all threads of a process. `clock` is the kernel's number of that clock (clock_getcpuclockid(3)).
-uint64_t processor_time_ns(int pid) noexcept
-{
-    timespec used{};
-    const auto clock = static_cast<clockid_t>((~static_cast<unsigned>(pid) << 3) | 2);
-    (void)::syscall(SYS_clock_gettime, clock, &used);
-    return uint64_t(used.tv_sec) * 1'000'000'000 + uint64_t(used.tv_nsec);
 }
 
 bool change(Actor& a, ActorState from, ActorState to) noexcept
@@ -52,6 +39,7 @@ bool change(Actor& a, ActorState from, ActorState to) noexcept
 void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
 {
     const auto s = static_cast<ActorState>(a.state.load_acquire());
+    a.excused_sends = head.sends.load_relaxed();
     if (s == ActorState::running) {
         a.excuse = static_cast<uint32_t>(why);
         if (!change(a, ActorState::running, ActorState::out)) {
@@ -75,32 +63,27 @@ void free_place(ScheduleHead& head, Actor& a, uint32_t process) noexcept
         head.looker.store_release(0);
 }
 
-/// Starts to measure its processor time without a call.
-void start_sample(Actor& a, uint64_t used) noexcept
-{
-    a.seen_cpu = std::max<uint64_t>(used, 1);
-    a.seen_sleeps = count_sleeps(a.pid, a.tid.load_relaxed());
-}
-
 /// Checks a process that is in the program and for which others wait.
 void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
 {
+    if (head.quiet.load_relaxed() != 0) { // it sleeps until another process or another machine wakes it
+        excuse(head, a, process, Excuse::blocked);
+        return;
+    }
     const uint32_t tid = a.tid.load_relaxed();
     const auto [letter, parent, faults] = see_thread(a.pid, tid);
-    const uint64_t used = processor_time_ns(a.pid);
+    const uint64_t used = thread_time_ns(a.pid, tid);
+    const uint64_t pauses = faults + count_sleeps(a.pid, tid); // a loop that polls memory has none
     const uint32_t calls = a.calls.load_acquire();
     if (calls != a.seen_calls || a.seen_cpu == 0) {
         a.seen_calls = calls;
         a.last_cpu = used;
         a.blocked_since = 0;
-        start_sample(a, used);
+        a.seen_pauses = pauses;
+        a.seen_cpu = std::max<uint64_t>(used, 1);
         return;
     }
-    if (head.quiet.load_relaxed() != 0) { // it waits for another process or another machine
-        excuse(head, a, process, letter == 'S' && !sleeps_until_a_time(a.pid, tid) ? Excuse::blocked : Excuse::naps);
-        return;
-    }
-    const bool worked = used - a.last_cpu > nothing_ns;
+    const bool worked = used > a.last_cpu + nothing_ns;
     a.last_cpu = used;
     if ((letter == 'S' || letter == 'D') && !worked) {
         const uint64_t now = real_time_ns();
@@ -108,20 +91,15 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
             a.blocked_since = now;
         else if (now - a.blocked_since > blocked_for_good_ns ||
                  (now - a.blocked_since > blocked_ns && (head.restless != 0 || sleeps_until_a_time(a.pid, tid))))
-            excuse(head, a, process, Excuse::blocked);
+            excuse(head, a, process, Excuse::naps);
         return;
     }
     a.blocked_since = 0;
-    // A loop that polls memory touches the same pages all the time.
-    if (std::exchange(a.seen_faults, faults) != faults)
-        start_sample(a, used);
+    if (std::exchange(a.seen_pauses, pauses) != pauses)
+        a.seen_cpu = std::max<uint64_t>(used, 1);
     const bool has_turn = static_cast<ActorState>(a.state.load_relaxed()) == ActorState::running;
     const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed != 0 ? looks_again_ns : looks_ns;
-    if (used - a.seen_cpu <= longest)
-        return;
-    if (head.restless == 0 && count_sleeps(a.pid, tid) - a.seen_sleeps > some_naps)
-        start_sample(a, used); // it sleeps between polls: it is excused when no other thread runs, either
-    else
+    if (used > a.seen_cpu + longest)
         excuse(head, a, process, Excuse::looks);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Exact mode: treats processes that have the turn, or delay other processes, and do not call uTofu. Uses: /proc, clocks
-// of processor time.
+// Exact mode: treats processes that have the turn, or delay other processes, and do not call uTofu. Uses: /proc.
 //
-// - A process that computes: the others wait for it.
-// - One that is blocked in the kernel for a second: it is excused, and the others continue.
+// - A process that computes, or waits for a processor: the others wait for it.
+// - One that sleeps while nothing is under way outside: it is excused, and the others continue. If it goes on without a
+//   send of another process, a line says that the run may not repeat.
 // - One that computes very long: it may poll memory that others will write. It is excused, and bytes that arrive there
 //   are taken for the bytes that it polls.
 // - One that is stopped (by a debugger): the others wait for it.

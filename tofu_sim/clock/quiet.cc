@@ -19,7 +19,6 @@ namespace tofu::sim {
 namespace {
 
 constexpr uint64_t between_looks_ns = 500'000;
-constexpr uint64_t some_looks = 4; ///< naps of a loop, of which at least one was followed by a full poll
 
 const Actor& seen_actor(const std::byte* actors, uint32_t process) noexcept
 {
@@ -83,24 +82,20 @@ Outside add_threads(Sum& sum, int pid, std::initializer_list<uint32_t> except) n
     return found;
 }
 
-enum class CallerSeen : uint8_t {
-    asleep,
-    awake,
-    perhaps, ///< it may wait in a loop
-};
-/// Adds the thread that calls uTofu. In the library it waits for its turn.
-CallerSeen add_caller(Sum& sum, const Actor& a) noexcept
+/// Adds the thread that calls uTofu. False: it can run. In the library it waits for its turn.
+bool add_caller(Sum& sum, const Actor& a) noexcept
 {
     const auto s = static_cast<ActorState>(a.state.load_acquire());
     if (s == ActorState::ready || s == ActorState::idle || a.sending.load_acquire() != 0)
-        return CallerSeen::asleep;
-    const uint32_t tid = a.tid.load_relaxed();
+        return true;
     if (s == ActorState::inside)
-        return CallerSeen::awake;
-    if (sleeps_until_a_time(a.pid, tid))
-        return CallerSeen::perhaps;
-    const char letter = see_thread(a.pid, tid).letter;
-    return letter == 'R' ? CallerSeen::perhaps : add_thread(sum, a.pid, tid) ? CallerSeen::asleep : CallerSeen::awake;
+        return false;
+    const uint32_t tid = a.tid.load_relaxed();
+    const ThreadSeen seen = see_thread(a.pid, tid);
+    if (seen.letter != 'R' || a.excuse != static_cast<uint32_t>(Excuse::looks))
+        return add_thread(sum, a.pid, tid);
+    sum.add(seen.faults); // it polls memory, as a guess
+    return true;
 }
 
 /// True if it has got the turn, but perhaps not a processor yet.
@@ -108,24 +103,6 @@ bool is_about_to_go_on(const ScheduleHead& head, const Actor& a, uint32_t proces
 {
     return head.running.load_acquire() == process + 1 &&
            static_cast<ActorState>(a.state.load_acquire()) != ActorState::running;
-}
-
-/// True if the process has only waited in its loop since all other threads began to sleep. For a loop without naps
-/// (Excuse::looks) this is assumed.
-bool waits_in_a_loop(Actor& a, bool anew) noexcept
-{
-    const uint32_t tid = a.tid.load_relaxed();
-    Sum key;
-    key.add(see_thread(a.pid, tid).faults);
-    key.add(a.sends.load_relaxed());
-    const uint64_t sleeps = count_sleeps(a.pid, tid);
-    if (anew || key.value() != a.nap_key) {
-        a.nap_key = key.value();
-        a.nap_sleeps = sleeps;
-        return false;
-    }
-    return sleeps - a.nap_sleeps >= some_looks ||
-           (sleeps == a.nap_sleeps && a.excuse == static_cast<uint32_t>(Excuse::looks));
 }
 
 /// Threads of the kernel that deliver what loopback connections carry, where a sender could not do so itself: on a
@@ -237,8 +214,7 @@ class Launchers {
     unsigned count_ = 0;
 };
 
-/// Adds all threads except those that may wait in a loop. `loops`: there are such threads.
-Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others, bool& loops) noexcept
+Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others) noexcept
 {
     Launchers launchers;
     const uint32_t used = head.used.load_acquire();
@@ -246,10 +222,8 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
         const Actor& a = seen_actor(actors, process);
         if (static_cast<ActorState>(a.state.load_acquire()) == ActorState::absent)
             continue;
-        const CallerSeen caller = add_caller(sum, a);
-        if (caller == CallerSeen::awake || is_about_to_go_on(head, a, process))
+        if (!add_caller(sum, a) || is_about_to_go_on(head, a, process))
             return Outside::busy;
-        loops = loops || caller == CallerSeen::perhaps;
         const uint32_t service = a.service.load_relaxed();
         const Outside found = add_threads(others, a.pid, {a.tid.load_relaxed(), a.helper.load_relaxed(), service});
         if (found != Outside::quiet || !add_thread(sum, a.pid, service))
@@ -265,21 +239,6 @@ Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum,
             return found;
     }
     return Outside::quiet;
-}
-
-/// True if all threads that may wait in a loop have only waited since all others began to sleep.
-bool all_loops_wait(const ScheduleHead& head, std::byte* actors, bool anew) noexcept
-{
-    bool all = true;
-    const uint32_t used = head.used.load_acquire();
-    for (uint32_t process = 0; process < used; process++) {
-        Actor& a = *reinterpret_cast<Actor*>(actors + size_t{process} * schedule_actor_bytes);
-        const auto s = static_cast<ActorState>(a.state.load_acquire());
-        Sum unused;
-        if ((s == ActorState::out || s == ActorState::running) && add_caller(unused, a) == CallerSeen::perhaps)
-            all = waits_in_a_loop(a, anew) && all;
-    }
-    return all;
 }
 
 uint64_t sum_of_actors(const ScheduleHead& head, const std::byte* actors) noexcept
@@ -327,6 +286,15 @@ bool sleeps_until_a_time(int pid, uint32_t tid) noexcept
     return std::strstr(text, "nanosleep") != nullptr;
 }
 
+uint64_t thread_time_ns(int pid, uint32_t tid) noexcept
+{
+    char path[64];
+    char text[256];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%u/schedstat", pid, tid);
+    (void)read_text(path, text);
+    return std::strtoull(text, nullptr, 10);
+}
+
 uint64_t count_sleeps(int pid, uint32_t tid) noexcept
 {
     static constexpr const char* name = "\nvoluntary_ctxt_switches:";
@@ -344,10 +312,9 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     const uint64_t before = sum_of_actors(head, actors);
     Sum sum;
     Sum others;
-    bool loops = false;
     // First: what they had delivered by now has woken its receiver, which is seen to run, or to have run.
     const bool delivered = deliverers.rest();
-    const Outside found = look_at_all(head, actors, sum, others, loops);
+    const Outside found = look_at_all(head, actors, sum, others);
     if (found != Outside::quiet) {
         head.quiet_sum = 0;
         return found;
@@ -357,11 +324,9 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     const bool anew = std::exchange(head.quiet_sum, sum.value()) != sum.value();
     if (anew)
         head.quiet_since = now;
-    const bool all_wait = !loops || all_loops_wait(head, actors, anew);
     head.quiet_actors = before;
     head.quiet_others = others.value();
-    return delivered && !anew && all_wait && now - head.quiet_since >= between_looks_ns ? Outside::quiet
-                                                                                        : Outside::busy;
+    return delivered && !anew && now - head.quiet_since >= between_looks_ns ? Outside::quiet : Outside::busy;
 }
 
 bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept

@@ -6,9 +6,8 @@
 // So if anything is under way, some thread can run. If all threads sleep at one instant, nothing is under way, and only
 // a timer or another machine can start anything (docs/time-model.md, "Exact mode").
 //
-// Two samples find such an instant: all threads sleep in both, and no thread has run between them. A thread that waits
-// in a loop of naps counts as asleep when it has napped some times while no other thread ran: by then it would have
-// found what it waits for.
+// Two samples find such an instant: all threads sleep in both, and no thread has run between them. A thread that is
+// stopped, or waits for a processor or a disk, does not sleep. One that polls memory (Excuse::looks) counts as asleep.
 #pragma once
 
 #include "clock/actors.h"
@@ -36,6 +35,8 @@ struct ThreadSeen {
 [[nodiscard]] ThreadSeen see_thread(int pid, uint32_t tid) noexcept;
 /// True if it sleeps until a time (nanosleep), so that it continues without another thread.
 [[nodiscard]] bool sleeps_until_a_time(int pid, uint32_t tid) noexcept;
+/// Its processor time; of a thread that runs, as of some milliseconds ago.
+[[nodiscard]] uint64_t thread_time_ns(int pid, uint32_t tid) noexcept;
 /// The number of its voluntary context switches.
 [[nodiscard]] uint64_t count_sleeps(int pid, uint32_t tid) noexcept;
 

@@ -194,12 +194,25 @@ bool others_may_follow() noexcept
     return false;
 }
 
+/// True if an excused process continues by itself, or was not blocked: it was no matter of the order that the others
+/// went on without it. One that was woken by a send is not, nor one that polled memory and found something.
+bool was_excused_by_mistake() noexcept
+{
+    const Actor& me = *own_state.me;
+    return me.excuse == static_cast<uint32_t>(Excuse::blocked)
+               ? me.excused_sends == own_state.head->sends.load_relaxed()
+               : me.excuse != 0 && me.hit == 0;
+}
+
 /// Updates the state of a process that calls from the program without the turn.
 void come_back(Picoseconds& now, bool looks) noexcept
 {
     ScheduleHead& head = *own_state.head;
     Actor& me = *own_state.me;
     const bool excused = me.excuse != 0;
+    if (was_excused_by_mistake()) {
+        warn_once(head, Warning::late_return);
+    }
     me.excuse = 0;
     me.hit = 0;
     me.confirmed = 0;

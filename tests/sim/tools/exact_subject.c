@@ -12,9 +12,9 @@
  * processes of a node divide among themselves; the larger its rank, the sooner a process begins. Each prints which number
  * it has taken from FILE, as by a lock, and which gate it was given. session: two descriptors of a VCQ in session mode are
  * sent at the same time, by different processes. count: waits for two notices without a poll. stray: a put fails, and its
- * target ends before its poster knows; it prints what it learns. stopped: a process is stopped while it computes.
+ * target ends before its poster knows; it prints what it learns. stopped: a process is stopped STOPS times while it computes.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | stray | stopped | node FILE
+ * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | stray | stopped [STOPS] | node FILE
  */
 #define _GNU_SOURCE
 #include "group.h"
@@ -251,11 +251,11 @@ static int stray(void)
     return 0;
 }
 
-/* Process 0 computes, and is stopped and continued all the time; process 1 waits for its put. */
-static int stopped(void)
+/* Process 0 computes, and is stopped and continued meanwhile. Process 1 puts to itself until it has the other's put, and
+ * prints how often. */
+static int stopped(int stops)
 {
-    enum { stops = 40 };
-    const struct timespec pause = {0, 2000000};
+    const struct timespec briefly = {0, 100000};
     struct group group;
     uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
     utofu_vcq_hdl_t vcq;
@@ -266,22 +266,29 @@ static int stopped(void)
     must(utofu_reg_mem(vcq, out, sizeof out, 0, &mine[1]), "utofu_reg_mem");
     group_exchange(&group, mine, 2, all);
     if (group.rank == 1) {
-        (void)wait_mrq(vcq);
-    } else {
+        struct utofu_mrq_notice notice = {0};
+        int puts = 0;
+        for (; notice.notice_type != UTOFU_MRQ_TYPE_RMT_PUT; puts++) {
+            must_post(vcq, utofu_put(vcq, mine[0], mine[1], mine[1], 8, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL),
+                      "utofu_put");
+            notice = wait_mrq(vcq);
+        }
+        printf("%d\n", puts);
+    } else if (group.rank == 0) {
         const pid_t child = fork();
         for (int i = 0; child == 0 && i < stops; i++) {
+            const struct timespec pause = {0, (long)(10 + below(30)) * 1000000};
+            (void)nanosleep(&pause, NULL);
             (void)kill(getppid(), SIGSTOP);
-            (void)nanosleep(&pause, NULL);
+            (void)nanosleep(&briefly, NULL);
             (void)kill(getppid(), SIGCONT);
-            (void)nanosleep(&pause, NULL);
         }
         if (child == 0)
             _exit(0);
-        for (const clock_t end = clock() + CLOCKS_PER_SEC / 15; clock() < end;) {
+        while (waitpid(child, &status, WNOHANG) == 0) {
         }
         must_post(vcq, utofu_put(vcq, all[1][0], mine[1], all[1][1], 8, 0, UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
                   "utofu_put");
-        require(waitpid(child, &status, 0) == child, "waitpid");
     }
     group_end(&group);
     return 0;
@@ -512,7 +519,7 @@ int main(int argc, char** argv)
     if (argc > 1 && strcmp(argv[1], "stray") == 0)
         return stray();
     if (argc > 1 && strcmp(argv[1], "stopped") == 0)
-        return stopped();
+        return stopped(argc > 2 ? atoi(argv[2]) : 0);
     if (argc > 1 && strcmp(argv[1], "count") == 0)
         return count();
     if (argc > 1 && strcmp(argv[1], "queues") == 0)
