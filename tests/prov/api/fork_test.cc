@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "prov/lib/objects.h"
 #include "prov/lib/session.h"
 
 namespace tofu::test {
@@ -225,26 +226,10 @@ TEST(Fork, AChildMayCloseWhatThreadsOfItsParentUse)
 /// Opens an endpoint that is announced under the service, and runs `work` before all is closed.
 void announce(const std::string& service, const std::function<void()>& work)
 {
-    const Info info = ask([](fi_info&) {}, FI_VERSION(1, 17), nullptr, "127.0.0.1", service.c_str(), FI_SOURCE);
-    ASSERT_NE(info, nullptr);
-    fid_fabric* fabric = nullptr;
-    fid_domain* domain = nullptr;
-    fid_av* av = nullptr;
-    fid_cq* cq = nullptr;
-    fid_ep* ep = nullptr;
-    fi_av_attr av_attr{};
-    fi_cq_attr cq_attr{};
-    ASSERT_EQ(fi_fabric(info->fabric_attr, &fabric, nullptr), 0);
-    ASSERT_EQ(fi_domain(fabric, info.get(), &domain, nullptr), 0);
-    ASSERT_EQ(fi_av_open(domain, &av_attr, &av, nullptr), 0);
-    ASSERT_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
-    ASSERT_EQ(fi_endpoint(domain, info.get(), &ep, nullptr), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(ep), 0);
+    Objects objects({.service = service});
+    fid_cq* const cq = objects.open_queue();
+    objects.add(cq, cq);
     work();
-    for (fid* object : {&ep->fid, &cq->fid, &av->fid, &domain->fid, &fabric->fid})
-        EXPECT_EQ(fi_close(object), 0);
 }
 
 bool is_announced(const std::string& service)

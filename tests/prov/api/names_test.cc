@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "prov/lib/objects.h"
 #include "prov/lib/session.h"
 
 namespace tofu::test {
@@ -16,34 +17,12 @@ using sim::test::run_processes;
 
 constexpr std::size_t address_size = 24;
 
-fi_info* find(const std::string& service, std::uint64_t flags)
-{
-    int rc = 0;
-    Info found = ask([](fi_info&) {}, FI_VERSION(1, 17), &rc, "127.0.0.1", service.c_str(), flags);
-    EXPECT_EQ(rc, 0) << fi_strerror(-rc);
-    return found.release();
-}
-
 /// Announces itself, tells its address by words 3 * rank ... of the board, and stays until all have looked.
 void serve(const Rank& rank, const std::string& service)
 {
-    fi_info* info = find(service, FI_SOURCE);
-    ASSERT_NE(info, nullptr);
-    fid_fabric* fabric = nullptr;
-    fid_domain* domain = nullptr;
-    fid_av* av = nullptr;
-    fid_cq* cq = nullptr;
-    fid_ep* ep = nullptr;
-    fi_av_attr av_attr{};
-    fi_cq_attr cq_attr{};
-    ASSERT_EQ(fi_fabric(info->fabric_attr, &fabric, nullptr), 0);
-    ASSERT_EQ(fi_domain(fabric, info, &domain, nullptr), 0);
-    ASSERT_EQ(fi_av_open(domain, &av_attr, &av, nullptr), 0);
-    ASSERT_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
-    ASSERT_EQ(fi_endpoint(domain, info, &ep, nullptr), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(ep), 0);
+    Objects objects({.service = service});
+    fid_cq* const cq = objects.open_queue();
+    fid_ep* const ep = objects.add(cq, cq);
     std::uint64_t name[address_size / 8] = {};
     std::size_t length = sizeof(name);
     ASSERT_EQ(fi_getname(&ep->fid, name, &length), 0);
@@ -52,9 +31,6 @@ void serve(const Rank& rank, const std::string& service)
         rank.set(3 * rank.number + i, name[i]);
     rank.barrier();
     rank.barrier();
-    for (fid* object : {&ep->fid, &cq->fid, &av->fid, &domain->fid, &fabric->fid})
-        EXPECT_EQ(fi_close(object), 0);
-    fi_freeinfo(info);
 }
 
 TEST(Names, CountWithinOneJob)
@@ -72,13 +48,14 @@ TEST(Names, CountWithinOneJob)
             return;
         }
         rank.barrier();
-        if (fi_info* const info = find(service, 0)) {
+        if (const Info info = ask([](fi_info&) {}, FI_VERSION(1, 17), nullptr, "127.0.0.1", service.c_str())) {
             std::uint64_t name[address_size / 8] = {};
             EXPECT_EQ(info->dest_addrlen, address_size);
             std::memcpy(name, info->dest_addr, address_size);
             for (unsigned i = 0; i < 3; i++)
                 EXPECT_EQ(name[i], rank.get(3 * job + i)) << "the client of job " << job;
-            fi_freeinfo(info);
+        } else {
+            ADD_FAILURE() << "fi_getinfo does not find the service";
         }
         rank.barrier();
     });

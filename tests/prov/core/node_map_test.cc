@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/audit.h>
@@ -33,6 +32,7 @@
 
 #include "core/node_map.h"
 #include "core/params.h"
+#include "lib/child.h"
 #include "lib/node.h"
 #include "mem/bounce_pool.h"
 #include "prov/lib/fake_net.h"
@@ -94,6 +94,7 @@ namespace {
 using tofu::node::Map;
 using tofu::node::Processors;
 using tofu::node::Seat;
+using tofu::test::in_child;
 using tofu::test::Node;
 
 Processors cpus(int first, int last)
@@ -150,20 +151,6 @@ void expect_a_seat_each(const std::vector<Seat>& all)
         EXPECT_LT(seat.number, all.size());
         EXPECT_TRUE(numbers.insert(seat.number).second) << seat.number;
     }
-}
-
-/// The result of a function in a child, which has decided nothing yet.
-template <class Work>
-int in_child(Work&& work)
-{
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        _exit(work());
-    }
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
 }
 
 TEST(NodeMap, KnowsTheGroupOfAThread)

@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <random>
 #include <tuple>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "prov/lib/prepared.h"
 #include "utofu/library.h"
@@ -365,5 +368,27 @@ inline tofu::vcq::Functions functions()
     f.poll_mrq = poll_mrq;
     return f;
 }
+
+/// And two VCQs, of a domain and of an endpoint, whose posts are carried out at once.
+struct OverVcqs : OverNet {
+    explicit OverVcqs(std::size_t memory)
+    {
+        Net::reset(1);
+        net().prompt = true;
+        net().memory.resize(memory);
+        caps.max_piggyback_size = 32;
+        caps.max_putget_size = 1 << 24;
+        caps.num_reserved_stags = 256;
+        backend.emplace(functions(), caps, 1);
+        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
+        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
+        lock.set_enabled(false);
+    }
+
+    utofu_onesided_caps caps{};
+    std::optional<tofu::vcq::Backend> backend;
+    tofu::vcq::Vcq home, vcq;
+    tofu::Lock lock;
+};
 
 } // namespace fake

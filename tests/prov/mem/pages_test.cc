@@ -5,7 +5,6 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,11 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "lib/child.h"
 #include "mem/bounce_pool.h"
 
 namespace {
 
 using tofu::PagePool;
+using tofu::test::in_child;
 
 constexpr std::size_t chunk = 65536;
 
@@ -36,20 +37,6 @@ bool mapped(std::uintptr_t at)
     unsigned char in = 0;
     const std::uintptr_t page = at - at % static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     return mincore(reinterpret_cast<void*>(page), 1, &in) == 0 || errno != ENOMEM;
-}
-
-/// How a program ends that runs `work`.
-template <class Work>
-int in_child(Work&& work)
-{
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        _exit(work());
-    }
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
 }
 
 class Pages : public testing::TestWithParam<std::size_t> {

@@ -36,23 +36,13 @@ constexpr utofu_vcq_id_t peer_home = 77;
 constexpr unsigned own_index = 3, peer_index = 5, slots = 4;
 constexpr Geometry geometry{4, 16, slots};
 
-struct PartsTest : testing::Test, fake::OverNet, Protocol {
+struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
     struct In final : RxRings {
         using RxRings::RxRings;
     };
 
-    PartsTest()
+    PartsTest() : OverVcqs(geometry.size() + 65536)
     {
-        Net::reset(1);
-        net().prompt = true;
-        net().memory.resize(geometry.size() + 65536);
-        caps.max_piggyback_size = 32;
-        caps.max_putget_size = 1 << 24;
-        caps.num_reserved_stags = 256;
-        backend.emplace(fake::functions(), caps, 1);
-        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
-        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
-        lock.set_enabled(false);
         own.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
                     *this);
         EXPECT_EQ(own->area.open(home, lock, own_nonce, own_index, geometry), 0);
@@ -137,10 +127,6 @@ struct PartsTest : testing::Test, fake::OverNet, Protocol {
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
     RxRing& granted() { return (*in)[in->polls()[0]]; }
 
-    utofu_onesided_caps caps{};
-    std::optional<vcq::Backend> backend;
-    vcq::Vcq home, vcq;
-    Lock lock;
     std::optional<RingContext> own;
     std::optional<TxRings> out;
     std::optional<In> in;

@@ -72,19 +72,9 @@ struct Above final : Protocol {
     unsigned ticks = 0;
 };
 
-struct RingsTest : testing::Test, fake::OverNet {
-    RingsTest()
+struct RingsTest : testing::Test, fake::OverVcqs {
+    RingsTest() : OverVcqs(geometry.size() + 65536)
     {
-        Net::reset(1);
-        net().prompt = true;
-        net().memory.resize(geometry.size() + 65536);
-        caps.max_piggyback_size = 32;
-        caps.max_putget_size = 1 << 24;
-        caps.num_reserved_stags = 256;
-        backend.emplace(fake::functions(), caps, 1);
-        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
-        EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
-        lock.set_enabled(false);
         above.emplace(
             LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
         rings = &above->rings;
@@ -249,10 +239,6 @@ struct RingsTest : testing::Test, fake::OverNet {
     CreditBlock returned(unsigned at = 2) { return get<CreditBlock>(credit_offset(at)); }
     std::size_t count_rings() { return above->in.polls().size(); }
 
-    utofu_onesided_caps caps{};
-    std::optional<vcq::Backend> backend;
-    vcq::Vcq home, vcq;
-    Lock lock;
     Peer peer{};
     int status = 0;
     std::optional<Above> above;

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -17,6 +16,7 @@
 #include <string>
 
 #include "core/log.h"
+#include "lib/child.h"
 #include "prov/lib/fake_net.h"
 #include "utofu/tni_allocator.h"
 
@@ -86,17 +86,12 @@ bool go_apart()
 template <class Work>
 int apart(Work&& work)
 {
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
+    return test::in_child([&] {
         warnings = 0;
         for (const char* name : ranks)
             unsetenv(name);
-        _exit(go_apart() ? work() : denied);
-    }
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+        return go_apart() ? work() : denied;
+    });
 }
 #define SKIP_IF_DENIED(result)                                                                                         \
     if ((result) == denied)                                                                                            \
