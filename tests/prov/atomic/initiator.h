@@ -29,7 +29,7 @@ inline constexpr std::uint64_t locks_at = 0xf000;
 struct Initiator {
     tofu::vcq::Backend backend;
     tofu::vcq::Vcq vcq;
-    tofu::Pending pending;
+    tofu::PendingQueue pending;
     tofu::PeerMemory memory{vcq, true, {}};
     // The targets are known: no peer is looked up.
     tofu::RemoteMemory access{vcq, *static_cast<const tofu::Peers*>(static_cast<void*>(&pending)), memory};
@@ -49,8 +49,8 @@ struct Initiator {
         vcq.poll();
         if (!pending.empty())
             pending.resume();
-        if (!runner->ops.agenda.empty())
-            runner->ops.agenda.round();
+        if (!runner->ops.retry_list.empty())
+            runner->ops.retry_list.round();
     }
 };
 
@@ -77,7 +77,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
     op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
     op->completion.context = context;
     op->peer.home = 1;
-    op->line.key = 1;
+    op->links.key = 1;
     op->kernel = tofu::kernel_of(s.op, s.type);
     op->method = tofu::lookup(family_of(s.op), s.op, s.type);
     op->op = s.op;

@@ -22,7 +22,7 @@ using tofu::EndpointAddress;
 
 class Vector : public tofu::Peers {
   public:
-    explicit Vector(tofu::Counted& domain) : Peers(domain) {}
+    explicit Vector(tofu::RefCounted& domain) : Peers(domain) {}
     using Peers::store;
 
     [[nodiscard]] fi_addr_t add(std::uint64_t home)
@@ -74,7 +74,7 @@ class SharedVectors : public testing::Test {
         EXPECT_EQ(kill(child, SIGKILL), 0);
         EXPECT_EQ(waitpid(child, nullptr, 0), child);
     }
-    tofu::Counted domain;
+    tofu::RefCounted domain;
     Vector one{domain}, other{domain};
     std::string path_;
 };
@@ -84,7 +84,7 @@ class SharedVectors : public testing::Test {
 TEST(Vectors, ReuseTheLowestRemovedPlace)
 {
     for (const unsigned holes : {0u, 1u, 7u, 300u}) {
-        tofu::Counted domain;
+        tofu::RefCounted domain;
         Vector v(domain);
         constexpr std::size_t count = 5000;
         std::vector<std::uint64_t> homes(count);
@@ -208,7 +208,7 @@ TEST_F(SharedVectors, AreAskedWhileAThreadWaitsToChangeThem)
 /// FI_AV_USER_ID.
 TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
 {
-    tofu::Counted domain;
+    tofu::RefCounted domain;
     Vector v(domain);
     const fi_addr_t first = v.add(1), second = v.add(2);
     EXPECT_EQ(v.name(second, 4711), 0);
@@ -223,7 +223,7 @@ TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
 /// For owners (fi_peer(3)), which compare indices.
 TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
 {
-    tofu::Counted domain;
+    tofu::RefCounted domain;
     Vector v(domain);
     (void)v.add(1);
     EndpointAddress address{};
@@ -246,7 +246,7 @@ TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
 TEST(Peers, EndpointsOfOneDomainAreToldApart)
 {
     constexpr unsigned endpoints = 240;
-    tofu::Counted domain;
+    tofu::RefCounted domain;
     Vector v(domain);
     EndpointAddress address{};
     address.home = 3;
@@ -264,7 +264,7 @@ TEST(Peers, EndpointsOfOneDomainAreToldApart)
 
 TEST(Peers, WatchersAreToldOfEachChange)
 {
-    tofu::Counted domain;
+    tofu::RefCounted domain;
     Vector v(domain);
     unsigned told[2] = {};
     tofu::Peers::Watcher watchers[2];

@@ -113,7 +113,8 @@ TEST_F(FenceTest, NothingIsUnderWay)
 TEST_F(FenceTest, WaitsForNoticesWhoeverThePeerIs)
 {
     Done done;
-    ASSERT_EQ(tx->vcq().get(other_home, target, target, 8, vcq::How{.when = vcq::When::delivered, .handler = &done}),
+    ASSERT_EQ(tx->vcq().get(other_home, target, target, 8,
+                            vcq::PostOptions{.level = vcq::CompletionLevel::delivered, .handler = &done}),
               vcq::Post::done);
     EXPECT_FALSE(passed());
     EXPECT_EQ(rounds, rounds_of_a_call);
@@ -126,9 +127,9 @@ TEST_F(FenceTest, WaitsForNoticesWhoeverThePeerIs)
 
 TEST_F(FenceTest, WaitsForWhatIsPendingTowardsThePeerAlone)
 {
-    Pending::Stream stream(tx->pending(), nullptr, {});
+    PendingQueue::SubQueue stream(tx->pending(), nullptr, {});
     PendingOp op;
-    stream.push(op, Pending::line_of(*peers->find(to)), BlockReason::peer);
+    stream.push(op, PendingQueue::queue_key(*peers->find(to)), BlockReason::peer);
     EXPECT_FALSE(passed());
     EXPECT_TRUE(tx->fence().passed(other, 0));
 }

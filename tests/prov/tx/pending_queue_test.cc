@@ -16,8 +16,8 @@ namespace {
 
 using tofu::BlockReason;
 using tofu::Peer;
-using tofu::Pending;
 using tofu::PendingOp;
+using tofu::PendingQueue;
 
 struct Op : PendingOp {
     unsigned number = 0;
@@ -25,7 +25,7 @@ struct Op : PendingOp {
 
 /// An engine whose operations lack what the test says.
 struct Engine {
-    explicit Engine(Pending& pending) : stream(pending, this, steps) {}
+    explicit Engine(PendingQueue& pending) : stream(pending, this, steps) {}
 
     void push(unsigned number, std::uint64_t key, BlockReason reason = BlockReason::peer)
     {
@@ -33,18 +33,18 @@ struct Engine {
         stream.push(ops[number], key, reason);
     }
     static Engine& of(void* engine) { return *static_cast<Engine*>(engine); }
-    static const Pending::Stream::Steps steps;
+    static const PendingQueue::SubQueue::Steps steps;
 
     std::map<unsigned, Op> ops;
     std::function<BlockReason(std::uint64_t key)> reason = [](std::uint64_t) { return BlockReason::nothing; };
     std::function<void(Op&)> behind = [](Op&) {};
     std::vector<unsigned> gone;
     std::vector<unsigned> cancelled;
-    Pending::Stream stream;
+    PendingQueue::SubQueue stream;
 };
 
-constexpr Pending::Stream::Steps Engine::steps{
-    [](void* engine, PendingOp& op) noexcept { return Engine::of(engine).reason(op.line.key); },
+constexpr PendingQueue::SubQueue::Steps Engine::steps{
+    [](void* engine, PendingOp& op) noexcept { return Engine::of(engine).reason(op.links.key); },
     [](void* engine, PendingOp& op) noexcept {
         Engine::of(engine).gone.push_back(static_cast<Op&>(op).number);
         Engine::of(engine).behind(static_cast<Op&>(op));
@@ -65,9 +65,9 @@ struct PendingTest : testing::Test {
             pending.resume();
         return engine.gone;
     }
-    Pending pending;
+    PendingQueue pending;
     Engine engine{pending};
-    Pending::Stream& stream = engine.stream;
+    PendingQueue::SubQueue& stream = engine.stream;
 };
 
 TEST_F(PendingTest, Case1NobodyWaitsAtFirst)
@@ -138,7 +138,7 @@ TEST_F(PendingTest, Case4WhoWaitsForRoomHoldsUpTheStreamUntilItHasIt)
     engine.push(1, 6, BlockReason::room);
     engine.push(2, 7);
     EXPECT_TRUE(stream.holds(1234));
-    EXPECT_FALSE(stream.has_line(1234));
+    EXPECT_FALSE(stream.has_peer_queue(1234));
     unsigned asked = 0;
     engine.reason = [&](std::uint64_t key) {
         asked += key == 6;
@@ -179,7 +179,7 @@ TEST_F(PendingTest, Case6AnOperationThatHasToWaitAgainGoesToTheEndOfItsLine)
     bool again = true;
     engine.behind = [&](Op& op) {
         if (std::exchange(again, false))
-            engine.stream.push(op, op.line.key, BlockReason::peer);
+            engine.stream.push(op, op.links.key, BlockReason::peer);
     };
     EXPECT_EQ(resume(), (Numbers{0, 1, 0}));
     EXPECT_TRUE(pending.empty());
@@ -197,7 +197,7 @@ TEST_F(PendingTest, Case6EachLineIsAQueue)
         engine.push(n, n % keys);
     };
     engine.behind = [&](Op& op) {
-        std::deque<unsigned>& line = waiting[op.line.key];
+        std::deque<unsigned>& line = waiting[op.links.key];
         EXPECT_EQ(line.front(), op.number);
         line.pop_front();
         if (random() % 3 == 0)
@@ -222,7 +222,7 @@ TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)
     second.index = 1; // another endpoint there
     engine.push(0, 77, BlockReason::room);
     EXPECT_FALSE(pending.waits_for(first));
-    other.push(1, Pending::line_of(first));
+    other.push(1, PendingQueue::queue_key(first));
     EXPECT_TRUE(pending.waits_for(first));
     EXPECT_FALSE(pending.waits_for(second));
     pending.resume();

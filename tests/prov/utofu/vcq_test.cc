@@ -163,9 +163,9 @@ struct VcqTest : testing::Test {
         script.answers = true; // the fences of what a test has left
         vcq.close();
     }
-    Post put(Told& who, When when = When::delivered)
+    Post put(Told& who, CompletionLevel level = CompletionLevel::delivered)
     {
-        return vcq.put(5, 0x10, 0x20, 100, {when, false, false, when == When::never ? nullptr : &who});
+        return vcq.put(5, 0x10, 0x20, 100, {level, false, false, level == CompletionLevel::never ? nullptr : &who});
     }
     Backend backend{own_functions(), caps(), 4};
     std::vector<RemoteNotice> remote;
@@ -213,9 +213,9 @@ TEST_F(VcqTest, TheLastCqIsNotTakenByOneAlone)
 TEST_F(VcqTest, FlagsFollowHow)
 {
     Told who;
-    ASSERT_EQ(put(who, When::never), Post::done);
-    ASSERT_EQ(put(who, When::sent), Post::done);
-    ASSERT_EQ(vcq.put(5, 1, 2, 3, {When::delivered, true, true, &who}), Post::done);
+    ASSERT_EQ(put(who, CompletionLevel::never), Post::done);
+    ASSERT_EQ(put(who, CompletionLevel::sent), Post::done);
+    ASSERT_EQ(vcq.put(5, 1, 2, 3, {CompletionLevel::delivered, true, true, &who}), Post::done);
     EXPECT_EQ(script.posted[0].flags, 0u);
     EXPECT_EQ(script.posted[0].edata, 0u);
     EXPECT_EQ(script.posted[0].cbdata, nullptr);
@@ -236,7 +236,7 @@ TEST_F(VcqTest, NoticesOfDifferentPeersInAnyOrder)
 {
     Told who[tags];
     for (Told& w : who)
-        ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, {When::delivered, false, false, &w}), Post::done);
+        ASSERT_EQ(vcq.armw(8, 5, UTOFU_ARMW_OP_ADD, 1, 8, {CompletionLevel::delivered, false, false, &w}), Post::done);
     EXPECT_EQ(vcq.completions().free(), 0u);
     for (unsigned i = tags; i-- > 0;)
         script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_ARMW, script.posted[(i * 101) % tags].edata,
@@ -257,7 +257,7 @@ TEST_F(VcqTest, AFullCompletionTableIsBusyAndHasNoEffect)
         ASSERT_EQ(put(who), Post::done);
     EXPECT_EQ(put(who), Post::busy);
     EXPECT_EQ(script.posted.size(), tags);
-    EXPECT_EQ(put(who, When::never), Post::done); // needs no place
+    EXPECT_EQ(put(who, CompletionLevel::never), Post::done); // needs no place
     script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, 17)});
     vcq.poll();
     EXPECT_EQ(put(who), Post::done);
@@ -274,7 +274,7 @@ TEST_F(VcqTest, BusyAndErrorGiveThePlaceBack)
     Told who;
     script.answer = UTOFU_ERR_BUSY;
     EXPECT_EQ(put(who), Post::busy);
-    EXPECT_EQ(put(who, When::sent), Post::busy);
+    EXPECT_EQ(put(who, CompletionLevel::sent), Post::busy);
     script.answer = UTOFU_ERR_INVALID_STADD;
     EXPECT_EQ(put(who), Post::error);
     EXPECT_EQ(vcq.last_error(), UTOFU_ERR_INVALID_STADD);
@@ -418,7 +418,7 @@ TEST_F(VcqTest, AWaiterMayPostAgain)
         if (--c.left > 0)
             EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {When::delivered, false, false, &c}), Post::done);
     };
-    ASSERT_EQ(vcq.put(5, 1, 2, 3, {When::delivered, false, false, &chain}), Post::done);
+    ASSERT_EQ(vcq.put(5, 1, 2, 3, {CompletionLevel::delivered, false, false, &chain}), Post::done);
     for (int i = 0; i < 300; i++) {
         script.mrq.push_back({UTOFU_SUCCESS, notice(UTOFU_MRQ_TYPE_LCL_PUT, script.posted.back().edata)});
         vcq.poll();
@@ -447,9 +447,9 @@ TEST_F(VcqTest, ClosingFencesEachPeerThatPostsWentToWithoutNotice)
     for (unsigned round = 0; round < 2; round++)
         for (utofu_vcq_id_t peer = 1000; peer < 1000 + peers; peer++)
             ASSERT_EQ(vcq.put_inline(peer, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
-    ASSERT_EQ(vcq.put(3, 0x10, 0x20, 100, {When::sent, false, false, &told}), Post::done);
+    ASSERT_EQ(vcq.put(3, 0x10, 0x20, 100, {CompletionLevel::sent, false, false, &told}), Post::done);
     script.tcq.push_back({UTOFU_SUCCESS, script.posted.back().cbdata});
-    ASSERT_EQ(vcq.put(4, 0x10, 0x20, 100, {When::delivered, false, false, &told}), Post::done); // needs none
+    ASSERT_EQ(vcq.put(4, 0x10, 0x20, 100, {CompletionLevel::delivered, false, false, &told}), Post::done); // needs none
     ASSERT_EQ(vcq.put_inline(nowhere, &word, 0x20, 8, UnsignaledArgs{Unsignaled::message, 0}), Post::done);
     vcq.close();
     EXPECT_EQ(told.notices.size(), 2u);
@@ -512,7 +512,7 @@ TEST_F(VcqTest, APeerThatFloodsUsDoesNotKeepItOpen)
     Vcq flooded;
     ASSERT_EQ(flooded.open(backend, 1, true, {}), 0);
     Told waits;
-    ASSERT_EQ(flooded.put(5, 0x10, 0x20, 100, {When::delivered, false, false, &waits}), Post::done);
+    ASSERT_EQ(flooded.put(5, 0x10, 0x20, 100, {CompletionLevel::delivered, false, false, &waits}), Post::done);
     script.flood_end = Clock::now() + std::chrono::seconds(1);
     flooded.close();
     EXPECT_LT(Clock::now(), script.flood_end);

@@ -27,19 +27,19 @@ int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t
     TOFU_WARN(FI_LOG_AV, "address vector: cannot resolve names: insert addresses that fi_getname() returned\n");
     return -FI_ENOSYS;
 }
-fi_ops av_fid_ops = object_ops({.close = close_object<AddressVector>, .bind = calls<&AddressVector::bind>});
+fi_ops av_fid_ops = object_ops({.close = close_object<AddressVector>, .bind = bind_member<&AddressVector::bind>});
 
 // What newer releases add at the end stays null: libfabric then answers -FI_ENOSYS itself.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
-    .insert = calls<&AddressVector::insert>,
-    .insertsvc = calls<&AddressVector::insert_named>,
+    .insert = bind_member<&AddressVector::insert>,
+    .insertsvc = bind_member<&AddressVector::insert_named>,
     .insertsym = insert_symmetric,
-    .remove = calls<&AddressVector::remove>,
-    .lookup = calls<&AddressVector::look_up>,
-    .straddr = calls<&AddressVector::to_text>,
+    .remove = bind_member<&AddressVector::remove>,
+    .lookup = bind_member<&AddressVector::look_up>,
+    .straddr = bind_member<&AddressVector::to_text>,
     .av_set = coll::AvSet::open,
 };
 #pragma GCC diagnostic pop

@@ -22,7 +22,7 @@ constexpr std::uint64_t rx_counts = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 struct CounterSlot {
     std::uint64_t flag; ///< of fi_ep_bind
-    Held<Counter>& counter;
+    Ref<Counter>& counter;
 };
 
 std::array<CounterSlot, 6> counter_slots(TxContext& tx, RxContext& rx) noexcept
@@ -205,11 +205,11 @@ void Bindings::unlist(Pollable& endpoint) noexcept
         eq_->remove(endpoint);
 }
 
-void Bindings::drop_all() noexcept
+void Bindings::release_all() noexcept
 {
-    if (watcher_.told != nullptr)
+    if (watcher_.notify != nullptr)
         tx_.peers().unwatch(watcher_);
-    watcher_.told = nullptr;
+    watcher_.notify = nullptr;
     tx_.reports().binding.cq = nullptr;
     rx_.binding.cq = nullptr;
     for (const CounterSlot& slot : counter_slots(tx_, rx_))
@@ -231,7 +231,7 @@ int Bindings::check() noexcept
         return -FI_EOPBADSTATE;
     if (shared_rx_ != nullptr && !joined_rx_ && !(joined_rx_ = shared_rx_->join(tx_.peers())))
         return -FI_EINVAL;
-    if (shared_rx_ != nullptr && shared_rx_->srx_owner() != nullptr && watcher_.told == nullptr) {
+    if (shared_rx_ != nullptr && shared_rx_->srx_owner() != nullptr && watcher_.notify == nullptr) {
         watcher_ = {[](void* owner) noexcept { static_cast<proto::SrxOwner*>(owner)->addresses_changed(); },
                     shared_rx_->srx_owner()};
         tx_.peers().watch(watcher_);

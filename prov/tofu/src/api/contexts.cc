@@ -37,15 +37,15 @@ int set_option(struct fid* object, int level, int name, const void* value, std::
 }
 
 fi_ops scalable_fid_ops = object_ops({.close = close_object<ScalableEndpoint>,
-                                      .bind = calls<&ScalableEndpoint::bind>,
-                                      .control = calls<&ScalableEndpoint::control>});
+                                      .bind = bind_member<&ScalableEndpoint::bind>,
+                                      .control = bind_member<&ScalableEndpoint::control>});
 
 fi_ops_ep ep_ops = context_ops({.getopt = get_option<ScalableEndpoint>,
                                 .setopt = set_option<ScalableEndpoint>,
-                                .tx_ctx = calls<&ScalableEndpoint::open_context<fi_tx_attr>>,
-                                .rx_ctx = calls<&ScalableEndpoint::open_context<fi_rx_attr>>});
+                                .tx_ctx = bind_member<&ScalableEndpoint::open_context<fi_tx_attr>>,
+                                .rx_ctx = bind_member<&ScalableEndpoint::open_context<fi_rx_attr>>});
 
-fi_ops_cm cm_ops = cm_ops_with(calls<&ScalableEndpoint::name>);
+fi_ops_cm cm_ops = cm_ops_with(bind_member<&ScalableEndpoint::name>);
 
 /// The number of contexts that an info asks for; 0 asks for one (fi_endpoint(3), tx_ctx_cnt). Returns 0 if it asks for
 /// more than there can be.
@@ -190,15 +190,15 @@ int control_receives(struct fid*, int command, void*) noexcept
 }
 
 // Nothing can be bound: queues and counters are those of the endpoints (fi_endpoint(3)).
-fi_ops transmit_fid_ops = object_ops({.close = close_object<SharedTransmit>, .bind = refuses<-FI_EINVAL>});
+fi_ops transmit_fid_ops = object_ops({.close = close_object<SharedTransmit>, .bind = unsupported<-FI_EINVAL>});
 fi_ops receive_fid_ops =
-    object_ops({.close = close_object<SharedReceive>, .bind = refuses<-FI_EINVAL>, .control = control_receives});
+    object_ops({.close = close_object<SharedReceive>, .bind = unsupported<-FI_EINVAL>, .control = control_receives});
 fi_ops_ep transmit_ops = context_ops({});
-fi_ops_ep receive_ops = context_ops({.cancel = calls<&SharedReceive::cancel>,
+fi_ops_ep receive_ops = context_ops({.cancel = bind_member<&SharedReceive::cancel>,
                                      .getopt = get_option<SharedReceive>,
                                      .setopt = set_option<SharedReceive>,
-                                     .rx_size_left = calls<&SharedReceive::size_left>});
-fi_ops_cm receive_cm_ops = cm_ops_with(refuses<-FI_EOPNOTSUPP>);
+                                     .rx_size_left = bind_member<&SharedReceive::size_left>});
+fi_ops_cm receive_cm_ops = cm_ops_with(unsupported<-FI_EOPNOTSUPP>);
 
 } // namespace
 
@@ -218,7 +218,7 @@ SharedTransmit::~SharedTransmit()
     }
     vcq_.close();
     while (kept_ != nullptr)
-        std::exchange(kept_, kept_->next_kept)->bury();
+        std::exchange(kept_, kept_->next_kept)->destroy();
 }
 
 int SharedTransmit::set_up(const fi_tx_attr* attr) noexcept
@@ -281,7 +281,7 @@ SharedReceive::SharedReceive(DomainBase& domain) noexcept : Object(&domain, FI_C
 
 int SharedReceive::open(fid_domain* domain, fi_rx_attr* attr, fid_ep** made, void* context) noexcept
 {
-    if ((given(attr).op_flags & FI_PEER) == 0)
+    if ((attr_or_default(attr).op_flags & FI_PEER) == 0)
         return create<SharedReceive>(DomainBase::of(domain), attr, made, context);
     return create<SharedReceive>(DomainBase::of(domain), peer::imported<peer::Srx>(context), made, nullptr);
 }
@@ -290,7 +290,7 @@ int SharedReceive::set_up(peer::Srx* of_owner) noexcept
 {
     if (of_owner == nullptr)
         return -FI_EINVAL;
-    static fi_ops_ep closed_ops = context_ops({.cancel = refuses<-FI_ENOSYS>});
+    static fi_ops_ep closed_ops = context_ops({.cancel = unsupported<-FI_ENOSYS>});
     ops = &closed_ops;
     static RefusingOps not_here = ops_of_missing;
     refuse_all(*this, not_here);
@@ -301,7 +301,7 @@ int SharedReceive::set_up(peer::Srx* of_owner) noexcept
 
 int SharedReceive::set_up(const fi_rx_attr* attr) noexcept
 {
-    const fi_rx_attr& wish = given(attr); // null asks for all caps, FI_DIRECTED_RECV included
+    const fi_rx_attr& wish = attr_or_default(attr); // null asks for all caps, FI_DIRECTED_RECV included
     if (!narrow(wish, wish.caps != 0 ? wish.caps : limits::all_caps, rx_.attr))
         return -FI_EINVAL;
     rx_flags = rx_.attr.op_flags;

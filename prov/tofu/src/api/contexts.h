@@ -69,7 +69,7 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     /// A closed receive context cannot be opened again, since peers may still write to its rings.
     enum class Slot : std::uint8_t { free, open, closed };
 
-    Held<Peers> av_;
+    Ref<Peers> av_;
     EndpointConfig config_{};       ///< contexts inherit it
     unsigned first_ = 0;            ///< number of receive context 0
     std::uint16_t incarnation_ = 0; ///< of the numbers

@@ -16,20 +16,20 @@ namespace tofu {
 
 // --- the short way: no other thread, nothing in the queue, no full round due, and the endpoint that spoke last
 
-/// What a look at the endpoint finds, when it looks at nothing that can wait for a full round.
-[[gnu::always_inline]] inline Sight Endpoint::sight() noexcept
+/// What a poll of the endpoint finds, when it looks at nothing that can wait for a full round.
+[[gnu::always_inline]] inline PollHint Endpoint::poll_hint() noexcept
 {
     const vcq::Vcq& vcq = tx_.vcq();
     if (vcq.has_work() || !tx_.pending().empty()) [[unlikely]]
-        return {Sight::work};
+        return {PollHint::work};
     if (!vcq.completions().all_free())
-        return {Sight::notices};
-    return engines_.messages ? engines_.messages->sight() : Sight{Sight::nothing};
+        return {PollHint::notices};
+    return engines_.messages ? engines_.messages->poll_hint() : PollHint{PollHint::nothing};
 }
 
-[[gnu::always_inline]] inline void Endpoint::take_packets(const Sight& sight) noexcept
+[[gnu::always_inline]] inline void Endpoint::take_packets(const PollHint& hint) noexcept
 {
-    engines_.messages->receiver().take_packets(*sight.ring);
+    engines_.messages->receiver().take_packets(*hint.ring);
 }
 
 [[gnu::always_inline]] inline bool Endpoint::take_notices() noexcept
@@ -50,23 +50,23 @@ void Endpoint::take_messages() noexcept
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
     if (endpoint == nullptr) [[unlikely]]
         return read_slowly(buffer, count, reader_.sources);
-    const Sight sight = endpoint->sight();
-    switch (sight.what) {
-    case Sight::nothing:
+    const PollHint hint = endpoint->poll_hint();
+    switch (hint.what) {
+    case PollHint::nothing:
         if (progress_.has_others()) [[unlikely]]
             break;
         return -FI_EAGAIN;
-    case Sight::packets: return read_packets(buffer, count, *endpoint, sight);
-    case Sight::notices: return read_notices(buffer, count, *endpoint);
-    case Sight::work: break;
+    case PollHint::packets: return read_packets(buffer, count, *endpoint, hint);
+    case PollHint::notices: return read_notices(buffer, count, *endpoint);
+    case PollHint::work: break;
     }
     return read_slowly(buffer, count, reader_.sources);
 }
 
-ssize_t CompletionQueue::read_packets(void* buffer, std::size_t count, Endpoint& endpoint, Sight sight) noexcept
+ssize_t CompletionQueue::read_packets(void* buffer, std::size_t count, Endpoint& endpoint, PollHint hint) noexcept
 {
     begin_read(buffer, count);
-    endpoint.take_packets(sight);
+    endpoint.take_packets(hint);
     return close_read();
 }
 
@@ -104,14 +104,14 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
 
 // --- all other reads
 
-[[gnu::always_inline]] inline void Endpoint::look(const CompletionQueue& queue) noexcept
+[[gnu::always_inline]] inline void Endpoint::poll(const CompletionQueue& queue) noexcept
 {
     if (!tx_.lock().try_lock())
         return;
-    const Sight seen = enabled_ ? sight() : Sight{Sight::nothing};
-    if (seen.what == Sight::packets) {
+    const PollHint seen = enabled_ ? poll_hint() : PollHint{PollHint::nothing};
+    if (seen.what == PollHint::packets) {
         take_packets(seen);
-    } else if (seen.what != Sight::nothing) {
+    } else if (seen.what != PollHint::nothing) {
         (void)tx_.vcq().poll_inline();
         if (!tx_.pending().empty()) [[unlikely]]
             tx_.pending().resume();
@@ -125,26 +125,26 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
     tx_.lock().unlock();
 }
 
-void ProgressSet::look(const CompletionQueue& queue) noexcept
+void ProgressSet::poll(const CompletionQueue& queue) noexcept
 {
     if (!lock_.try_lock())
         return;
     if (full_round_due()) [[unlikely]]
-        (void)look_everywhere();
+        (void)poll_all();
     else
-        look_in_turn(queue);
+        poll_round_robin(queue);
     lock_.unlock();
 }
 
 /// Looks at one endpoint after the other until the queue has an entry. The endpoint that filled it comes first next
 /// time, until the next full round.
-void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
+void ProgressSet::poll_round_robin(const CompletionQueue& queue) noexcept
 {
     const std::size_t count = endpoints_.size();
     for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
         if (next_ >= count)
             next_ = 0;
-        static_cast<Endpoint*>(endpoints_[next_])->look(queue);
+        static_cast<Endpoint*>(endpoints_[next_])->poll(queue);
         if (queue.reader_waits())
             next_++;
         else
@@ -154,19 +154,19 @@ void ProgressSet::look_in_turn(const CompletionQueue& queue) noexcept
 
 ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
 {
-    // Without locks no other thread completes operations, and read() has counted the look.
+    // Without locks no other thread completes operations, and read() has counted the poll.
     const bool locked = lock_.enabled();
     if (count == 0) { // the application asks for progress only
-        progress_.count_look();
+        progress_.count_poll();
         progress_.run();
     } else if (empty()) {
         if (locked) {
-            progress_.count_look();
+            progress_.count_poll();
         } else {
-            progress_.begin_look();
+            progress_.begin_poll();
             begin_read(buffer, count);
         }
-        progress_.look(*this);
+        progress_.poll(*this);
         const std::size_t taken = locked ? 0 : end_read();
         if (taken != 0) {
             progress_.found();
@@ -188,19 +188,19 @@ std::uint64_t Counter::read() noexcept
     Endpoint* const endpoint = first_due();
     if (endpoint == nullptr) [[unlikely]]
         make_round();
-    else if (const Sight sight = endpoint->sight(); sight.what != Sight::nothing) [[unlikely]]
-        take(*endpoint, sight);
+    else if (const PollHint hint = endpoint->poll_hint(); hint.what != PollHint::nothing) [[unlikely]]
+        take(*endpoint, hint);
     const std::uint64_t value = value_.load(std::memory_order_acquire);
     if (wait_.watched()) [[unlikely]]
         seen_value_.store(value, std::memory_order_relaxed);
     return value;
 }
 
-/// The endpoint to look at, where that is enough, as for a queue. Null: it takes a full round.
+/// The endpoint to poll, where that is enough, as for a queue. Null: it takes a full round.
 [[gnu::always_inline]] inline Endpoint* Counter::first_due() noexcept
 {
     if (progress_.locked() || counts_remote_events_.load(std::memory_order_relaxed)) [[unlikely]] {
-        progress_.count_look();
+        progress_.count_poll();
         return nullptr;
     }
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
@@ -210,21 +210,21 @@ std::uint64_t Counter::read() noexcept
 void Counter::make_round() noexcept
 {
     if (!progress_.locked())
-        progress_.begin_look();
+        progress_.begin_poll();
     progress_.run() ? progress_.found() : progress_.found_nothing();
 }
 
-void Counter::take(Endpoint& endpoint, const Sight& sight) noexcept
+void Counter::take(Endpoint& endpoint, const PollHint& hint) noexcept
 {
-    switch (sight.what) {
-    case Sight::nothing: break;
-    case Sight::notices:
+    switch (hint.what) {
+    case PollHint::nothing: break;
+    case PollHint::notices:
         if (endpoint.take_notices())
             progress_.found();
         endpoint.take_messages();
         break;
-    case Sight::packets: endpoint.take_packets(sight); break;
-    case Sight::work: make_round(); break;
+    case PollHint::packets: endpoint.take_packets(hint); break;
+    case PollHint::work: make_round(); break;
     }
 }
 

@@ -105,8 +105,8 @@ int open_extension(struct fid*, const char* name, std::uint64_t flags, void** op
 
 // --- the tables
 
-fi_ops domain_fid_ops = object_ops({.close = calls<&Domain::close>,
-                                    .bind = calls<&Domain::bind>,
+fi_ops domain_fid_ops = object_ops({.close = bind_member<&Domain::close>,
+                                    .bind = bind_member<&Domain::bind>,
                                     .control = control_domain,
                                     .open_ops = open_extension});
 
@@ -140,7 +140,7 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
     regions_ = &own_regions_;
     doors_ = &own_doors_;
     estate_ = &own_estate_;
-    deferred_.later = &*own_work_;
+    deferred_.calls = &*own_triggered_;
 }
 
 Domain::~Domain()
@@ -239,7 +239,7 @@ void Domain::await_receivers() noexcept
     const std::chrono::seconds most{param_size("linger", 300)};
     auto begin = Clock::now();
     std::size_t left = own_estate_.messages();
-    for (bool told = false; own_estate_.any();) {
+    for (bool warned = false; own_estate_.any();) {
         (void)progress_home(true);
         progress_everywhere(*this);
         if (const std::size_t now = own_estate_.messages(); now < left) {
@@ -249,7 +249,7 @@ void Domain::await_receivers() noexcept
         const auto waited = Clock::now() - begin;
         if (waited >= most)
             break;
-        if (waited >= long_while && !std::exchange(told, true))
+        if (waited >= long_while && !std::exchange(warned, true))
             TOFU_WARN(FI_LOG_DOMAIN,
                       "domain: fi_close waits for receivers that have not fetched messages: let them make progress or "
                       "close their endpoints; after %lld s without progress (FI_TOFU_LINGER) the messages are lost\n",
@@ -279,7 +279,7 @@ int Domain::close() noexcept
     await_receivers();
     all().remove(*this);
     auto_progress_.close();
-    own_work_.reset();
+    own_triggered_.reset();
     regions_->close();
     doors_->close();
     if (const std::size_t lost = own_estate_.close(); lost != 0)
@@ -307,7 +307,7 @@ bool Domain::progress_home(bool patient) noexcept
     regions_->directory().return_credits();
     home_lock_.unlock();
     if (deferred_.any()) [[unlikely]]
-        own_work_->progress();
+        own_triggered_->progress();
     if (own_estate_.any()) [[unlikely]]
         own_estate_.progress();
     return some;
@@ -319,9 +319,9 @@ void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
     static_cast<Domain*>(self)->regions_->remote_event(0, notice);
 }
 
-void Domain::let_go(const Counter& counter) noexcept
+void Domain::forget_counter(const Counter& counter) noexcept
 {
-    regions_->let_go(counter);
+    regions_->forget_counter(counter);
 }
 
 std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept

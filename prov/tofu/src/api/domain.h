@@ -34,10 +34,10 @@ class Domain final : public DomainBase {
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
     bool progress_home(bool patient) noexcept override;
-    void let_go(const Counter& counter) noexcept override;
+    void forget_counter(const Counter& counter) noexcept override;
     [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
-    [[nodiscard]] WorkQueue& work() noexcept { return *own_work_; }
+    [[nodiscard]] TriggeredQueue& work() noexcept { return *own_triggered_; }
     /// The queue that registrations report to (fi_domain_bind, FI_REG_MR); null: they are synchronous.
     [[nodiscard]] EventQueue* registration_events() const noexcept { return registration_events_; }
     int bind(struct fid* object, std::uint64_t flags) noexcept;
@@ -48,12 +48,12 @@ class Domain final : public DomainBase {
     void print_placement() const noexcept;
     static void on_remote(void* self, const vcq::RemoteNotice& notice) noexcept;
 
-    Held<EventQueue> events_;
+    Ref<EventQueue> events_;
     EventQueue* registration_events_ = nullptr;
     RegionTable own_regions_{*this};
     coll::Doors own_doors_{*this};
     proto::Estate own_estate_{*this};
-    std::optional<WorkQueue> own_work_{std::in_place, *this}; ///< until close()
+    std::optional<TriggeredQueue> own_triggered_{std::in_place, *this}; ///< until close()
 };
 
 // --- AddressVector: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). The engines
@@ -88,7 +88,7 @@ class AddressVector final : public Peers {
 
     const bool textual_;        ///< addresses are text (FI_ADDR_STR) instead of EndpointAddress
     bool asynchronous_ = false; ///< FI_EVENT: insertions report to the event queue
-    Held<EventQueue> events_;
+    Ref<EventQueue> events_;
 };
 
 } // namespace tofu

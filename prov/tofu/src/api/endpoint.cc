@@ -48,10 +48,10 @@ int EndpointEngines::make(TxContext& tx, RxContext& rx, bool joins) noexcept
 {
     const std::uint64_t caps = tx.config().caps;
     if ((caps & FI_TRIGGER) != 0) {
-        Later& later = *tx.domain().deferred().later;
-        if (int ret = later.open(); ret != 0)
+        DeferredCalls& deferred = *tx.domain().deferred().calls;
+        if (int ret = deferred.open(); ret != 0)
             return ret;
-        rx.internal_cq = later.internal_cq();
+        rx.internal_cq = deferred.internal_cq();
     }
     // An endpoint for RMA alone needs messages only for the CQ data of writes, which it sends or which its peers send.
     const bool writes = tx.config().is_open && (expand(caps) & FI_WRITE) != 0;
@@ -120,8 +120,8 @@ int EndpointConfig::take(const fi_info* info) noexcept
         (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
         return -FI_EINVAL;
     caps = info->caps;
-    tx = given(info->tx_attr);
-    rx = given(info->rx_attr);
+    tx = attr_or_default(info->tx_attr);
+    rx = attr_or_default(info->rx_attr);
     // What an application has changed in an info since fi_getinfo: later calls rely on these.
     const std::uint64_t more = caps & (FI_TRIGGER | FI_PEER);
     if ((tx.op_flags & ~(limits::tx_op_flags | more)) != 0 || (rx.op_flags & ~(limits::rx_op_flags | more)) != 0 ||
@@ -251,7 +251,7 @@ int Endpoint::enable() noexcept
     // With automatic progress the thread starts now if peers may make work for us at any time: messages, CQ data and
     // events need polls. All else starts it when needed (needs_polls()).
     if (ret == 0 && ((config_.caps & (FI_MSG | FI_TAGGED | FI_RMA_EVENT)) || (messages && rx_.binding.cq != nullptr)))
-        ret = owner().auto_progress().go_on_alone();
+        ret = owner().auto_progress().start_thread();
     if (ret == 0)
         ret = bound_.list(*this, engines_.collectives != nullptr); // rounds pass over it until it is enabled
     if (ret == 0)
@@ -353,7 +353,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
         if (engines_.messages)
             ret = engines_.messages->receiver().cancel(context);
     }
-    return ret == -FI_ENOENT && (config_.caps & FI_TRIGGER) != 0 ? owner().deferred().later->cancel(tx_, context) : ret;
+    return ret == -FI_ENOENT && (config_.caps & FI_TRIGGER) != 0 ? owner().deferred().calls->cancel(tx_, context) : ret;
 }
 
 // --- close
@@ -414,11 +414,11 @@ bool Endpoint::stop() noexcept
     return quiet;
 }
 
-void Endpoint::drop_all() noexcept
+void Endpoint::release_all() noexcept
 {
     engines_.drop(tx_);
     std::lock_guard guard(tx_.lock());
-    tx_.drop_memory();
+    tx_.release_memory();
 }
 
 int Endpoint::close() noexcept
@@ -429,7 +429,7 @@ int Endpoint::close() noexcept
     // for that moment (post_elsewhere). Then polls of the endpoint end, then notices of peers, then operations under way.
     const bool defers = (config_.caps & FI_TRIGGER) != 0;
     if (defers)
-        owner().deferred().later->drop_waiting(tx_);
+        owner().deferred().calls->cancel_waiting(tx_);
     bound_.unlist(*this);
     const unsigned number = tx_.config().number;
     owner().regions().remove_endpoint(number);
@@ -437,7 +437,7 @@ int Endpoint::close() noexcept
     SharedTransmit* const shared = bound_.shared_transmit();
     const bool quiet = stop();
     if (defers)
-        owner().deferred().later->forget(tx_, quiet);
+        owner().deferred().calls->forget(tx_, quiet);
     const bool stays = !quiet && shared != nullptr;
     if (!quiet) { // a communication may still reach our memory: the VCQ goes before anything is freed or reported
         tx_.close_vcq();
@@ -446,15 +446,15 @@ int Endpoint::close() noexcept
             engines_.messages->receiver().cancel_rendezvous();
     }
     if (engines_.collectives)
-        engines_.collectives->bury_all();
+        engines_.collectives->destroy_all();
     if (!stays)
-        drop_all();
+        release_all();
     else if (engines_.rma)
         engines_.rma->mute();
     tx_.close_vcq();
     if (stays) // another thread may close the shared context as soon as nothing uses it
         shared->hold();
-    bound_.drop_all();
+    bound_.release_all();
     if (!stays)
         release_number();
     if (config_.parent != nullptr)
@@ -480,9 +480,9 @@ void Endpoint::release_number() noexcept
         owner().numbers().give_back(number, 1);
 }
 
-void Endpoint::bury() noexcept
+void Endpoint::destroy() noexcept
 {
-    drop_all();
+    release_all();
     release_number();
     delete this;
 }

@@ -70,7 +70,7 @@ class Bindings {
     /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `notifies`. 0 or -FI_ENOMEM.
     [[nodiscard]] int list(Pollable& endpoint, bool notifies) noexcept;
     void unlist(Pollable& endpoint) noexcept;
-    void drop_all() noexcept;
+    void release_all() noexcept;
     /// Null: none.
     [[nodiscard]] EventQueue* events() const noexcept { return eq_; }
     [[nodiscard]] SharedTransmit* shared_transmit() const noexcept { return shared_tx_; }
@@ -83,10 +83,10 @@ class Bindings {
     TxContext& tx_;
     RxContext& rx_;
     SharedTransmit* shared_tx_ = nullptr;
-    Held<SharedReceive> shared_rx_;
+    Ref<SharedReceive> shared_rx_;
     bool joined_rx_ = false; ///< enabled, or tried to be
     Peers::Watcher watcher_; ///< notifies the owner of shared receives of changed addresses
-    Held<EventQueue> eq_;
+    Ref<EventQueue> eq_;
     bool listed_ = false;
 };
 
@@ -142,14 +142,14 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     bool progress(bool patient) noexcept override;
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
     // --- for the readers of queues and counters (api/cq_read.cc)
-    [[nodiscard]] Sight sight() noexcept;
-    void take_packets(const Sight& sight) noexcept;
+    [[nodiscard]] PollHint poll_hint() noexcept;
+    void take_packets(const PollHint& hint) noexcept;
     /// False: none has come.
     bool take_notices() noexcept;
     /// A round of the message engine, if there is one.
     void take_messages() noexcept;
     /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
-    void look(const CompletionQueue& queue) noexcept;
+    void poll(const CompletionQueue& queue) noexcept;
 
     // --- the calls of fi_ep's operation tables (api/endpoint_calls.cc) that change the endpoint
     int bind(struct fid* object, std::uint64_t flags) noexcept;
@@ -159,7 +159,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     ssize_t cancel(void* context) noexcept;
     /// Frees an endpoint that close() had to leave alive, because the VCQ of its shared transmit context might still
     /// have reached its memory. Called when that VCQ has been freed.
-    void bury() noexcept;
+    void destroy() noexcept;
     Endpoint* next_kept = nullptr; ///< in the list of such endpoints of a shared transmit context
 
   private:
@@ -169,7 +169,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     void let_all_leave() noexcept;
     [[nodiscard]] bool stop() noexcept;
     void close_area() noexcept;
-    void drop_all() noexcept;
+    void release_all() noexcept;
     void release_number() noexcept;
 
     EndpointConfig config_{};

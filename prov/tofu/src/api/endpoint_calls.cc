@@ -178,17 +178,17 @@ int set_multi_recv(std::size_t& kept, int level, int name, const void* value, st
 }
 
 fi_ops endpoint_fid_ops =
-    object_ops({.close = calls<&Endpoint::close>, .bind = calls<&Endpoint::bind>, .control = control});
-fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = refuses<-FI_EINVAL>, .control = control});
+    object_ops({.close = bind_member<&Endpoint::close>, .bind = bind_member<&Endpoint::bind>, .control = control});
+fi_ops alias_fid_ops = object_ops({.close = close_alias, .bind = unsupported<-FI_EINVAL>, .control = control});
 // No tx_size_left: a send may be refused for reasons that lie with the peer, so no number would be a promise.
-fi_ops_ep endpoint_ops = context_ops({.cancel = calls<&Endpoint::cancel>,
+fi_ops_ep endpoint_ops = context_ops({.cancel = bind_member<&Endpoint::cancel>,
                                       .getopt = get_option,
                                       .setopt = set_option,
                                       .rx_size_left = rx_size_left,
-                                      .tx_size_left = refuses<-FI_ENOSYS>});
+                                      .tx_size_left = unsupported<-FI_ENOSYS>});
 fi_ops_cm endpoint_cm_ops = [] {
     fi_ops_cm ops = cm_ops_with(get_name);
-    ops.join = calls<&Endpoint::join>;
+    ops.join = bind_member<&Endpoint::join>;
     return ops;
 }();
 
@@ -197,8 +197,8 @@ fi_ops_cm endpoint_cm_ops = [] {
 template <int code>
 static constexpr RefusingOps refusing() noexcept
 {
-    constexpr auto no = refuses<code>;
-    constexpr auto never = refuses<-FI_ENOSYS>;
+    constexpr auto no = unsupported<code>;
+    constexpr auto never = unsupported<-FI_ENOSYS>;
     return {
         {sizeof(fi_ops_msg), no, no, no, no, no, no, no, no, no},
         {sizeof(fi_ops_rma), no, no, no, no, no, no, no, no, no},
@@ -222,7 +222,7 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept
 
 fi_ops_cm cm_ops_with(int (*getname)(fid_t, void*, size_t*)) noexcept
 {
-    constexpr auto nosys = refuses<-FI_ENOSYS>;
+    constexpr auto nosys = unsupported<-FI_ENOSYS>;
     return {sizeof(fi_ops_cm), nosys, getname, nosys, nosys, nosys, nosys, nosys, nosys, nosys};
 }
 

@@ -39,7 +39,7 @@ void refuse_all(fid_ep& ep, RefusingOps& ops) noexcept;
 template <class Ops>
 Ops halved(Ops ops, bool sends) noexcept
 {
-    constexpr auto no = refuses<-FI_EOPNOTSUPP>;
+    constexpr auto no = unsupported<-FI_EOPNOTSUPP>;
     if (sends)
         ops.recv = no, ops.recvv = no, ops.recvmsg = no;
     else
@@ -73,13 +73,13 @@ int get_options(std::initializer_list<Option> has, int level, int name, void* va
 int set_multi_recv(std::size_t& kept, int level, int name, const void* value, std::size_t length) noexcept;
 /// The calls of fi_ops_ep by name, with the refusals of those that an object does not offer.
 struct ContextCalls {
-    ssize_t (*cancel)(fid_t, void*) = refuses<-FI_EOPNOTSUPP>;
-    int (*getopt)(fid_t, int, int, void*, std::size_t*) = refuses<-FI_ENOPROTOOPT>;
-    int (*setopt)(fid_t, int, int, const void*, std::size_t) = refuses<-FI_ENOPROTOOPT>;
-    int (*tx_ctx)(fid_ep*, int, fi_tx_attr*, fid_ep**, void*) = refuses<-FI_ENOSYS>;
-    int (*rx_ctx)(fid_ep*, int, fi_rx_attr*, fid_ep**, void*) = refuses<-FI_ENOSYS>;
-    ssize_t (*rx_size_left)(fid_ep*) = refuses<-FI_EOPNOTSUPP>;
-    ssize_t (*tx_size_left)(fid_ep*) = refuses<-FI_EOPNOTSUPP>;
+    ssize_t (*cancel)(fid_t, void*) = unsupported<-FI_EOPNOTSUPP>;
+    int (*getopt)(fid_t, int, int, void*, std::size_t*) = unsupported<-FI_ENOPROTOOPT>;
+    int (*setopt)(fid_t, int, int, const void*, std::size_t) = unsupported<-FI_ENOPROTOOPT>;
+    int (*tx_ctx)(fid_ep*, int, fi_tx_attr*, fid_ep**, void*) = unsupported<-FI_ENOSYS>;
+    int (*rx_ctx)(fid_ep*, int, fi_rx_attr*, fid_ep**, void*) = unsupported<-FI_ENOSYS>;
+    ssize_t (*rx_size_left)(fid_ep*) = unsupported<-FI_EOPNOTSUPP>;
+    ssize_t (*tx_size_left)(fid_ep*) = unsupported<-FI_EOPNOTSUPP>;
 };
 constexpr fi_ops_ep context_ops(const ContextCalls& c) noexcept
 {

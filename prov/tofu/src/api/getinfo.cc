@@ -336,11 +336,11 @@ void fill(Attr& attr, std::uint64_t caps, const std::type_identity_t<Attr>* hint
 {
     constexpr bool sends = std::is_same_v<Attr, fi_tx_attr>;
     attr.caps = caps & (sends ? limits::tx_caps : limits::rx_caps);
-    attr.op_flags = given(hint).op_flags;
+    attr.op_flags = attr_or_default(hint).op_flags;
     // Without hints: everything that is supported, for the caller to choose from. With hints that name no
     // order: that of messages, since the others cost a flag on each transfer.
     attr.msg_order = hint == nullptr ? orders_for(caps) : asked(hint->msg_order, std::uint64_t{FI_ORDER_SAS});
-    attr.size = asked(given(hint).size, sends ? limits::tx_size : limits::rx_size);
+    attr.size = asked(attr_or_default(hint).size, sends ? limits::tx_size : limits::rx_size);
     attr.iov_limit = limits::iov_limit;
     if constexpr (sends) {
         attr.inject_size = limits::inject_size;
@@ -508,8 +508,8 @@ Info make(const Answer& answer, int mr_mode) noexcept
         return nullptr;
     fill(*info->tx_attr, info->caps, wish.tx_attr);
     fill(*info->rx_attr, info->caps, wish.rx_attr);
-    fill_ep(*info->ep_attr, given(wish.ep_attr));
-    fill_domain(*info->domain_attr, mr_mode, answer.backend, given(wish.domain_attr));
+    fill_ep(*info->ep_attr, attr_or_default(wish.ep_attr));
+    fill_domain(*info->domain_attr, mr_mode, answer.backend, attr_or_default(wish.domain_attr));
     if ((info->caps & FI_PEER) != 0) {
         info->domain_attr->caps |= FI_PEER;
         info->ep_attr->protocol_version = 1; // lnx takes it for that of its own protocol; addresses have ours
@@ -582,9 +582,9 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     Ends ends;
     if (!fits(hints) || !find_ends(node, service, flags, ends))
         return -FI_ENODATA;
-    const fi_info& wish = given(hints);
-    fid_fabric* const named_fabric = given(wish.fabric_attr).fabric;
-    fid_domain* const named_domain = given(wish.domain_attr).domain;
+    const fi_info& wish = attr_or_default(hints);
+    fid_fabric* const named_fabric = attr_or_default(wish.fabric_attr).fabric;
+    fid_domain* const named_domain = attr_or_default(wish.domain_attr).domain;
     FabricBase* const fabric = FabricBase::all().find(named_fabric);
     DomainBase* const domain = DomainBase::all().find(named_domain);
     if ((named_fabric != nullptr && fabric == nullptr) || (named_domain != nullptr && domain == nullptr)) {
@@ -602,7 +602,8 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     // the one without duties first. Without RMA and atomics they are the same. A caller that supports both styles gets
     // one: Open MPI's common code distributes infos that differ only in mr_mode over its ranks, as if each were an
     // interface, and ranks with different styles of keys cannot use each other's keys.
-    const bool able = (given(wish.domain_attr).mr_mode & limits::provider_mr_mode) == limits::provider_mr_mode;
+    const bool able =
+        (attr_or_default(wish.domain_attr).mr_mode & limits::provider_mr_mode) == limits::provider_mr_mode;
     Info first;
     for (KeyStyle style : {able ? KeyStyle::provider : KeyStyle::user, KeyStyle::provider}) {
         int mode = 0;

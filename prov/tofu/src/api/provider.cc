@@ -25,7 +25,7 @@ static fi_ops fabric_fid_ops = object_ops({.close = close_object<FabricBase>});
 static fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),
     .domain = Domain::open,
-    .passive_ep = refuses<-FI_ENOSYS>, // reliable datagrams need no connection
+    .passive_ep = unsupported<-FI_ENOSYS>, // reliable datagrams need no connection
     .eq_open = EventQueue::open,
     .wait_open = WaitSet::open,
     .trywait = try_wait,

@@ -21,7 +21,7 @@ namespace tofu {
 
 namespace {
 
-void insert(Work& work, Work** at) noexcept
+void insert(TriggeredOp& work, TriggeredOp** at) noexcept
 {
     work.next = *at;
     work.link = at;
@@ -29,14 +29,14 @@ void insert(Work& work, Work** at) noexcept
         work.next->link = &work.next;
     *at = &work;
 }
-void take_out(Work& work) noexcept
+void take_out(TriggeredOp& work) noexcept
 {
     *work.link = work.next;
     if (work.next != nullptr)
         work.next->link = work.link;
 }
 
-int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) noexcept
+int counter_of(const DomainBase& domain, fid_cntr* fid, Ref<Counter>& counter) noexcept
 {
     if (fid == nullptr || !is_ours(&fid->fid, FI_CLASS_CNTR))
         return -FI_EINVAL;
@@ -46,7 +46,7 @@ int counter_of(const DomainBase& domain, fid_cntr* fid, Held<Counter>& counter) 
     return 0;
 }
 
-int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
+int join(const DomainBase& domain, TriggeredOp& work, fid_ep* ep) noexcept
 {
     if (ep == nullptr ||
         (!is_ours(&ep->fid, FI_CLASS_EP) && !is_ours(&ep->fid, FI_CLASS_TX_CTX) && !is_ours(&ep->fid, FI_CLASS_RX_CTX)))
@@ -60,13 +60,13 @@ int join(const DomainBase& domain, Work& work, fid_ep* ep) noexcept
     std::lock_guard guard(handle.tx->lock()); // without it we might see what post_elsewhere() puts there
     if (!handle.endpoint->enabled())
         return -FI_EOPBADSTATE; // there is no engine yet that could begin it
-    const int ret = keep(work, handle);
-    work.told = work.counter;
+    const int ret = copy_call(work, handle);
+    work.completion_counter = work.counter;
     return ret;
 }
 
-/// Fills in a Work from the application's FI_QUEUE_WORK request, except for its triggering counter.
-int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) noexcept
+/// Fills in a TriggeredOp from the application's FI_QUEUE_WORK request, except for its triggering counter.
+int make(const DomainBase& domain, const fi_deferred_work& request, TriggeredOp& work) noexcept
 {
     const auto& op = request.op;
     if (op.msg == nullptr) // whichever member of the union it is
@@ -83,7 +83,7 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     switch (request.op_type) {
     case FI_OP_CNTR_SET:
     case FI_OP_CNTR_ADD:
-        if (int ret = counter_of(domain, op.cntr->cntr, work.told); ret != 0)
+        if (int ret = counter_of(domain, op.cntr->cntr, work.completion_counter); ret != 0)
             return ret;
         work.call = trigger::CounterCall{op.cntr->value, request.op_type == FI_OP_CNTR_ADD};
         return request.completion_cntr == nullptr ? 0 : -FI_EINVAL;
@@ -115,20 +115,21 @@ int make(const DomainBase& domain, const fi_deferred_work& request, Work& work) 
     }
     if (int ret = join(domain, work, ep); ret != 0)
         return ret;
-    work.told = nullptr;
-    return request.completion_cntr == nullptr ? 0 : counter_of(domain, request.completion_cntr, work.told);
+    work.completion_counter = nullptr;
+    return request.completion_cntr == nullptr ? 0
+                                              : counter_of(domain, request.completion_cntr, work.completion_counter);
 }
 
 /// What a work may have to wait for together with others: its endpoint and peer, or its queue of receives.
-struct Way {
+struct Path {
     const void* from = nullptr;
     fi_addr_t to = FI_ADDR_UNSPEC;
-    bool operator==(const Way&) const = default;
+    bool operator==(const Path&) const = default;
 };
-Way way_of(const Work& work) noexcept
+Path path_of(const TriggeredOp& work) noexcept
 {
     return std::visit(
-        [&](const auto& call) -> Way {
+        [&](const auto& call) -> Path {
             if constexpr (requires { call.dest; })
                 return {work.tx, call.dest};
             else if constexpr (requires { call.msg.addr; })
@@ -141,7 +142,7 @@ Way way_of(const Work& work) noexcept
 
 } // namespace
 
-WorkQueue::~WorkQueue()
+TriggeredQueue::~TriggeredQueue()
 {
     while (lost_ != nullptr)
         delete std::exchange(lost_, lost_->next);
@@ -149,7 +150,7 @@ WorkQueue::~WorkQueue()
         domain_.hold(); // see open()
 }
 
-int WorkQueue::open() noexcept
+int TriggeredQueue::open() noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
     if (internal_cq_ != nullptr)
@@ -169,9 +170,9 @@ int WorkQueue::open() noexcept
 /// Adds work that `fill` fills in. The works of a counter are sorted by threshold, equal ones by the order of their
 /// calls (fi_trigger(3)).
 template <class Fill>
-int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noexcept
+int TriggeredQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noexcept
 {
-    std::unique_ptr<Work> work(new (std::nothrow) Work);
+    std::unique_ptr<TriggeredOp> work(new (std::nothrow) TriggeredOp);
     if (work == nullptr)
         return -FI_ENOMEM;
     work->threshold = threshold;
@@ -179,14 +180,14 @@ int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noex
     if (ret == 0)
         ret = fill(*work);
     if (ret == 0)
-        ret = domain_.auto_progress().go_on_alone();
+        ret = domain_.auto_progress().start_thread();
     if (ret != 0)
         return ret;
     std::lock_guard guard(domain_.deferred().lock);
     Counter& trigger = *work->trigger;
     if (trigger.works == nullptr)
         triggers_.push_front(trigger);
-    Work** at = &trigger.works;
+    TriggeredOp** at = &trigger.works;
     while (*at != nullptr && (*at)->threshold <= work->threshold)
         at = &(*at)->next;
     insert(*work.release(), at);
@@ -195,7 +196,7 @@ int WorkQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill) noex
     return 0;
 }
 
-int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
+int TriggeredQueue::control(int command, const fi_deferred_work* request) noexcept
 {
     if (command == FI_FLUSH_WORK)
         return flush(request);
@@ -203,7 +204,7 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
         return -FI_EINVAL;
     if (command == FI_CANCEL_WORK)
         return cancel(*request);
-    const int ret = add(request->triggering_cntr, request->threshold, [&](Work& work) {
+    const int ret = add(request->triggering_cntr, request->threshold, [&](TriggeredOp& work) {
         work.request = request;
         return make(domain_, *request, work);
     });
@@ -215,7 +216,7 @@ int WorkQueue::control(int command, const fi_deferred_work* request) noexcept
     return ret;
 }
 
-ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept
+ssize_t TriggeredQueue::enqueue(EpHandle& handle, const trigger::Call& call, const void* context) noexcept
 {
     if ((handle.tx->config().caps & FI_TRIGGER) == 0)
         return -FI_EBADFLAGS;
@@ -224,7 +225,7 @@ ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const
         return -FI_EINVAL;
     if (when->event_type != FI_TRIGGER_THRESHOLD)
         return -FI_ENOSYS;
-    return add(when->trigger.threshold.cntr, when->trigger.threshold.threshold, [&](Work& work) {
+    return add(when->trigger.threshold.cntr, when->trigger.threshold.threshold, [&](TriggeredOp& work) {
         work.call = call;
         return join(domain_, work, &handle);
     });
@@ -233,19 +234,19 @@ ssize_t WorkQueue::post_later(EpHandle& handle, const trigger::Call& call, const
 // --- cancelling work
 
 template <class Wanted>
-Work* WorkQueue::find_waiting(Wanted&& wanted) noexcept
+TriggeredOp* TriggeredQueue::find_waiting(Wanted&& wanted) noexcept
 {
     for (Counter* c = triggers_.first(); c != nullptr; c = c->next_trigger)
-        for (Work* w = c->works; w != nullptr; w = w->next)
+        for (TriggeredOp* w = c->works; w != nullptr; w = w->next)
             if (wanted(*w))
                 return w;
     return nullptr;
 }
 
-int WorkQueue::cancel(const fi_deferred_work& request) noexcept
+int TriggeredQueue::cancel(const fi_deferred_work& request) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    Work* const found = find_waiting([&](const Work& w) { return w.request == &request; });
+    TriggeredOp* const found = find_waiting([&](const TriggeredOp& w) { return w.request == &request; });
     if (found == nullptr)
         return -FI_ENOENT;
     drop(*found);
@@ -253,29 +254,30 @@ int WorkQueue::cancel(const fi_deferred_work& request) noexcept
 }
 
 /// Drops all deferred work that waits, or only what waits for the counter that `which` names.
-int WorkQueue::flush(const fi_deferred_work* which) noexcept
+int TriggeredQueue::flush(const fi_deferred_work* which) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    Held<Counter> only;
+    Ref<Counter> only;
     if (which != nullptr && which->triggering_cntr != nullptr)
         if (int ret = counter_of(domain_, which->triggering_cntr, only); ret != 0)
             return ret;
-    while (Work* const found = find_waiting(
-               [&only](const Work& w) { return w.request != nullptr && (only == nullptr || w.trigger == only.get()); }))
+    while (TriggeredOp* const found = find_waiting([&only](const TriggeredOp& w) {
+               return w.request != nullptr && (only == nullptr || w.trigger == only.get());
+           }))
         drop(*found);
     return 0;
 }
 
-ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
+ssize_t TriggeredQueue::cancel(const TxContext& tx, const void* context) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    Work* found = find_waiting(
-        [&](const Work& w) { return w.request == nullptr && w.tx == &tx && w.completion.context == context; });
+    TriggeredOp* found = find_waiting(
+        [&](const TriggeredOp& w) { return w.request == nullptr && w.tx == &tx && w.completion.context == context; });
     if (found != nullptr) {
         end(*found, {found->completion, FI_ECANCELED, 0, 0});
         return 0;
     }
-    for (Work* w = under_way_; w != nullptr; w = w->next)
+    for (TriggeredOp* w = under_way_; w != nullptr; w = w->next)
         if (w->tx == &tx && w->receives != nullptr && w->completion.context == context) {
             std::lock_guard receiving(w->tx->lock());
             return w->receives->cancel(w);
@@ -283,18 +285,18 @@ ssize_t WorkQueue::cancel(const TxContext& tx, const void* context) noexcept
     return -FI_ENOENT;
 }
 
-void WorkQueue::drop_waiting(const TxContext& tx) noexcept
+void TriggeredQueue::cancel_waiting(const TxContext& tx) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    while (Work* const found = find_waiting([&](const Work& w) { return w.tx == &tx; }))
+    while (TriggeredOp* const found = find_waiting([&](const TriggeredOp& w) { return w.tx == &tx; }))
         drop(*found);
 }
 
-void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
+void TriggeredQueue::forget(const TxContext& tx, bool quiet) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
     take_ends();
-    for (Work *w = under_way_, *next = nullptr; w != nullptr; w = next) {
+    for (TriggeredOp *w = under_way_, *next = nullptr; w != nullptr; w = next) {
         next = w->next;
         if (w->tx == &tx)
             quiet ? drop(*w) : lose(*w);
@@ -302,7 +304,7 @@ void WorkQueue::forget(const TxContext& tx, bool quiet) noexcept
 }
 
 /// Takes the work off its list, and its counter off the list of counters if no other work waits for it.
-void WorkQueue::unlink(Work& work) noexcept
+void TriggeredQueue::unlink(TriggeredOp& work) noexcept
 {
     take_out(work);
     if (work.trigger != nullptr && work.trigger->works == nullptr)
@@ -310,7 +312,7 @@ void WorkQueue::unlink(Work& work) noexcept
     work.trigger = nullptr;
 }
 
-void WorkQueue::drop(Work& work) noexcept
+void TriggeredQueue::drop(TriggeredOp& work) noexcept
 {
     unlink(work);
     if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else lose() has uncounted it
@@ -319,10 +321,10 @@ void WorkQueue::drop(Work& work) noexcept
 }
 
 /// Keeps the work without its endpoint: its entry may still come to the internal CQ and points to it.
-void WorkQueue::lose(Work& work) noexcept
+void TriggeredQueue::lose(TriggeredOp& work) noexcept
 {
     unlink(work);
-    work.told = nullptr;
+    work.completion_counter = nullptr;
     work.tx = nullptr;
     work.cq = nullptr;
     --domain_.deferred().count;
@@ -331,7 +333,7 @@ void WorkQueue::lose(Work& work) noexcept
 
 // --- starting work
 
-void WorkQueue::progress() noexcept
+void TriggeredQueue::progress() noexcept
 {
     // The rounds below call this function again. If another thread is in it, that thread does the work.
     if (in_progress_.exchange(true, std::memory_order_acquire))
@@ -345,7 +347,7 @@ void WorkQueue::progress() noexcept
     in_progress_.store(false, std::memory_order_release);
 }
 
-void WorkQueue::start_due() noexcept
+void TriggeredQueue::start_due() noexcept
 {
     for (bool some = true; some;) { // a work may count on a counter that others wait for
         some = false;
@@ -355,21 +357,22 @@ void WorkQueue::start_due() noexcept
 
 /// Those of one counter, in the order of thresholds. One that finds no room holds back those behind it that go the same
 /// way, and no others: they may have to end before there is room. True: some were started.
-bool WorkQueue::start_due(Work* first, const Counter& counter) noexcept
+bool TriggeredQueue::start_due(TriggeredOp* first, const Counter& counter) noexcept
 {
-    constexpr unsigned most_ways = 8;
-    Way full[most_ways];
+    constexpr unsigned most_paths = 8;
+    Path full[most_paths];
     unsigned count = 0;
     bool some = false;
-    for (Work *work = first, *next = nullptr; work != nullptr && counter.has_reached(work->threshold); work = next) {
+    for (TriggeredOp *work = first, *next = nullptr; work != nullptr && counter.has_reached(work->threshold);
+         work = next) {
         next = work->next;
-        const Way way = way_of(*work);
-        if (std::find(full, full + count, way) != full + count)
+        const Path path = path_of(*work);
+        if (std::find(full, full + count, path) != full + count)
             continue;
         if (start(*work))
             some = true;
-        else if (count != most_ways)
-            full[count++] = way;
+        else if (count != most_paths)
+            full[count++] = path;
         else
             break;
     }
@@ -377,7 +380,7 @@ bool WorkQueue::start_due(Work* first, const Counter& counter) noexcept
 }
 
 /// Posts a work whose threshold is reached. False: there is no room for it now.
-bool WorkQueue::start(Work& work) noexcept
+bool TriggeredQueue::start(TriggeredOp& work) noexcept
 {
     const ssize_t ret = post(work);
     if (ret == -FI_EAGAIN)
@@ -393,15 +396,15 @@ bool WorkQueue::start(Work& work) noexcept
     return true;
 }
 
-ssize_t WorkQueue::post(Work& work) noexcept
+ssize_t TriggeredQueue::post(TriggeredOp& work) noexcept
 {
     if (const auto* const op = std::get_if<trigger::CounterCall>(&work.call)) {
-        op->add ? work.told->count(op->value) : work.told->assign(op->value);
+        op->add ? work.completion_counter->count(op->value) : work.completion_counter->assign(op->value);
         return 0;
     }
     TxContext& tx = *work.tx;
     struct Post {
-        Work& work;
+        TriggeredOp& work;
         ssize_t operator()(const trigger::CounterCall&) const noexcept { return 0; }
         ssize_t operator()(const proto::SendCall& c) const noexcept { return proto::Sender::of(*work.tx).send(c); }
         ssize_t operator()(const proto::RecvCall& c) const noexcept { return work.receives->recv(c); }
@@ -415,14 +418,14 @@ ssize_t WorkQueue::post(Work& work) noexcept
 
 // --- the end of work
 
-void WorkQueue::take_ends() noexcept
+void TriggeredQueue::take_ends() noexcept
 {
     CqEntry entry;
     while (internal_cq_ != nullptr && internal_cq_->take(entry))
-        end(*static_cast<Work*>(entry.completion.context), entry);
+        end(*static_cast<TriggeredOp*>(entry.completion.context), entry);
 }
 
-void WorkQueue::end(Work& work, CqEntry entry) noexcept
+void TriggeredQueue::end(TriggeredOp& work, CqEntry entry) noexcept
 {
     entry.completion.context = work.completion.context;
     const bool failed = entry.err != 0 && !entry.has_unknown_source();
@@ -432,8 +435,8 @@ void WorkQueue::end(Work& work, CqEntry entry) noexcept
         else
             work.cq->write(entry.completion);
     }
-    if (work.told != nullptr)
-        failed ? work.told->count_error() : work.told->count();
+    if (work.completion_counter != nullptr)
+        failed ? work.completion_counter->count_error() : work.completion_counter->count();
     drop(work); // after the count: a thread that closes the counter then waits for us (Counter::close)
 }
 
@@ -454,13 +457,13 @@ void copy(List& list, std::size_t count, T* to) noexcept
 
 /// The array of descs of the application's request. The entry points of calls have already checked theirs.
 template <class Array>
-Array descs_of(const Work& w, const EpHandle& handle, Array descs) noexcept
+Array descs_of(const TriggeredOp& w, const EpHandle& handle, Array descs) noexcept
 {
     return w.request != nullptr ? handle.descs(descs) : descs;
 }
 
 /// Copies the bytes of a call with FI_INJECT; they become one segment without a descriptor. False: no memory.
-bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
+bool copy_bytes(TriggeredOp& w, std::size_t& count, std::size_t length) noexcept
 {
     w.payload.reset(new (std::nothrow) std::byte[length + 1]);
     if (w.payload == nullptr)
@@ -473,7 +476,7 @@ bool copy_bytes(Work& w, std::size_t& count, std::size_t length) noexcept
 }
 
 /// Copies the operands of an atomic with FI_INJECT, segment by segment. False: no memory.
-bool copy_bytes(Work& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
+bool copy_bytes(TriggeredOp& w, std::size_t count, std::size_t bytes, std::size_t size) noexcept
 {
     w.payload.reset(new (std::nothrow) std::byte[2 * bytes]);
     std::byte* to = w.payload.get();
@@ -494,12 +497,12 @@ bool wants_entry(const Call& call) noexcept
     return (call.flags & FI_COMPLETION) != 0;
 }
 
-int take_in(Work&, const EpHandle&, CounterCall&) noexcept
+int take_in(TriggeredOp&, const EpHandle&, CounterCall&) noexcept
 {
     return -FI_EINVAL; // it belongs to no endpoint
 }
 
-int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
+int take_in(TriggeredOp& w, const EpHandle& handle, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
@@ -518,7 +521,7 @@ int take_in(Work& w, const EpHandle& handle, SendCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EpHandle& handle, RecvCall& call) noexcept
+int take_in(TriggeredOp& w, const EpHandle& handle, RecvCall& call) noexcept
 {
     const RxContext* const rx = handle.receives != nullptr ? handle.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
@@ -548,7 +551,7 @@ int take_in(Work& w, const EpHandle& handle, RecvCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EpHandle& handle, RmaCall& call) noexcept
+int take_in(TriggeredOp& w, const EpHandle& handle, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
@@ -569,7 +572,7 @@ int take_in(Work& w, const EpHandle& handle, RmaCall& call) noexcept
     return 0;
 }
 
-int take_in(Work& w, const EpHandle&, AtomicCall& call) noexcept
+int take_in(TriggeredOp& w, const EpHandle&, AtomicCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::atomic] == nullptr)
@@ -594,7 +597,7 @@ int take_in(Work& w, const EpHandle&, AtomicCall& call) noexcept
 
 } // namespace
 
-int keep(Work& w, const EpHandle& handle) noexcept
+int copy_call(TriggeredOp& w, const EpHandle& handle) noexcept
 {
     return std::visit([&](auto& call) { return take_in(w, handle, call); }, w.call);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Operations that wait until a counter has reached a threshold (fi_trigger(3)): the forms in which the engines accept
-// them (namespace trigger), one that waits (Work), and all of a domain (WorkQueue).
+// them (namespace trigger), one that waits (TriggeredOp), and all of a domain (TriggeredQueue).
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 
 namespace tofu::trigger {
 
-/// fi_op_cntr, of Work::counter.
+/// fi_op_cntr, of TriggeredOp::counter.
 struct CounterCall {
     std::uint64_t value;
     bool add; ///< else the counter is set
@@ -39,7 +39,7 @@ using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall
 
 namespace tofu {
 
-// --- Work, WorkQueue: deferred work of a domain (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred
+// --- TriggeredOp, TriggeredQueue: deferred work of a domain (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred
 // work reports to its own counter instead of to the objects that its endpoint is bound to. It is posted so that its end
 // becomes an entry of the internal CQ, from which a round of progress takes it. A domain without such operations pays
 // one load in each round.
@@ -48,13 +48,13 @@ class DomainBase;
 
 /// An operation that waits for its counter or, if it is deferred work, for its end: a request that reports as the
 /// requests of its endpoint do. It holds copies of all lists of its call, since the application may reuse its own.
-struct Work : Request {
-    Work* next = nullptr;
-    Work** link = nullptr;                     ///< the pointer that points to it
+struct TriggeredOp : Request {
+    TriggeredOp* next = nullptr;
+    TriggeredOp** link = nullptr;              ///< the pointer that points to it
     const fi_deferred_work* request = nullptr; ///< the application's name for it; null: posted with FI_TRIGGER
-    Held<Counter> trigger;                     ///< the counter that it waits for; null once it is posted
+    Ref<Counter> trigger;                      ///< the counter that it waits for; null once it is posted
     std::uint64_t threshold = 0;
-    Held<Counter> told;                      ///< counts its end; with FI_TRIGGER only its failure to begin
+    Ref<Counter> completion_counter;         ///< counts its end; with FI_TRIGGER only its failure to begin
     TxContext* tx = nullptr;                 ///< of its endpoint; null: a CounterCall, or the endpoint was closed
     proto::ReceiveQueue* receives = nullptr; ///< of a receive
     trigger::Call call;
@@ -70,64 +70,64 @@ struct Work : Request {
 };
 
 /// Checks a call and copies its lists (triggered.cc). 0, or the refusal that its engine would give.
-[[nodiscard]] int keep(Work& work, const EpHandle& handle) noexcept;
+[[nodiscard]] int copy_call(TriggeredOp& work, const EpHandle& handle) noexcept;
 
 /// The operations of a domain that wait. Any thread may call it; everything but the constructor takes
 /// DeferredWork::lock, which is taken before endpoints' locks.
-class WorkQueue final : public Later {
+class TriggeredQueue final : public DeferredCalls {
   public:
-    explicit WorkQueue(DomainBase& domain) noexcept : domain_(domain) {}
-    ~WorkQueue();
+    explicit TriggeredQueue(DomainBase& domain) noexcept : domain_(domain) {}
+    ~TriggeredQueue();
     /// FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK of fi_control. 0, -FI_EINVAL, -FI_EDOMAIN, -FI_EBADFLAGS,
     /// -FI_EMSGSIZE, -FI_EOPBADSTATE (the endpoint is not enabled), -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would
     /// end several times), -FI_ENOENT (nothing to cancel), -FI_ENOMEM.
     int control(int command, const fi_deferred_work* request) noexcept;
-    // --- of Later
+    // --- of DeferredCalls
     [[nodiscard]] int open() noexcept override;
     [[nodiscard]] CompletionQueue* internal_cq() const noexcept override { return internal_cq_.get(); }
     ssize_t cancel(const TxContext& tx, const void* context) noexcept override;
-    void drop_waiting(const TxContext& tx) noexcept override;
+    void cancel_waiting(const TxContext& tx) noexcept override;
     void forget(const TxContext& tx, bool quiet) noexcept override;
-    ssize_t take(EpHandle& handle, const proto::SendCall& call) noexcept override { return defer(handle, call); }
-    ssize_t take(EpHandle& handle, const proto::RecvCall& call) noexcept override { return defer(handle, call); }
-    ssize_t take(EpHandle& handle, const RmaCall& call) noexcept override { return defer(handle, call); }
-    ssize_t take(EpHandle& handle, const AtomicCall& call) noexcept override { return defer(handle, call); }
+    ssize_t defer(EpHandle& handle, const proto::SendCall& call) noexcept override { return accept(handle, call); }
+    ssize_t defer(EpHandle& handle, const proto::RecvCall& call) noexcept override { return accept(handle, call); }
+    ssize_t defer(EpHandle& handle, const RmaCall& call) noexcept override { return accept(handle, call); }
+    ssize_t defer(EpHandle& handle, const AtomicCall& call) noexcept override { return accept(handle, call); }
     /// Polls all endpoints of the domain, starts what is due, reports what has ended. Called in each round of a domain
     /// that has work.
     void progress() noexcept;
 
   private:
     template <class Call>
-    ssize_t defer(EpHandle& handle, Call call) noexcept
+    ssize_t accept(EpHandle& handle, Call call) noexcept
     {
         call.flags &= ~FI_TRIGGER;
         if constexpr (requires { call.msg; })
-            return post_later(handle, call, call.msg.context);
+            return enqueue(handle, call, call.msg.context);
         else
-            return post_later(handle, call, call.context);
+            return enqueue(handle, call, call.context);
     }
-    ssize_t post_later(EpHandle& handle, const trigger::Call& call, const void* context) noexcept;
+    ssize_t enqueue(EpHandle& handle, const trigger::Call& call, const void* context) noexcept;
     template <class Fill>
     [[nodiscard]] int add(fid_cntr* trigger, std::uint64_t threshold, Fill&& fill) noexcept;
     int cancel(const fi_deferred_work& request) noexcept;
     int flush(const fi_deferred_work* which) noexcept;
     void start_due() noexcept;
-    [[nodiscard]] bool start_due(Work* first, const Counter& counter) noexcept;
-    [[nodiscard]] bool start(Work& work) noexcept;
-    [[nodiscard]] ssize_t post(Work& work) noexcept;
+    [[nodiscard]] bool start_due(TriggeredOp* first, const Counter& counter) noexcept;
+    [[nodiscard]] bool start(TriggeredOp& work) noexcept;
+    [[nodiscard]] ssize_t post(TriggeredOp& work) noexcept;
     void take_ends() noexcept;
-    void end(Work& work, CqEntry entry) noexcept;
-    void unlink(Work& work) noexcept;
-    void drop(Work& work) noexcept;
-    void lose(Work& work) noexcept;
+    void end(TriggeredOp& work, CqEntry entry) noexcept;
+    void unlink(TriggeredOp& work) noexcept;
+    void drop(TriggeredOp& work) noexcept;
+    void lose(TriggeredOp& work) noexcept;
     template <class Wanted>
-    Work* find_waiting(Wanted&& wanted) noexcept;
+    TriggeredOp* find_waiting(Wanted&& wanted) noexcept;
 
     DomainBase& domain_;
     std::unique_ptr<CompletionQueue> internal_cq_;
     List<Counter, &Counter::next_trigger> triggers_; ///< counters that works wait for
-    Work* under_way_ = nullptr;                      ///< deferred work that has been posted
-    Work* lost_ = nullptr;                           ///< work whose endpoint was closed, and whose entry may still come
+    TriggeredOp* under_way_ = nullptr;               ///< deferred work that has been posted
+    TriggeredOp* lost_ = nullptr;                    ///< work whose endpoint was closed, and whose entry may still come
     std::atomic<bool> in_progress_{false};
 };
 

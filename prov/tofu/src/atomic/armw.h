@@ -130,9 +130,9 @@ inline constexpr ssize_t not_native = 1;
 }
 
 /// Posts the ARMW.
-template <class Way>
+template <class Options>
 [[gnu::always_inline]] inline vcq::Post post_native(vcq::Vcq& vcq, const Native& how, const PlainCall& call,
-                                                    const Target& target, const Way& as) noexcept
+                                                    const Target& target, const Options& as) noexcept
 {
     const std::uint64_t operand = how.reads ? 0 : word_at(call.operand, how.size);
     if (call.family == Family::compare)

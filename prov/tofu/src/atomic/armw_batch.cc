@@ -203,7 +203,7 @@ void BatchRunner::close(Batch& batch) noexcept
     ops_.vcq.completions().abandon(batch.place, &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
-    (void)settle(op, UTOFU_SUCCESS); // not the last one: the caller holds a reference
+    (void)count_down(op, UTOFU_SUCCESS); // not the last one: the caller holds a reference
 }
 
 /// The notice of the next element if the operation fetches, else of the last.

@@ -19,7 +19,7 @@ void AtomicRunner::cancel(AtomicOp& op) noexcept
     ops.abandon(op, FI_ECANCELED, 0);
     if (op.batch != nullptr)
         batches.close(*op.batch);
-    through(op);
+    unblocked(op);
 }
 
 void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
@@ -30,11 +30,11 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     // One for the start; with `inject` another one: the operation may end while we start it, and must not be freed
     // before we have looked.
     op->pending = inject ? 2 : 1;
-    const BlockReason reason = ops.waiting().holds(op->line.key) ? BlockReason::peer : start(*op);
+    const BlockReason reason = ops.waiting().holds(op->links.key) ? BlockReason::peer : start(*op);
     if (reason == BlockReason::nothing) [[likely]]
         ops.end_one(*op, UTOFU_SUCCESS);
     else
-        ops.waiting().push(*op, op->line.key, reason);
+        ops.waiting().push(*op, op->links.key, reason);
     if (!inject)
         return;
     if (op->started < op->total)
@@ -101,9 +101,9 @@ bool AtomicRunner::start_next(AtomicOp& op) noexcept
 
 void AtomicRunner::close() noexcept
 {
-    ops.agenda.close();
+    ops.retry_list.close();
     ops.waiting().cancel();
-    ops.agenda.finish();
+    ops.retry_list.finish();
 }
 
 // --- Atomics: how a call becomes an atomic operation: it is checked, its keys and targets are found, and the
@@ -151,7 +151,7 @@ void fill_in(AtomicOp& op, TxContext& tx, const Call& call, const Peer& peer, ss
                  !call.is_inject && tx.reports().binding.reports(call.flags));
     const Datatype& type = datatypes[msg.datatype];
     op.peer = peer;
-    op.line.key = Pending::line_of(peer);
+    op.links.key = PendingQueue::queue_key(peer);
     op.access = access_of(call.family, msg.op);
     op.align = type.align;
     static_cast<AtomicKind&>(op) = kind_of(call.family, msg.op, msg.datatype);
@@ -351,7 +351,7 @@ ssize_t submit(fid_ep* fid, const Atomics::Call& call) noexcept
     EpHandle& handle = EpHandle::of(fid);
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().deferred().later->take(handle, call);
+        return tx.domain().deferred().calls->defer(handle, call);
     return tx.call_locked([&] { return Atomics::of(tx).submit(call); });
 }
 

@@ -22,7 +22,9 @@ namespace tofu {
 
 class AtomicRunner {
   public:
-    AtomicRunner(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access) noexcept : ops(vcq, pending, access, *this) {}
+    AtomicRunner(vcq::Vcq& vcq, PendingQueue& pending, RemoteMemory& access) noexcept : ops(vcq, pending, access, *this)
+    {
+    }
 
     /// True if each operation has to take effect after the earlier ones to the same peer.
     bool ordered = false;
@@ -46,7 +48,7 @@ class AtomicRunner {
     WideRunner wide{ops};
 
   private:
-    friend class Pending::Stream;
+    friend class PendingQueue::SubQueue;
     void keep_injected(AtomicOp& op) noexcept;
     /// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept
@@ -55,8 +57,8 @@ class AtomicRunner {
     }
     [[nodiscard]] BlockReason start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_next(AtomicOp& op) noexcept;
-    [[nodiscard]] BlockReason go_on(AtomicOp& op) noexcept { return op.notifying ? ops.notify_target(op) : start(op); }
-    void through(AtomicOp& op) noexcept { op.notifying ? ops.finish(op) : ops.end_one(op, UTOFU_SUCCESS); }
+    [[nodiscard]] BlockReason resume(AtomicOp& op) noexcept { return op.notifying ? ops.notify_target(op) : start(op); }
+    void unblocked(AtomicOp& op) noexcept { op.notifying ? ops.finish(op) : ops.end_one(op, UTOFU_SUCCESS); }
     void cancel(AtomicOp& op) noexcept;
 };
 
@@ -109,11 +111,11 @@ class Atomics final : public Engine {
     /// the poll of the VCQ.
     void progress() noexcept
     {
-        if (!runner_.ops.agenda.empty()) [[unlikely]]
-            runner_.ops.agenda.round();
+        if (!runner_.ops.retry_list.empty()) [[unlikely]]
+            runner_.ops.retry_list.round();
     }
     /// Does anything wait for progress()?
-    [[nodiscard]] bool waits() const noexcept { return !runner_.ops.agenda.empty(); }
+    [[nodiscard]] bool waits() const noexcept { return !runner_.ops.retry_list.empty(); }
     [[nodiscard]] bool all_has_left() const noexcept override { return runner_.ops.outstanding() == 0; }
     /// Operations under way to other peers count, too: they end soon.
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override

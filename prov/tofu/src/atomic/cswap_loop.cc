@@ -39,7 +39,7 @@ WordOp* WordRunner::make(AtomicOp& op, std::size_t first, const Target& at, std:
     if (!f)
         return nullptr;
     f->op = &op;
-    f->go_on = &go_on;
+    f->resume = &resume;
     f->first = first;
     cut_word(op, at, left, *f);
     if (op.reads_operand)
@@ -116,7 +116,7 @@ void WordRunner::word_done(vcq::CompletionHandler* self, Notice notice) noexcept
         runner->get_again(*f);
         return;
     }
-    runner->settle(*f, notice.value, notice.code);
+    runner->complete(*f, notice.value, notice.code);
 }
 
 Post WordRunner::get_word(WordOp& f) noexcept
@@ -135,10 +135,10 @@ Post WordRunner::get_word(WordOp& f) noexcept
 /// get_word() in place of an ARMW, or in a later round.
 void WordRunner::get_again(WordOp& f) noexcept
 {
-    const Post posted = ops_.agenda.closed() ? Post::busy : get_word(f);
+    const Post posted = ops_.retry_list.closed() ? Post::busy : get_word(f);
     if (posted != Post::done)
         if (const int code = ops_.put_off(f, posted); code != UTOFU_SUCCESS)
-            settle(f, 0, code);
+            complete(f, 0, code);
 }
 
 void WordRunner::got_word(vcq::CompletionHandler* self, Notice notice) noexcept
@@ -148,12 +148,12 @@ void WordRunner::got_word(vcq::CompletionHandler* self, Notice notice) noexcept
     std::uint64_t value = 0;
     std::memcpy(&value, f->scratch.data, f->width);
     runner->ops_.scratch.release(f->scratch);
-    runner->settle(*f, value, notice.code);
+    runner->complete(*f, value, notice.code);
 }
 
 /// Ends a word operation; the word held `before`. The word operation is gone afterwards, and perhaps the whole
 /// operation.
-void WordRunner::settle(WordOp& f, std::uint64_t before, int code) noexcept
+void WordRunner::complete(WordOp& f, std::uint64_t before, int code) noexcept
 {
     AtomicOp& op = *f.op;
     if (code == UTOFU_SUCCESS) [[likely]] {
@@ -280,20 +280,20 @@ void WordRunner::loop_done(vcq::CompletionHandler* self, Notice notice) noexcept
         return;
     }
     const unsigned log2 = losses - losses_at_once + 1;
-    runner->ops_.agenda.add(*f, 1u << std::min(log2, max_pause_log2));
+    runner->ops_.retry_list.add(*f, 1u << std::min(log2, max_pause_log2));
     runner->ops_.vcq.set_busy();
 }
 
 /// Posts a prepared CSWAP, or leaves that to progress().
 void WordRunner::repost(WordOp& leader) noexcept
 {
-    const Post posted = ops_.agenda.closed() ? Post::busy : post_group(leader);
+    const Post posted = ops_.retry_list.closed() ? Post::busy : post_group(leader);
     if (posted != Post::done)
         if (const int code = ops_.put_off(leader, posted); code != UTOFU_SUCCESS)
             end_group(leader, 0, code);
 }
 
-void WordRunner::go_on(Deferred& word) noexcept
+void WordRunner::resume(RetryItem& word) noexcept
 {
     WordOp& f = static_cast<WordOp&>(word);
     WordRunner& runner = f.op->runner->words;
@@ -316,10 +316,10 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
     WordOp* const rest = std::exchange(*end, nullptr);
     WordOp* done = std::exchange(slot.waiting, rest);
     slot.pass();
-    settle(leader, leader.before, code);
+    complete(leader, leader.before, code);
     while (done) {
         WordOp* const next = done->next;
-        settle(*done, done->before, code);
+        complete(*done, done->before, code);
         done = next;
     }
     if (rest) {
@@ -363,7 +363,7 @@ bool SpanRunner::start(AtomicOp& op) noexcept
         return false;
     }
     s->notify = &on_get;
-    s->go_on = &go_on;
+    s->resume = &resume;
     s->op = &op;
     s->offset = static_cast<std::uint8_t>(at.stadd & 7);
     s->at = {at.vcq, at.stadd - s->offset};
@@ -415,7 +415,7 @@ void SpanRunner::post(Span& s) noexcept
         s.place = ops_.vcq.open_batch(&s, s.words);
     const bool open = s.place != 0;
     Post posted = Post::busy;
-    if (open && !ops_.agenda.closed())
+    if (open && !ops_.retry_list.closed())
         s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.place,
                                                                                         {s.at.vcq,
                                                                                          s.at.stadd + s.posted * 8,
@@ -467,7 +467,7 @@ void SpanRunner::end(Span& s) noexcept
     for (; s.tried < s.words && s.code == UTOFU_SUCCESS; ++s.tried) {
         if (!s.lost[s.tried])
             continue;
-        const Post posted = ops_.agenda.closed() ? Post::busy : retry_word(s);
+        const Post posted = ops_.retry_list.closed() ? Post::busy : retry_word(s);
         if (posted == Post::done)
             continue;
         s.code = ops_.put_off(s, posted);
@@ -488,7 +488,7 @@ Post SpanRunner::retry_word(Span& s) noexcept
                         s.at.stadd);
 }
 
-void SpanRunner::go_on(Deferred& span) noexcept
+void SpanRunner::resume(RetryItem& span) noexcept
 {
     Span& s = static_cast<Span&>(span);
     SpanRunner& runner = s.op->runner->spans;

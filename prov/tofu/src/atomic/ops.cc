@@ -11,9 +11,9 @@ namespace tofu {
 using vcq::Notice;
 using vcq::Post;
 
-AtomicOps::AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access, AtomicRunner& runner) noexcept
+AtomicOps::AtomicOps(vcq::Vcq& vcq, PendingQueue& pending, RemoteMemory& access, AtomicRunner& runner) noexcept
     : vcq(vcq), access(access), scratch(vcq, {WideOp::most, 128}, {Span::most * 8, SpanRunner::max_spans}),
-      runner_(runner), waiting_(pending, &runner, Pending::Stream::steps_of<AtomicRunner, AtomicOp>)
+      runner_(runner), waiting_(pending, &runner, PendingQueue::SubQueue::steps_of<AtomicRunner, AtomicOp>)
 {
 }
 
@@ -77,7 +77,7 @@ void AtomicOps::abandon(AtomicOp& op, int err, int code) noexcept
 }
 void AtomicOps::end_one(AtomicOp& op, int code) noexcept
 {
-    if (settle(op, code))
+    if (count_down(op, code))
         finish(op);
 }
 
@@ -123,7 +123,7 @@ BlockReason AtomicOps::notify_target(AtomicOp& op) noexcept
     switch (further == Post::busy ? further : post_event(op)) {
     case Post::done: op.event_left(); break;
     case Post::busy:
-        if (!agenda.closed())
+        if (!retry_list.closed())
             return BlockReason::room;
         abandon(op, FI_ECANCELED, 0);
         break;
@@ -144,7 +144,7 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     if (op.event != AtomicEvent::none && !op.event_posted && op.err == 0) {
         op.notifying = true;
         if (const BlockReason reason = notify_target(op); reason != BlockReason::nothing) {
-            waiting_.push(op, op.line.key, reason);
+            waiting_.push(op, op.links.key, reason);
             return;
         }
     }
@@ -169,7 +169,7 @@ void AtomicOps::event_done(vcq::CompletionHandler* self, Notice notice) noexcept
     if (op->event == AtomicEvent::read)
         op->runner->ops.scratch.release(op->scratch);
     op->event_ended(notice.code);
-    if (settle(*op, notice.code))
+    if (count_down(*op, notice.code))
         op->runner->ops.finish(*op);
 }
 

@@ -120,7 +120,7 @@ struct RemoteWord {
 };
 
 /// A word operation under way at one word of the target: up to eight elements of one operation.
-struct WordOp : vcq::CompletionHandler, Deferred, RemoteWord {
+struct WordOp : vcq::CompletionHandler, RetryItem, RemoteWord {
     AtomicOp* op;
     WordOp* next = nullptr; ///< in the chain of a slot
     std::size_t first;      ///< number of the first element
@@ -155,7 +155,7 @@ struct Batch : vcq::CompletionHandler {
 };
 
 /// Neighbouring words of one operation whose loops are under way together (cswap_loop.cc).
-struct Span : vcq::CompletionHandler, Deferred {
+struct Span : vcq::CompletionHandler, RetryItem {
     static constexpr std::size_t most = 128; ///< words
     std::uint32_t arrived = 0;
     std::uint32_t words;      ///< notices that will come in all
@@ -176,7 +176,7 @@ struct Span : vcq::CompletionHandler, Deferred {
 
 /// Where the CSWAP loops of one context on one word queue up, and the value last seen there. The active one is the
 /// leader, which has a CSWAP under way or waits to post one.
-struct WordSlot : Turns<WordOp>, RemoteWord {
+struct WordSlot : WaitList<WordOp>, RemoteWord {
     std::uint64_t value = 0; ///< last seen; a guess, nothing more
 };
 
@@ -189,7 +189,7 @@ class AtomicOps {
     /// Completion tags that are left to the context's other engines.
     static constexpr unsigned window_reserve = 48;
 
-    AtomicOps(vcq::Vcq& vcq, Pending& pending, RemoteMemory& access, AtomicRunner& runner) noexcept;
+    AtomicOps(vcq::Vcq& vcq, PendingQueue& pending, RemoteMemory& access, AtomicRunner& runner) noexcept;
 
     /// Makes an operation. Null: too many are under way.
     [[nodiscard]] AtomicOp* alloc() noexcept;
@@ -197,15 +197,15 @@ class AtomicOps {
     /// The number of operations that have not ended.
     [[nodiscard]] std::size_t outstanding() const noexcept { return ops_.in_use(); }
     /// The operations that wait to be started, or to notify their targets.
-    [[nodiscard]] Pending::Stream& waiting() noexcept { return waiting_; }
-    [[nodiscard]] const Pending::Stream& waiting() const noexcept { return waiting_; }
+    [[nodiscard]] PendingQueue::SubQueue& waiting() noexcept { return waiting_; }
+    [[nodiscard]] const PendingQueue::SubQueue& waiting() const noexcept { return waiting_; }
     /// Is an operation that takes several round trips under way at this peer?
     [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept { return looping_ != nullptr && find_loop(home); }
 
     // --- for the parts
     vcq::Vcq& vcq;
     RemoteMemory& access; ///< in the runner's order
-    Agenda agenda;        ///< parts that go on in later rounds; closed at the end
+    RetryList retry_list; ///< parts that go on in later rounds; closed at the end
     BouncePool scratch;   ///< blocks that Gets write to: words, wide elements, spans
 
     /// Whether the completion table has room for one communication, and `more` besides?
@@ -215,13 +215,13 @@ class AtomicOps {
     }
     /// Handles a refused post of a part. 0: the part goes on in a later round; else the code that it ends with, because
     /// there are no later rounds or the post was refused for good.
-    [[nodiscard]] int put_off(Deferred& item, vcq::Post posted) noexcept
+    [[nodiscard]] int put_off(RetryItem& item, vcq::Post posted) noexcept
     {
         if (posted == vcq::Post::error)
             return vcq.last_error();
-        if (agenda.closed())
+        if (retry_list.closed())
             return UTOFU_ERR_MRQ_OTHER;
-        agenda.add(item);
+        retry_list.add(item);
         vcq.set_busy();
         return UTOFU_SUCCESS;
     }
@@ -239,7 +239,7 @@ class AtomicOps {
     void end_part(AtomicOp& op, int code) noexcept;
 
     // --- for the runner
-    /// Pending::Stream::Steps::go_on for an operation that notifies its target.
+    /// PendingQueue::SubQueue::Steps::resume for an operation that notifies its target.
     [[nodiscard]] BlockReason notify_target(AtomicOp& op) noexcept;
     void finish(AtomicOp& op) noexcept;
     void end(AtomicOp& op) noexcept;
@@ -251,7 +251,7 @@ class AtomicOps {
 
     AtomicRunner& runner_;
     AtomicOp* looping_ = nullptr; ///< list of operations of several round trips under way
-    Pending::Stream waiting_;
+    PendingQueue::SubQueue waiting_;
     Pool<AtomicOp> ops_{max_ops};
 };
 
@@ -278,13 +278,13 @@ class WordRunner {
     static void word_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void loop_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void got_word(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
-    static void go_on(Deferred& word) noexcept;
+    static void resume(RetryItem& word) noexcept;
 
     [[nodiscard]] WordOp* make(AtomicOp& op, std::size_t first, const Target& at, std::size_t left) noexcept;
     [[nodiscard]] vcq::Post post_native(WordOp& f) noexcept;
     [[nodiscard]] vcq::Post get_word(WordOp& f) noexcept;
     void get_again(WordOp& f) noexcept;
-    void settle(WordOp& f, std::uint64_t before, int code) noexcept;
+    void complete(WordOp& f, std::uint64_t before, int code) noexcept;
 
     // --- loops
     [[nodiscard]] vcq::Post begin_loop(WordOp& f, const std::uint64_t* found = nullptr) noexcept;
@@ -357,7 +357,7 @@ class SpanRunner {
   private:
     static void on_get(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void on_notice(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
-    static void go_on(Deferred& span) noexcept;
+    static void resume(RetryItem& span) noexcept;
     void post(Span& span) noexcept;
     void all_arrived(Span& span) noexcept;
     void end(Span& span) noexcept;

@@ -35,13 +35,13 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
         pool_.renew(f);
         return Post::busy;
     }
-    f->go_on = [](Deferred& self) noexcept {
+    f->resume = [](RetryItem& self) noexcept {
         WideOp& op = static_cast<WideOp&>(self);
         WideRunner& runner = op.op->runner->wide;
-        if (runner.ops_.agenda.closed())
+        if (runner.ops_.retry_list.closed())
             runner.later(op);
         else
-            runner.go_on(op);
+            runner.resume(op);
     };
     f->lock.notify = &lock_answer;
     f->data.notify = &data_answer;
@@ -63,12 +63,12 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
         return Post::done;
     }
     f->slot->active = f;
-    go_on(*f);
+    resume(*f);
     return Post::done;
 }
 
 /// Does what the operation's state asks for as far as the VCQ takes it; the rest is left to later rounds.
-void WideRunner::go_on(WideOp& f) noexcept
+void WideRunner::resume(WideOp& f) noexcept
 {
     if (f.state == State::waiting)
         post_lock(f);
@@ -159,7 +159,7 @@ void WideRunner::judge_free(WideOp& f, Notice notice) noexcept
 {
     const bool held = notice.code == UTOFU_SUCCESS && notice.value == f.token;
     if (!held && f.code == UTOFU_SUCCESS) {
-        if (!f.wrote && notice.code == UTOFU_SUCCESS && !ops_.agenda.closed()) {
+        if (!f.wrote && notice.code == UTOFU_SUCCESS && !ops_.retry_list.closed()) {
             begin_again(f, 0);
             return;
         }
@@ -174,7 +174,7 @@ void WideRunner::begin_again(WideOp& f, std::uint64_t expect) noexcept
 {
     f.expect = expect;
     f.state = State::waiting;
-    go_on(f);
+    resume(f);
 }
 
 void WideRunner::data_answer(vcq::CompletionHandler* self, Notice notice) noexcept
@@ -227,12 +227,12 @@ void WideRunner::compute(WideOp& f) noexcept
         op.kernel(f.value, f.operand, f.compare, 1);
         f.put_posted = std::memcmp(f.value, f.before.data, op.size) == 0;
     }
-    go_on(f);
+    resume(f);
 }
 
 void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
 {
-    if (ops_.agenda.closed()) { // it will not continue; a lock that it may have is a lease
+    if (ops_.retry_list.closed()) { // it will not continue; a lock that it may have is a lease
         if (f.code == UTOFU_SUCCESS)
             f.code = UTOFU_ERR_MRQ_OTHER;
         if (f.in_air == 0)
@@ -241,7 +241,7 @@ void WideRunner::later(WideOp& f, std::uint32_t within) noexcept
             f.put_posted = f.free_posted = true, f.state = State::putting;
         return;
     }
-    ops_.agenda.add(f, within);
+    ops_.retry_list.add(f, within);
     ops_.vcq.set_busy();
 }
 
@@ -256,7 +256,7 @@ void WideRunner::end(WideOp& f) noexcept
     pool_.renew(&f);
     ops_.end_part(op, code);
     if (rest)
-        go_on(*rest);
+        resume(*rest);
 }
 
 } // namespace tofu

@@ -39,7 +39,7 @@ constexpr unsigned index_of(utofu_stadd_t element) noexcept
 } // namespace locks
 
 /// One wide element under way.
-struct WideOp : Deferred {
+struct WideOp : RetryItem {
     static constexpr std::size_t most = 32; ///< bytes
     enum class State : std::uint8_t {
         waiting, ///< for the next try -> locking
@@ -64,7 +64,7 @@ struct WideOp : Deferred {
     std::chrono::steady_clock::time_point seen_since; ///< ... and since when
     std::chrono::steady_clock::time_point posted_at;  ///< the last CSWAP that took or renewed the lock
     std::uint8_t attempts = 0;
-    Turns<WideOp>* slot;
+    WaitList<WideOp>* slot;
     Bounce before; ///< the element as it was found
     std::uint8_t in_air = 0;
     State state = State::waiting;
@@ -97,7 +97,7 @@ class WideRunner {
 
     static void lock_answer(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
     static void data_answer(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
-    void go_on(WideOp& f) noexcept;
+    void resume(WideOp& f) noexcept;
     [[nodiscard]] bool took(WideOp& f, vcq::Post posted) noexcept;
     void post_lock(WideOp& f) noexcept;
     [[nodiscard]] bool post_put(WideOp& f) noexcept;
@@ -111,7 +111,7 @@ class WideRunner {
 
     AtomicOps& ops_;
     std::uint64_t token_ = 0;
-    Turns<WideOp> slots_[slot_count];
+    WaitList<WideOp> slots_[slot_count];
     Pool<WideOp> pool_{max_word_ops};
 };
 

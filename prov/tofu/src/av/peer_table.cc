@@ -309,7 +309,7 @@ struct Peers::Index {
     std::uint32_t generation = 0;
 };
 
-Peers::Peers(Counted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
+Peers::Peers(RefCounted& domain) noexcept : Object(&domain, FI_CLASS_AV) {}
 
 Peers::~Peers() = default;
 
@@ -471,7 +471,7 @@ void Peers::changed() noexcept
 {
     store_.head().generation.fetch_add(1, std::memory_order_release);
     const std::lock_guard guard(watch_mutex_);
-    watchers_.each([](const Watcher& watcher) { watcher.told(watcher.self); });
+    watchers_.each([](const Watcher& watcher) { watcher.notify(watcher.self); });
 }
 
 void Peers::watch(Watcher& watcher) noexcept

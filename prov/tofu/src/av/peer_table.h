@@ -71,7 +71,7 @@ class DomainBase;
 /// A place is filled before its number becomes known, so find() needs no lock.
 class Peers : public Object<Peers, fid_av, DomainBase> {
   public:
-    explicit Peers(Counted& domain) noexcept;
+    explicit Peers(RefCounted& domain) noexcept;
     ~Peers();
     static constexpr int max_rx_bits = 32; ///< even so there are more addresses than places
     /// Reserves `bits` bits of addresses, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). Called
@@ -121,7 +121,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
 
     /// An observer, which changed() notifies of changes by this process.
     struct Watcher {
-        void (*told)(void* self) noexcept = nullptr;
+        void (*notify)(void* self) noexcept = nullptr;
         void* self = nullptr;
         Watcher* next = nullptr;
     };

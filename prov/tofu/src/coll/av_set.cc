@@ -18,12 +18,12 @@ constexpr std::uint64_t choices = FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOAL
 static fi_ops set_fid_ops = object_ops({.close = close_object<AvSet>});
 static fi_ops_av_set set_ops = {
     .size = sizeof(fi_ops_av_set),
-    .set_union = calls<&AvSet::unite>,
-    .intersect = calls<&AvSet::intersect>,
-    .diff = calls<&AvSet::subtract>,
-    .insert = calls<&AvSet::insert>,
-    .remove = calls<&AvSet::remove>,
-    .addr = calls<&AvSet::tell>,
+    .set_union = bind_member<&AvSet::unite>,
+    .intersect = bind_member<&AvSet::intersect>,
+    .diff = bind_member<&AvSet::subtract>,
+    .insert = bind_member<&AvSet::insert>,
+    .remove = bind_member<&AvSet::remove>,
+    .addr = bind_member<&AvSet::tell>,
 };
 
 AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)

@@ -145,7 +145,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
         return -FI_EINVAL;
     if (const int ret = check_join(flags, tx_.config().caps); ret != 0)
         return ret;
-    bury_gone();
+    destroy_left();
     Roster roster;
     std::uint64_t list = 0, number = 0;
     {
@@ -169,7 +169,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
             --joins_[list];
         }
         if (group != nullptr)
-            group->bury(true);
+            group->destroy(true);
         return ret;
     }
     group->lanes().show(DoorLine::open); // from here on neighbours may write, and nothing fails
@@ -221,12 +221,12 @@ int Collectives::close_group(Group& group) noexcept
         std::lock_guard guard(tx_.lock());
         group.closing = false;
     }
-    bury_gone();
+    destroy_left();
     return 0;
 }
 
 /// Releases the closed groups into which no peer writes any more.
-void Collectives::bury_gone() noexcept
+void Collectives::destroy_left() noexcept
 {
     for (;;) {
         Group* found = nullptr;
@@ -245,16 +245,16 @@ void Collectives::bury_gone() noexcept
             groups_.erase(found);
             found->lanes().deregister_local();
         }
-        found->bury(true);
+        found->destroy(true);
         delete found;
     }
 }
 
-void Collectives::bury_all() noexcept
+void Collectives::destroy_all() noexcept
 {
-    bury_gone();
+    destroy_left();
     for (Group* group : groups_)
-        group->bury(group->gone());
+        group->destroy(group->gone());
 }
 
 // --- progress
@@ -416,7 +416,7 @@ fi_ops_collective collective_ops = {
     .reduce = reduce,
     .scatter = move<FI_SCATTER>,
     .gather = move<FI_GATHER>,
-    .msg = refuses<-FI_ENOSYS>, // no manual page describes it, and no call of libfabric reaches it
+    .msg = unsupported<-FI_ENOSYS>, // no manual page describes it, and no call of libfabric reaches it
     .barrier2 = barrier2,
 };
 

@@ -33,7 +33,7 @@ class Collectives final : public tofu::Engine {
     int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;
     int close_group(Group& group) noexcept;
     /// Releases the memory and gates of all groups. Called after the VCQ has been freed.
-    void bury_all() noexcept;
+    void destroy_all() noexcept;
     /// True if a group is open; the endpoint cannot be closed then.
     [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
 
@@ -69,7 +69,7 @@ class Collectives final : public tofu::Engine {
     [[nodiscard]] Group* find(fi_addr_t address) const noexcept;
     [[nodiscard]] int collect(const fi_collective_addr& address, Roster& roster, std::uint64_t& list) const noexcept;
     [[nodiscard]] int enter(Group& group) noexcept;
-    void bury_gone() noexcept;
+    void destroy_left() noexcept;
 
     TxContext& tx_;
     Pool<CollectiveOp> ops_;

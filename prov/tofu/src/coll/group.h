@@ -136,7 +136,7 @@ class Group final : public fid_mc {
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
-    void bury(bool quiet) noexcept { lanes_.bury(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
+    void destroy(bool quiet) noexcept { lanes_.destroy(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
     /// Looks for neighbours of a closed group that have died before they have left. Under the context's lock.
     void seek_dead() noexcept;
     [[nodiscard]] Lanes& lanes() noexcept { return lanes_; }

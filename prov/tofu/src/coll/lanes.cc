@@ -163,7 +163,7 @@ void Lanes::deregister_local() noexcept
 }
 
 /// A line whose slab is not quiet stays: a neighbour that calls later finds that this member has given up.
-void Lanes::bury(vcq::Gates& gates, bool keep, bool quiet) noexcept
+void Lanes::destroy(vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
     if (quiet)
         hide();
@@ -185,7 +185,7 @@ vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t 
 {
     // No message is sent yet, so the bytes can be read into the first slot.
     return posted(lane, tx_.vcq().get(lane.peer.home, staged_stadd(lane.number, 0), from, size,
-                                      {.when = vcq::When::delivered, .handler = &handler}));
+                                      {.level = vcq::CompletionLevel::delivered, .handler = &handler}));
 }
 
 vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexcept
@@ -208,15 +208,16 @@ vcq::Post Lanes::read(const Peer& member, vcq::CompletionHandler& handler, utofu
                       std::size_t size) noexcept
 {
     const vcq::Post post = tx_.vcq().get(member.home, staged_stadd(count_, 0), from, size,
-                                         {.when = vcq::When::delivered, .handler = &handler});
+                                         {.level = vcq::CompletionLevel::delivered, .handler = &handler});
     in_flight_ += post == vcq::Post::done;
     return post;
 }
 
 vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept
 {
-    return posted(lane, tx_.vcq().put_inline(lane.peer.home, from, lane.remote + offset, size,
-                                             {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
+    return posted(
+        lane, tx_.vcq().put_inline(lane.peer.home, from, lane.remote + offset, size,
+                                   {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &lane}));
 }
 
 void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
@@ -224,7 +225,7 @@ void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
     Lane& lane = *static_cast<Lane*>(handler);
     Lanes& lanes = *lane.lanes;
     lanes.in_flight_--;
-    // The slab of a closed group may have been released before the last notice (Endpoint::bury).
+    // The slab of a closed group may have been released before the last notice (Endpoint::destroy).
     if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || !lanes.slab_) [[likely]]
         return;
     // A member that has left and is beyond the operation under way has released its memory.
@@ -326,9 +327,9 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
         view.read(at, slot.tail.payload, size);
     } else if (!lane.half) {
         view.read(at, slot.payload, size);
-        const vcq::Post post =
-            posted(lane, tx_.vcq().put(lane.peer.home, staged_stadd(lane.number, message), lane.remote + offset, size,
-                                       {.when = vcq::When::delivered, .strong_order = true, .handler = &lane}));
+        const vcq::Post post = posted(
+            lane, tx_.vcq().put(lane.peer.home, staged_stadd(lane.number, message), lane.remote + offset, size,
+                                {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &lane}));
         if (post != vcq::Post::done)
             return post;
         lane.half = true;

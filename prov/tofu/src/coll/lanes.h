@@ -213,7 +213,7 @@ class Lanes {
     /// All neighbours have found it.
     void hide() noexcept;
     /// Releases the memory that peers write. `quiet`: no peer writes any more; otherwise the VCQ has been freed.
-    void bury(vcq::Gates& gates, bool keep, bool quiet) noexcept;
+    void destroy(vcq::Gates& gates, bool keep, bool quiet) noexcept;
 
     // --- Called under the context's lock, as all that follow.
     [[nodiscard]] int register_local() noexcept;

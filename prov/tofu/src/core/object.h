@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Objects of libfabric that the application holds. Their life: reference counts (Counted, Held), and fi_close(3), which
+// Objects of libfabric that the application holds. Their life: reference counts (RefCounted, Ref), and fi_close(3), which
 // answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Refuse). The base of all
 // objects (Object), and libfabric's tables of their functions (Calls). The open objects of one kind (OpenList), and the
 // base of fabrics (FabricBase).
@@ -23,7 +23,7 @@
 namespace tofu {
 
 /// Counts its users. Any thread.
-class Counted {
+class RefCounted {
   public:
     void hold() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
     /// release: what its user has done with it comes before its end (partner: users())
@@ -37,18 +37,18 @@ class Counted {
 
 /// An object that is used from here, or none.
 template <class T>
-class Held {
+class Ref {
   public:
-    Held() = default;
-    Held(Held&& from) noexcept : object_(std::exchange(from.object_, nullptr)) {}
-    Held& operator=(Held&& from) noexcept
+    Ref() = default;
+    Ref(Ref&& from) noexcept : object_(std::exchange(from.object_, nullptr)) {}
+    Ref& operator=(Ref&& from) noexcept
     {
         std::swap(object_, from.object_);
         return *this;
     }
-    ~Held() { *this = nullptr; }
+    ~Ref() { *this = nullptr; }
     /// Lets go of the one before.
-    Held& operator=(T* object) noexcept
+    Ref& operator=(T* object) noexcept
     {
         if (object != nullptr)
             object->hold();
@@ -69,34 +69,34 @@ class Held {
 
 /// One function for each signature.
 template <int code, class Signature>
-struct Refuse;
+struct UnsupportedCall;
 template <int code, class Result, class... Arguments>
-struct Refuse<code, Result(Arguments...)> {
+struct UnsupportedCall<code, Result(Arguments...)> {
     static Result call(Arguments...) noexcept { return code; }
 };
 
 /// Converts to a refusing function of whatever type the slot has.
 template <int code>
-struct Refusal {
+struct Unsupported {
     template <class Signature>
     constexpr operator Signature*() const noexcept
     {
-        return &Refuse<code, Signature>::call;
+        return &UnsupportedCall<code, Signature>::call;
     }
 };
 
 /// For a slot: the call does nothing and answers `code`, a negative FI_E*.
 template <int code>
-inline constexpr Refusal<code> refuses{};
+inline constexpr Unsupported<code> unsupported{};
 
 /// The calls of fid_ops, which every object has (fi_close(3), fi_control(3) and the fi_*_bind of each). Those that are
 /// not named answer -FI_ENOSYS.
 struct ObjectCalls {
     int (*close)(struct fid* object);
-    int (*bind)(struct fid* object, struct fid* other, std::uint64_t flags) = refuses<-FI_ENOSYS>;
-    int (*control)(struct fid* object, int command, void* argument) = refuses<-FI_ENOSYS>;
+    int (*bind)(struct fid* object, struct fid* other, std::uint64_t flags) = unsupported<-FI_ENOSYS>;
+    int (*control)(struct fid* object, int command, void* argument) = unsupported<-FI_ENOSYS>;
     int (*open_ops)(struct fid* object, const char* name, std::uint64_t flags, void** ops,
-                    void* context) = refuses<-FI_ENOSYS>;
+                    void* context) = unsupported<-FI_ENOSYS>;
 };
 
 /// fi_set_ops(3) of every object: nothing can be set. The function also marks our objects: see is_ours().
@@ -138,7 +138,7 @@ int create(Owner& owner, Attr* attr, typename T::Handle** made, void* context) n
 /// `HandleType` is the struct that the application holds, `OwnerType` what the object is opened from, and `Base` what
 /// is behind the handle where that is more.
 template <class Self, class HandleType, class OwnerType, class Base = HandleType>
-class Object : public Base, public Counted {
+class Object : public Base, public RefCounted {
   public:
     using Handle = HandleType;
     Object(const Object&) = delete;
@@ -156,7 +156,7 @@ class Object : public Base, public Counted {
     }
 
   protected:
-    explicit Object(Counted* owner, std::size_t fclass) noexcept : Base{}, owner_(owner)
+    explicit Object(RefCounted* owner, std::size_t fclass) noexcept : Base{}, owner_(owner)
     {
         this->fid.fclass = fclass;
         if (owner_ != nullptr)
@@ -169,7 +169,7 @@ class Object : public Base, public Counted {
     }
 
   private:
-    Counted* const owner_; ///< null: a fabric
+    RefCounted* const owner_; ///< null: a fabric
 };
 
 /// For the table of a T: fi_close(3).
@@ -185,7 +185,7 @@ int close_object(struct fid* fid) noexcept
 
 /// What the application asks for, or all zeroes where it leaves that open.
 template <class Attr>
-const Attr& given(const Attr* attr) noexcept
+const Attr& attr_or_default(const Attr* attr) noexcept
 {
     static constexpr Attr nothing{};
     return attr != nullptr ? *attr : nothing;
@@ -194,7 +194,7 @@ const Attr& given(const Attr* attr) noexcept
 /// Converts to a function for whatever slot of a table: it calls the member of the object behind its first argument. A
 /// member without a result answers 0.
 template <auto member>
-struct Calls {
+struct BindMember {
     template <class Result, class Fid, class... Arguments>
     using Slot = Result (*)(Fid*, Arguments...);
 
@@ -218,7 +218,7 @@ struct Calls {
     }
 };
 template <auto member>
-inline constexpr Calls<member> calls{};
+inline constexpr BindMember<member> bind_member{};
 
 // --- OpenList: the objects of one kind that are open in the process, oldest first: fi_getinfo names the first fabric
 // and domain (fi_fabric(3), fi_domain(3)).
@@ -262,7 +262,7 @@ class OpenList {
 
 // --- FabricBase: a fabric as the objects opened from it see it
 
-class FabricBase : public Object<FabricBase, fid_fabric, Counted> {
+class FabricBase : public Object<FabricBase, fid_fabric, RefCounted> {
   public:
     FabricBase() noexcept : Object(nullptr, FI_CLASS_FABRIC) {}
     ~FabricBase() { all().remove(*this); }

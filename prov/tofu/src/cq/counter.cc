@@ -10,17 +10,18 @@
 
 namespace tofu {
 
-static fi_ops cntr_fid_ops = object_ops({.close = calls<&Counter::close>, .control = calls<&Counter::control>});
+static fi_ops cntr_fid_ops =
+    object_ops({.close = bind_member<&Counter::close>, .control = bind_member<&Counter::control>});
 
 static fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
-    .read = calls<&Counter::read>,
-    .readerr = calls<&Counter::read_errors>,
-    .add = calls<&Counter::add>,
-    .set = calls<&Counter::set>,
-    .wait = calls<&Counter::wait>,
-    .adderr = calls<&Counter::add_errors>,
-    .seterr = calls<&Counter::set_errors>,
+    .read = bind_member<&Counter::read>,
+    .readerr = bind_member<&Counter::read_errors>,
+    .add = bind_member<&Counter::add>,
+    .set = bind_member<&Counter::set>,
+    .wait = bind_member<&Counter::wait>,
+    .adderr = bind_member<&Counter::add_errors>,
+    .seterr = bind_member<&Counter::set_errors>,
 };
 
 Counter::Counter(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CNTR), progress_(domain)
@@ -31,7 +32,7 @@ Counter::Counter(DomainBase& domain) noexcept : Object(&domain, FI_CLASS_CNTR), 
 
 int Counter::set_up(const fi_cntr_attr* attr) noexcept
 {
-    const fi_cntr_attr& wish = given(attr);
+    const fi_cntr_attr& wish = attr_or_default(attr);
     if (wish.events != FI_CNTR_EVENTS_COMP)
         return -FI_ENOSYS;
     if (wish.flags != 0)
@@ -99,7 +100,7 @@ void Counter::changed() noexcept
 int Counter::close() noexcept
 {
     if (in_use())
-        owner().let_go(*this);
+        owner().forget_counter(*this);
     {
         // A thread that has just counted the end of deferred work no longer uses the counter when the lock is free.
         std::lock_guard guard(owner().deferred().lock);
@@ -125,7 +126,7 @@ int Counter::wait(std::uint64_t threshold, int timeout_ms)
     return result;
 }
 
-bool Counter::news() noexcept
+bool Counter::has_events() noexcept
 {
     progress_.run();
     const std::uint64_t value = value_.load(std::memory_order_acquire);

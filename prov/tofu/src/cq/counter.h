@@ -19,7 +19,7 @@ namespace tofu {
 
 class DomainBase;
 class Endpoint;
-struct Work;
+struct TriggeredOp;
 
 class Counter final : public Object<Counter, fid_cntr, DomainBase> {
   public:
@@ -51,7 +51,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     void count_remote_events() noexcept { counts_remote_events_.store(true, std::memory_order_relaxed); }
 
     // --- operations that wait for the counter (api/triggered.h), by threshold; under DeferredWork::lock
-    Work* works = nullptr;
+    TriggeredOp* works = nullptr;
     Counter* next_trigger = nullptr; ///< next counter that operations wait for
     /// Do successes and errors together reach the threshold (fi_trigger(3))?
     [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept
@@ -75,14 +75,14 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress. True if one of the values has changed since the last call, fi_cntr_set or
     /// fi_cntr_add (fi_poll(3)).
-    [[nodiscard]] bool news() noexcept;
+    [[nodiscard]] bool has_events() noexcept;
     int close() noexcept;
 
   private:
     void changed() noexcept;
     [[nodiscard]] Endpoint* first_due() noexcept;
     [[gnu::noinline]] void make_round() noexcept;
-    [[gnu::noinline]] void take(Endpoint& endpoint, const Sight& sight) noexcept;
+    [[gnu::noinline]] void take(Endpoint& endpoint, const PollHint& hint) noexcept;
     static bool ready(void* self) noexcept;
 
     ProgressSet progress_;
@@ -100,7 +100,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
 
 /// Which completions one side of an endpoint reports, as fi_ep_bind and the attributes of its contexts say.
 struct Binding {
-    Held<CompletionQueue> cq;
+    Ref<CompletionQueue> cq;
     bool selective = false; ///< FI_SELECTIVE_COMPLETION: reports only operations with FI_COMPLETION
 
     /// Does a success with these operation flags reach the queue (fi_cq(3))?
@@ -114,12 +114,12 @@ struct Binding {
 
 /// The counters of operations that a transmit context begins (fi_endpoint(3), fi_ep_bind).
 struct TxCounters {
-    Held<Counter> send, read, write;
+    Ref<Counter> send, read, write;
 };
 
 /// The counters of receives and of what peers do.
 struct RxCounters {
-    Held<Counter> recv, remote_read, remote_write;
+    Ref<Counter> recv, remote_read, remote_write;
 
     [[nodiscard]] Counter* remote(bool read) const noexcept { return read ? remote_read : remote_write; }
     /// Count peers' reads of, and writes to, memory of the domain (FI_RMA_EVENT).

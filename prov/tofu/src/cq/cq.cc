@@ -104,16 +104,16 @@ static const char* error_text(fid_cq*, int prov_errno, const void*, char* buffer
 }
 
 static fi_ops cq_fid_ops =
-    object_ops({.close = close_object<CompletionQueue>, .control = calls<&CompletionQueue::control>});
+    object_ops({.close = close_object<CompletionQueue>, .control = bind_member<&CompletionQueue::control>});
 
 static fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
     .read = read_cq,
-    .readfrom = calls<&CompletionQueue::read_from>,
-    .readerr = calls<&CompletionQueue::read_error>,
-    .sread = calls<&CompletionQueue::wait_and_read>,
-    .sreadfrom = calls<&CompletionQueue::wait_and_read_from>,
-    .signal = calls<&CompletionQueue::signal>,
+    .readfrom = bind_member<&CompletionQueue::read_from>,
+    .readerr = bind_member<&CompletionQueue::read_error>,
+    .sread = bind_member<&CompletionQueue::wait_and_read>,
+    .sreadfrom = bind_member<&CompletionQueue::wait_and_read_from>,
+    .signal = bind_member<&CompletionQueue::signal>,
     .strerror = error_text,
 };
 
@@ -131,7 +131,7 @@ CompletionQueue::~CompletionQueue()
 
 int CompletionQueue::set_up(const fi_cq_attr* attr) noexcept
 {
-    const fi_cq_attr& wish = given(attr);
+    const fi_cq_attr& wish = attr_or_default(attr);
     if (wish.format < FI_CQ_FORMAT_UNSPEC || wish.format > FI_CQ_FORMAT_TAGGED)
         return -FI_ENOSYS;
     // fi_cq(3): the condition is ignored without a waiter
@@ -274,7 +274,7 @@ int CompletionQueue::signal() noexcept
     return 0;
 }
 
-bool CompletionQueue::news() noexcept
+bool CompletionQueue::has_events() noexcept
 {
     if (empty())
         progress_.run();
@@ -345,7 +345,7 @@ ssize_t make_progress(fid_cq* cq, void*, std::size_t) noexcept
 {
     CompletionQueue& queue = CompletionQueue::of(cq);
     (void)queue.read_from(nullptr, 0, nullptr);
-    hand_on(queue);
+    forward_entries(queue);
     return -FI_EAGAIN;
 }
 
@@ -361,7 +361,7 @@ std::uint64_t make_progress(fid_cntr* cntr) noexcept
     return 0;
 }
 
-constexpr auto never = refuses<-FI_ENOSYS>;
+constexpr auto never = unsupported<-FI_ENOSYS>;
 int close_counter(struct fid* fid) noexcept
 {
     return Counter::of(fid).close();
@@ -375,7 +375,7 @@ fi_ops_cntr counter_ops = {sizeof(fi_ops_cntr), make_progress, never, never, nev
 template <class T, class Link, class Owned, class Attr, class Ops>
 int open(fid_domain* domain, Attr* wish, typename T::Handle** made, void* context, fi_ops& fid_ops, Ops& ops) noexcept
 {
-    if ((given(wish).flags & FI_PEER) == 0)
+    if ((attr_or_default(wish).flags & FI_PEER) == 0)
         return T::open(domain, wish, made, context);
     Owned* const owner = peer::imported<Owned>(context);
     if (owner == nullptr)
@@ -405,7 +405,7 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* 
     return open<Counter, CounterLink, peer::Cntr>(domain, attr, cntr, context, counter_fid_ops, counter_ops);
 }
 
-void hand_on(CompletionQueue& queue) noexcept
+void forward_entries(CompletionQueue& queue) noexcept
 {
     if (queue.fid.ops != &queue_fid_ops)
         return;

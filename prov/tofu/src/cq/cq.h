@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq(3), the completions of operations: what is reported (Completion, CqEntry), the unread entries in order
 // (Entries, a ring that grows), the queue (CompletionQueue), and queues and counters that another provider owns
-// (open_queue, open_counter, hand_on). Requests and the message protocol write; the application reads, which drives
+// (open_queue, open_counter, forward_entries). Requests and the message protocol write; the application reads, which drives
 // progress.
 #pragma once
 
@@ -200,7 +200,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     int control(int command, void* argument) noexcept { return wait_.control(command, argument); }
     [[nodiscard]] WaitObject& wait_object() noexcept { return wait_; }
     /// For poll sets: makes progress if the queue is empty. True if it has an entry then.
-    [[nodiscard]] bool news() noexcept;
+    [[nodiscard]] bool has_events() noexcept;
 
   private:
     static bool ready(void* self) noexcept;
@@ -211,7 +211,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         write({context, flags, length, buffer, data, tag, source});
     }
     [[nodiscard, gnu::noinline]] ssize_t read_packets(void* buffer, std::size_t count, Endpoint& endpoint,
-                                                      Sight sight) noexcept;
+                                                      PollHint hint) noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_notices(void* buffer, std::size_t count, Endpoint& endpoint) noexcept;
     [[nodiscard]] ssize_t close_read() noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_slowly(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
@@ -294,6 +294,6 @@ int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* 
 
 /// Hands the entries of the queue on to its owner, if it has one, in order. The caller holds no lock that the owner's
 /// calls may take; it may hold the context's.
-void hand_on(CompletionQueue& queue) noexcept;
+void forward_entries(CompletionQueue& queue) noexcept;
 
 } // namespace tofu

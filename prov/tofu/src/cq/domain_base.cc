@@ -36,7 +36,7 @@ void AutoProgress::drop(Lock& lock) noexcept
 
 // --- users of the thread
 
-int AutoProgress::need_thread(WakeSignal* signal) noexcept
+int AutoProgress::acquire_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
     if (users_ == 0) {
@@ -52,7 +52,7 @@ int AutoProgress::need_thread(WakeSignal* signal) noexcept
     {
         std::lock_guard signals(signals_mutex_);
         if (signals_.push(signal)) {
-            signal->attend(true);
+            signal->set_helper_thread(true);
             return 0;
         }
     }
@@ -60,30 +60,30 @@ int AutoProgress::need_thread(WakeSignal* signal) noexcept
     return -FI_ENOMEM;
 }
 
-int AutoProgress::go_on_alone() noexcept
+int AutoProgress::start_thread() noexcept
 {
     if (!thread_is_due_.exchange(false, std::memory_order_relaxed))
         return 0;
-    const int error = need_thread(nullptr);
+    const int error = acquire_thread(nullptr);
     if (error != 0)
         thread_is_due_.store(true, std::memory_order_relaxed);
     return error;
 }
 
-void AutoProgress::need_locks() noexcept
+void AutoProgress::enable_locks() noexcept
 {
     std::lock_guard guard(mutex_);
     if (!locks_are_on_)
         switch_locks(true);
 }
 
-void AutoProgress::dismiss_thread(WakeSignal* signal) noexcept
+void AutoProgress::release_thread(WakeSignal* signal) noexcept
 {
     std::lock_guard guard(mutex_);
     {
         std::lock_guard signals(signals_mutex_);
         if (signals_.erase(signal))
-            signal->attend(false);
+            signal->set_helper_thread(false);
     }
     leave();
 }
@@ -171,7 +171,7 @@ void AutoProgress::run() noexcept
 {
     static constexpr timespec soon{0, 50000};
     const Deadline never(-1);
-    Sleeper sleeper(&domain_.backend().functions(), never);
+    BlockingWait sleeper(&domain_.backend().functions(), never);
     ProgressSource* sources[] = {&everything_};
     while (!stop_.load(std::memory_order_relaxed)) {
         const bool some = everything_.run(true);

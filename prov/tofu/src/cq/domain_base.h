@@ -47,21 +47,21 @@ class AutoProgress final : ForkAware {
     [[nodiscard]] ProgressSet& everything() noexcept { return everything_; }
     /// Adds a user of the thread; the first starts it. 0 or -FI_E*. `signal`, which may be null: the thread repeats the
     /// wake-ups of it that could not be delivered at once.
-    [[nodiscard]] int need_thread(WakeSignal* signal) noexcept;
+    [[nodiscard]] int acquire_thread(WakeSignal* signal) noexcept;
     /// Removes a user; the last stops the thread and waits for its end, some ten milliseconds.
-    void dismiss_thread(WakeSignal* signal) noexcept;
-    /// With FI_PROGRESS_AUTO: true until the first go_on_alone().
+    void release_thread(WakeSignal* signal) noexcept;
+    /// With FI_PROGRESS_AUTO: true until the first start_thread().
     [[nodiscard]] bool thread_is_due() const noexcept { return thread_is_due_.load(std::memory_order_relaxed); }
     /// With FI_PROGRESS_AUTO: starts the thread, because from now on something needs polls to go on (an operation that
     /// is a single communication does not). The caller holds no lock. 0 or -FI_E*.
-    [[nodiscard]] int go_on_alone() noexcept;
+    [[nodiscard]] int start_thread() noexcept;
     /// Switches the locks on, because another thread of the application is to make progress. The caller's is the one that
     /// serialises the domain's calls, and holds no lock.
-    void need_locks() noexcept;
+    void enable_locks() noexcept;
     /// Where the thread was put; empty: nowhere of its own.
     [[nodiscard]] const char* processors() const noexcept { return processors_; }
     /// Takes in the lock of a queue or the like. adopt() switches it off where the threading model needs none;
-    /// need_thread() switches all of them on, which no thread holds then, as the application serialises its calls. Locks
+    /// acquire_thread() switches all of them on, which no thread holds then, as the application serialises its calls. Locks
     /// that are on stay as they are: threads of the application may be in them.
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;
@@ -95,7 +95,7 @@ class AutoProgress final : ForkAware {
     Mutex signals_mutex_;
     Array<WakeSignal*> signals_; ///< one entry for each user with a signal
     std::atomic<bool> stop_{false};
-    std::atomic<bool> thread_is_due_{false}; ///< FI_PROGRESS_AUTO, before go_on_alone()
+    std::atomic<bool> thread_is_due_{false}; ///< FI_PROGRESS_AUTO, before start_thread()
     ProgressSet everything_;
 };
 
@@ -104,7 +104,7 @@ class AutoProgress final : ForkAware {
 // need.
 
 class Counter;
-class Later;
+class DeferredCalls;
 class RegionTable;
 namespace coll {
 class Doors;
@@ -133,7 +133,7 @@ struct DomainModel {
 
 /// Operations that wait for counters (api/triggered.h).
 struct DeferredWork {
-    Later* later = nullptr;
+    DeferredCalls* calls = nullptr;
     Lock lock;                 ///< guards all of it; taken before endpoints' locks
     std::atomic<int> count{0}; ///< operations that wait or are under way
     [[nodiscard]] bool any() const noexcept { return count.load(std::memory_order_relaxed) != 0; }
@@ -178,7 +178,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
     virtual bool progress_home(bool patient) noexcept = 0;
     /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
-    virtual void let_go(const Counter&) noexcept {}
+    virtual void forget_counter(const Counter&) noexcept {}
     /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
     [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 

@@ -23,14 +23,15 @@ static const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer
     return text;
 }
 
-static fi_ops eq_fid_ops = object_ops({.close = close_object<EventQueue>, .control = calls<&EventQueue::control>});
+static fi_ops eq_fid_ops =
+    object_ops({.close = close_object<EventQueue>, .control = bind_member<&EventQueue::control>});
 
 static fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
-    .read = calls<&EventQueue::read>,
-    .readerr = calls<&EventQueue::read_error>,
-    .write = calls<&EventQueue::write>,
-    .sread = calls<&EventQueue::wait_and_read>,
+    .read = bind_member<&EventQueue::read>,
+    .readerr = bind_member<&EventQueue::read_error>,
+    .write = bind_member<&EventQueue::write>,
+    .sread = bind_member<&EventQueue::wait_and_read>,
     .strerror = error_text,
 };
 
@@ -50,7 +51,7 @@ void EventQueue::in_child() noexcept
 
 int EventQueue::set_up(const fi_eq_attr* attr) noexcept
 {
-    const fi_eq_attr& wish = given(attr);
+    const fi_eq_attr& wish = attr_or_default(attr);
     if ((wish.flags & ~(FI_WRITE | FI_AFFINITY)) != 0)
         return -FI_EINVAL;
     writable_ = (wish.flags & FI_WRITE) != 0;
@@ -179,13 +180,13 @@ int EventQueue::need_polls(const Pollable& endpoint) noexcept
     // The owner of a peer's objects makes all progress by its own calls (fi_peer(3)).
     if (WakeSignal* const signal = wait_.wake_signal();
         signal != nullptr && !polled->has_thread && !domain.model().has_owner) {
-        if (int ret = domain.auto_progress().need_thread(signal); ret != 0)
+        if (int ret = domain.auto_progress().acquire_thread(signal); ret != 0)
             return ret;
         polled->has_thread = true;
     }
     const bool several_domains = has_several_domains();
     if (several_domains)
-        domain.auto_progress().need_locks();
+        domain.auto_progress().enable_locks();
     for (Polled& one : polled_)
         one.has_locks |= one.domain == &domain && (several_domains || polled->has_thread);
     return 0;
@@ -204,7 +205,7 @@ void EventQueue::remove(Pollable& endpoint) noexcept
         polls_ = !polled_.empty();
     }
     if (found.has_thread)
-        found.domain->auto_progress().dismiss_thread(wait_.wake_signal());
+        found.domain->auto_progress().release_thread(wait_.wake_signal());
 }
 
 bool EventQueue::run(bool patient) noexcept

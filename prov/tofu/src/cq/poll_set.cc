@@ -17,8 +17,8 @@ namespace tofu {
 
 // --- WaitSet
 
-static fi_ops wait_fid_ops = object_ops({.close = close_object<WaitSet>, .control = calls<&WaitSet::control>});
-static fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = calls<&WaitSet::wait>};
+static fi_ops wait_fid_ops = object_ops({.close = close_object<WaitSet>, .control = bind_member<&WaitSet::control>});
+static fi_ops_wait wait_ops = {.size = sizeof(fi_ops_wait), .wait = bind_member<&WaitSet::wait>};
 
 WaitSet::WaitSet(FabricBase& fabric) noexcept : Object(&fabric, FI_CLASS_WAIT)
 {
@@ -65,12 +65,12 @@ void WaitSet::remove(WaitObject& member) noexcept
 }
 
 /// Looks at all members: the wake-ups of all have been cleared together.
-bool WaitSet::look() noexcept
+bool WaitSet::poll() noexcept
 {
     std::lock_guard guard(mutex_);
     bool some = false;
     for (WaitObject* member : members_)
-        some |= member->look();
+        some |= member->poll();
     return some;
 }
 
@@ -102,9 +102,9 @@ std::size_t WaitSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 static fi_ops poll_fid_ops = object_ops({.close = close_object<PollSet>});
 static fi_ops_poll poll_ops = {
     .size = sizeof(fi_ops_poll),
-    .poll = calls<&PollSet::poll>,
-    .poll_add = calls<&PollSet::add>,
-    .poll_del = calls<&PollSet::remove>,
+    .poll = bind_member<&PollSet::poll>,
+    .poll_add = bind_member<&PollSet::add>,
+    .poll_del = bind_member<&PollSet::remove>,
 };
 
 /// Calls `visit` with a completion queue or a counter. False: it is neither.
@@ -168,7 +168,7 @@ int PollSet::poll(void** contexts, int count) noexcept
         visit_source(object, [&](auto& source) {
             if (found == count) // no room to report more, but all members make progress (fi_poll(3))
                 source.progress().run();
-            else if (source.news())
+            else if (source.has_events())
                 contexts[found++] = object->context;
         });
     return found;
@@ -205,7 +205,7 @@ int try_wait(fid_fabric*, struct fid** fids, int count) noexcept
         visit(fids[i], [](auto& object) { object.clear(); });
     bool some = false;
     for (int i = 0; i < count; i++)
-        visit(fids[i], [&](auto& object) { some |= object.look(); });
+        visit(fids[i], [&](auto& object) { some |= object.poll(); });
     return some ? -FI_EAGAIN : 0;
 }
 

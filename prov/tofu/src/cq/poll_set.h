@@ -35,10 +35,10 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase>, public Progr
     // --- fi_trywait, as for a single object (WaitObject)
     void clear() noexcept { signal_.clear(); }
     /// Makes progress for all members. True if one has something.
-    [[nodiscard]] bool look() noexcept;
+    [[nodiscard]] bool poll() noexcept;
     int control(int command, void* argument) noexcept { return signal_.control(kind_, command, argument); }
     // --- of ProgressSource: the members. Another thread may close one while this one sleeps.
-    bool run(bool) noexcept override { return look(); }
+    bool run(bool) noexcept override { return poll(); }
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
   private:
@@ -50,13 +50,16 @@ class WaitSet final : public Object<WaitSet, fid_wait, FabricBase>, public Progr
 
 // --- PollSet, and fi_trywait
 
-/// fi_poll_open: a set of objects that one call looks at.
+/// fi_poll_open: a set of objects that one call polls.
 class PollSet final : public Object<PollSet, fid_poll, DomainBase> {
   public:
     explicit PollSet(DomainBase& domain) noexcept;
     /// 0 or -FI_EINVAL.
     [[nodiscard]] static int open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexcept;
-    [[nodiscard]] int set_up(const fi_poll_attr* attr) noexcept { return given(attr).flags != 0 ? -FI_EINVAL : 0; }
+    [[nodiscard]] int set_up(const fi_poll_attr* attr) noexcept
+    {
+        return attr_or_default(attr).flags != 0 ? -FI_EINVAL : 0;
+    }
 
     // --- the calls of fi_poll's operation table
     int add(struct fid* object, std::uint64_t flags) noexcept;

@@ -51,12 +51,12 @@ bool ProgressSet::run(bool patient) noexcept
         lock_.lock();
     else if (!lock_.try_lock())
         return false;
-    const bool some = look_everywhere(patient);
+    const bool some = poll_all(patient);
     lock_.unlock();
     return some;
 }
 
-bool ProgressSet::look_everywhere(bool patient) noexcept
+bool ProgressSet::poll_all(bool patient) noexcept
 {
     bool some = domain_.progress_home(patient);
     for (Pollable* endpoint : endpoints_)
@@ -68,7 +68,7 @@ void ProgressSet::begin_interval() noexcept
 {
     const unsigned length = interval_.load(std::memory_order_relaxed);
     // The length may have changed: a multiple of it follows, so that full rounds come.
-    looks_.store((looks_.load(std::memory_order_relaxed) + length) & ~(length - 1), std::memory_order_relaxed);
+    polls_.store((polls_.load(std::memory_order_relaxed) + length) & ~(length - 1), std::memory_order_relaxed);
     std::atomic_ref(left_).store(length, std::memory_order_relaxed);
 }
 
@@ -80,13 +80,13 @@ void ProgressSet::yield() noexcept
     const unsigned idle = found ? 0 : idle_.load(std::memory_order_relaxed) + interval_.load(std::memory_order_relaxed);
     idle_.store(idle, std::memory_order_relaxed);
     found_.store(false, std::memory_order_relaxed);
-    // Programs that yield between two looks, as Open MPI does, need no more of it.
+    // Programs that yield between two polls, as Open MPI does, need no more of it.
     if (idle < 2 * interval_if_oversubscribed)
         return;
     const auto ask = domain_.backend().functions().give_way;
     const bool oversubscribed = ask != nullptr && ask(idle / interval_if_oversubscribed) != 0;
     interval_.store(oversubscribed ? interval_if_oversubscribed : interval, std::memory_order_relaxed);
-    if (!oversubscribed && idle >= patience && idle % yield_every < interval)
+    if (!oversubscribed && idle >= spin_limit && idle % yield_every < interval)
         sched_yield();
 }
 

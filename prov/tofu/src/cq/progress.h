@@ -23,7 +23,7 @@ struct RingPoll;
 
 /// What a reader of a queue sees at an endpoint before it calls anything: packets in rings, notices that may have come,
 /// or something that takes a round of progress.
-struct Sight {
+struct PollHint {
     enum What : std::uint8_t { nothing, packets, notices, work } what;
     proto::RingPoll* ring = nullptr; ///< packets: of the first ring that has one
 };
@@ -71,24 +71,24 @@ class ProgressSet final : public ProgressSource {
     /// with `patient`, waits for its turn (before a sleep: wait.h). True if a poll found a notice.
     bool run(bool patient) noexcept override;
     bool run() noexcept { return run(false); }
-    // --- the looks of readers. Each counts, by one of these two calls.
-    /// The endpoint to look at first, if nothing else is due: neither a full round nor a question whether to yield.
-    /// Else null: call begin_look(), then look() or run(). Where locks are off.
+    // --- the polls of readers. Each counts, by one of these two calls.
+    /// The endpoint to poll first, if nothing else is due: neither a full round nor a question whether to yield.
+    /// Else null: call begin_poll(), then poll() or run(). Where locks are off.
     [[nodiscard, gnu::always_inline]] Pollable* first_due() noexcept { return --left_ != 0 ? first_ : nullptr; }
-    void begin_look() noexcept
+    void begin_poll() noexcept
     {
         if (left_ == 0)
             begin_interval();
     }
-    /// Are locks on? Then a look needs lock().
+    /// Are locks on? Then a poll needs lock().
     [[nodiscard]] bool locked() const noexcept { return lock_.enabled(); }
     /// That endpoint again.
     [[nodiscard]] Pollable* first() const noexcept { return first_; }
     /// Whether there is another endpoint than that one.
     [[nodiscard]] bool has_others() const noexcept { return has_others_; }
-    void count_look() noexcept
+    void count_poll() noexcept
     {
-        // relaxed, and no subtraction in one step: threads that look at the same time may count one look
+        // relaxed, and no subtraction in one step: threads that poll at the same time may count one poll
         const std::atomic_ref left(left_);
         if (const unsigned now = left.load(std::memory_order_relaxed) - 1; now != 0) [[likely]]
             left.store(now, std::memory_order_relaxed);
@@ -96,9 +96,9 @@ class ProgressSet final : public ProgressSource {
             begin_interval();
     }
     /// A shorter round for the reader of one queue. It ends with the first endpoint that fills the queue, and leaves
-    /// out the home VCQ, whose notices make no entries. Every full_round-th look is a run(), so that no endpoint
+    /// out the home VCQ, whose notices make no entries. Every full_round-th poll is a run(), so that no endpoint
     /// starves.
-    void look(const CompletionQueue& queue) noexcept;
+    void poll(const CompletionQueue& queue) noexcept;
     /// Those of the home VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of which
     /// may begin or end it.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
@@ -115,13 +115,13 @@ class ProgressSet final : public ProgressSource {
   private:
     // Called under lock_.
     void endpoints_changed() noexcept;
-    bool look_everywhere(bool patient = false) noexcept;
-    void look_in_turn(const CompletionQueue& queue) noexcept;
+    bool poll_all(bool patient = false) noexcept;
+    void poll_round_robin(const CompletionQueue& queue) noexcept;
     [[nodiscard]] bool full_round_due() noexcept
     {
         if (lock_.enabled())
-            return ++locked_looks_ % full_round == 0;
-        return interval_begins() && looks_.load(std::memory_order_relaxed) % full_round == 0;
+            return ++locked_polls_ % full_round == 0;
+        return interval_begins() && polls_.load(std::memory_order_relaxed) % full_round == 0;
     }
     [[nodiscard]] bool interval_begins() noexcept
     {
@@ -130,24 +130,24 @@ class ProgressSet final : public ProgressSource {
     void begin_interval() noexcept;
     void yield() noexcept;
 
-    static constexpr unsigned patience = 4096; ///< idle polls, some 20 us: answers that are under way arrive sooner
+    static constexpr unsigned spin_limit = 4096; ///< idle polls, some 20 us: answers that are under way arrive sooner
     static constexpr unsigned yield_every = 256;
-    static constexpr unsigned full_round = 32; ///< looks
-    // Looks in an interval, with whose last comes a check whether to yield: some 0.2 us if the last yield was useful.
+    static constexpr unsigned full_round = 32; ///< polls
+    // Polls in an interval, with whose last comes a check whether to yield: some 0.2 us if the last yield was useful.
     static constexpr unsigned interval = 16;
     static constexpr unsigned interval_if_oversubscribed = 4;
 
     DomainBase& domain_;
     Lock lock_;
-    unsigned left_ = interval;       ///< looks of the interval; where locks are on, atomic
+    unsigned left_ = interval;       ///< polls of the interval; where locks are on, atomic
     std::atomic<bool> found_{false}; ///< something, in this interval or since the last check
     Pollable* first_ = nullptr;      ///< that filled the queue last, or any; null: there is none
     bool has_others_ = false;        ///< than first_
-    std::atomic<unsigned> looks_{0}; ///< before this interval: a multiple of its length
-    std::atomic<unsigned> idle_{0};  ///< looks in the last intervals, in which nothing was found
+    std::atomic<unsigned> polls_{0}; ///< before this interval: a multiple of its length
+    std::atomic<unsigned> idle_{0};  ///< polls in the last intervals, in which nothing was found
     std::atomic<unsigned> interval_{interval};
-    unsigned locked_looks_ = 0; ///< under lock_, where locks are on
-    std::size_t next_ = 0;      ///< the endpoint that a look begins with
+    unsigned locked_polls_ = 0; ///< under lock_, where locks are on
+    std::size_t next_ = 0;      ///< the endpoint that a poll begins with
     Array<Pollable*> endpoints_;
     static_assert(full_round % interval == 0 && interval % interval_if_oversubscribed == 0);
 };

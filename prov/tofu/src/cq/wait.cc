@@ -24,7 +24,7 @@ namespace {
 
 constexpr int slice_ms = 10; ///< a signal of another thread is seen within this time
 constexpr unsigned busy_rounds =
-    64; ///< looks before the first sleep: something that is about to come then needs no wake-up
+    64; ///< polls before the first sleep: something that is about to come then needs no wake-up
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
 /// An eventfd as wait.h wants it. Neither call blocks: its count is full, or it is 0.
@@ -59,12 +59,12 @@ int Deadline::left_ms(int most) const noexcept
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
 }
 
-Sleeper::Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields) noexcept
+BlockingWait::BlockingWait(const vcq::Functions* functions, const Deadline& deadline, bool yields) noexcept
     : functions_(functions), deadline_(deadline), yields_(yields)
 {
 }
 
-bool Sleeper::sleep(ProgressSource* const* sources, std::size_t count) noexcept
+bool BlockingWait::sleep(ProgressSource* const* sources, std::size_t count) noexcept
 {
     if (deadline_.passed())
         return false;
@@ -144,7 +144,7 @@ void WakeSignal::raise() noexcept
         // Needs the mutex: an application that has looked (fi_trywait) and does not sleep yet holds it. That look makes
         // progress, and may raise this signal itself, or wait for a lock that our caller holds: so only try_lock().
         raised_.store(true, std::memory_order_release); // partner: repeat()
-        if (attendants_.load(std::memory_order_relaxed) != 0) {
+        if (helper_threads_.load(std::memory_order_relaxed) != 0) {
             (void)repeat();
             return;
         }
@@ -204,8 +204,8 @@ WaitObject::~WaitObject()
 {
     if (set_ != nullptr)
         set_->remove(*this);
-    if (attended_)
-        owner_.domain->auto_progress().dismiss_thread(signal_);
+    if (has_thread_)
+        owner_.domain->auto_progress().release_thread(signal_);
 }
 
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
@@ -239,9 +239,9 @@ int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexce
     }
     kind_ = kind;
     if (needs_thread && owner_.domain != nullptr) {
-        if (int error = owner_.domain->auto_progress().need_thread(signal_); error != 0)
+        if (int error = owner_.domain->auto_progress().acquire_thread(signal_); error != 0)
             return error;
-        attended_ = true;
+        has_thread_ = true;
     }
     return 0;
 }
@@ -252,18 +252,18 @@ void WaitObject::wake() noexcept
         owner_.domain->statistics().count(Stat::wake_up);
     if (signal_ != nullptr)
         signal_->raise();
-    // Without the backend's help sleeps are short (Sleeper).
+    // Without the backend's help sleeps are short (BlockingWait).
     if (sleepers_.load(std::memory_order_relaxed) != 0 && functions_ != nullptr && functions_->wake != nullptr)
         functions_->wake();
 }
 
-bool WaitObject::look() noexcept
+bool WaitObject::poll() noexcept
 {
     if (owner_.progress != nullptr)
         owner_.progress->run(true);
     const bool some = owner_.ready(owner_.object);
     if (some && signal_ != nullptr)
-        signal_->raise_again();
+        signal_->rearm();
     return some;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Waiting, for calls that block and for applications that sleep by their own means: a flag that saves system calls
-// (wake_flag), the bound of a wait (Deadline), a sleep until something comes (Sleeper), the descriptor or condition of
+// (wake_flag), the bound of a wait (Deadline), a sleep until something comes (BlockingWait), the descriptor or condition of
 // an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
 #pragma once
 
@@ -52,7 +52,7 @@ void clear(Flag& raised, EventFd& event_fd)
 
 namespace tofu {
 
-// --- Deadline, Sleeper, WakeSignal, WaitObject: a reader that blocks in a call sleeps until something may have arrived
+// --- Deadline, BlockingWait, WakeSignal, WaitObject: a reader that blocks in a call sleeps until something may have arrived
 // for one of its VCQs. The backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An
 // application that waits by its own means (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the
 // thread that makes progress raises; as long as there is one, a thread of the domain makes progress (cq/domain_base.h).
@@ -84,13 +84,13 @@ class Deadline {
     bool never_;
 };
 
-/// The sleep of one reader between two looks; a new one for every wait. The looks must be patient
+/// The sleep of one reader between two polls; a new one for every wait. The polls must be patient
 /// (ProgressSource::run(true)): then notices that another thread has polled meanwhile are in their queue, and later
 /// ones end the sleep.
-class Sleeper {
+class BlockingWait {
   public:
     /// `functions` null: only pauses. `yields`: FI_WAIT_YIELD, which gives up the time slice and never sleeps.
-    Sleeper(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
+    BlockingWait(const vcq::Functions* functions, const Deadline& deadline, bool yields = false) noexcept;
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
     [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
@@ -128,7 +128,7 @@ class Sleeper {
 };
 
 /// A wait object that the application sleeps on by its own means, poll(2) or a condition variable: FI_WAIT_FD or
-/// FI_WAIT_MUTEX_COND. A child of fork has an eventfd of its own: a look in the child would clear the parent's.
+/// FI_WAIT_MUTEX_COND. A child of fork has an eventfd of its own: a poll in the child would clear the parent's.
 class WakeSignal final : ForkAware {
   public:
     ~WakeSignal();
@@ -143,13 +143,13 @@ class WakeSignal final : ForkAware {
     [[nodiscard]] bool repeat() noexcept;
     /// Says that the domain's thread calls repeat() from now on, or no longer. Counted, since a wait set has many
     /// members.
-    void attend(bool yes) noexcept { attendants_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
+    void set_helper_thread(bool yes) noexcept { helper_threads_.fetch_add(yes ? 1 : -1, std::memory_order_relaxed); }
     /// Clears the signal; called before looking for events, once for all objects that raise it. Whatever arrives from
     /// now on raises it again.
     void clear() noexcept;
-    /// Raises the signal again, which was cleared for all: a look has found something that another thread may sleep
+    /// Raises the signal again, which was cleared for all: a poll has found something that another thread may sleep
     /// for.
-    void raise_again() noexcept
+    void rearm() noexcept
     {
         if (kind_ == FI_WAIT_FD)
             raise();
@@ -168,7 +168,7 @@ class WakeSignal final : ForkAware {
     fi_wait_obj kind_ = FI_WAIT_NONE;
     int descriptor_ = -1;
     std::atomic<bool> raised_{false}; ///< FI_WAIT_MUTEX_COND: a wake-up is due
-    std::atomic<int> attendants_{0};
+    std::atomic<int> helper_threads_{0};
     pthread_mutex_t mutex_{};
     pthread_cond_t condition_{};
 };
@@ -222,7 +222,7 @@ class WaitObject {
     }
     /// Makes progress. True if there is something to read; then the signal is raised again, and it is not safe to
     /// sleep.
-    [[nodiscard]] bool look() noexcept;
+    [[nodiscard]] bool poll() noexcept;
     /// The wait set whose signal this object raises, or null. One clear() there serves all its members.
     [[nodiscard]] WaitSet* set_of_signal() const noexcept { return signal_ != nullptr ? set_ : nullptr; }
     [[nodiscard]] int control(int command, void* argument) noexcept { return own_.control(kind_, command, argument); }
@@ -238,7 +238,7 @@ class WaitObject {
     WakeSignal own_;
     WakeSignal* signal_ = nullptr; ///< own_, or the wait set's
     WaitSet* set_ = nullptr;
-    bool attended_ = false; ///< it has asked for the domain's thread
+    bool has_thread_ = false; ///< it has asked for the domain's thread
 };
 
 } // namespace tofu

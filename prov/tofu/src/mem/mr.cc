@@ -276,11 +276,11 @@ void RegionTable::remember(MemoryRegion& region) noexcept
                                              std::move(region.target_)};
 }
 
-void RegionTable::let_go(const Counter& counter) noexcept
+void RegionTable::forget_counter(const Counter& counter) noexcept
 {
     std::lock_guard guard(domain_.home_lock());
     for (Closed& closed : closed_)
-        for (Held<Counter>* held : {&closed.target.write_counter, &closed.target.read_counter})
+        for (Ref<Counter>* held : {&closed.target.write_counter, &closed.target.read_counter})
             if (*held == &counter)
                 *held = nullptr;
 }

@@ -28,8 +28,8 @@ namespace tofu {
 
 /// What counts the accesses of peers to a region.
 struct EventTarget {
-    Held<Counter> write_counter;
-    Held<Counter> read_counter;
+    Ref<Counter> write_counter;
+    Ref<Counter> read_counter;
     unsigned endpoint = 0;    ///< number of the one endpoint that counts them ...
     std::uint64_t serial = 0; ///< ... and its serial (mem/mr_directory.h); 0: all that count everything do
     [[nodiscard]] bool empty() const noexcept
@@ -42,7 +42,7 @@ struct EventTarget {
 /// it (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
   public:
-    MemoryRegion(Counted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
+    MemoryRegion(RefCounted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
     {
         fid.ops = &calls;
         mem_desc = this; // only compared (Descs)
@@ -191,7 +191,7 @@ class RegionTable {
     /// From now on only the endpoint of this number counts the events of the region.
     void bind(MemoryRegion& region, unsigned endpoint) noexcept;
     /// A counter is about to be closed: events of regions that were closed before are not counted by it any more.
-    void let_go(const Counter& counter) noexcept;
+    void forget_counter(const Counter& counter) noexcept;
 
     // --- endpoints that count peers' accesses, by their numbers
     void add_endpoint(unsigned number, const RxCounters& counters) noexcept;

@@ -385,7 +385,7 @@ void KeyReaders::post(Revocation& revocation) noexcept
     if (home.query_stadd(revocation.reader, directory_stag, area) == 0)
         posted =
             home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
-                      {.when = vcq::When::delivered, .handler = &revocation});
+                      {.level = vcq::CompletionLevel::delivered, .handler = &revocation});
     if (posted == vcq::Post::busy && Clock::now() - revocation.begun < vcq::Vcq::lost_after)
         revocation.state = Revocation::State::to_post;
     else if (posted != vcq::Post::done)

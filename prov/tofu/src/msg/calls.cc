@@ -63,19 +63,19 @@ namespace {
 
 /// Hands over a call with FI_TRIGGER that has one buffer.
 template <class Call>
-[[gnu::noinline]] ssize_t take_later(fid_ep* fid, const Call& call) noexcept
+[[gnu::noinline]] ssize_t defer(fid_ep* fid, const Call& call) noexcept
 {
     EpHandle& handle = EpHandle::of(fid);
-    return handle.tx != nullptr ? handle.tx->domain().deferred().later->take(handle, call) : -FI_EBADFLAGS;
+    return handle.tx != nullptr ? handle.tx->domain().deferred().calls->defer(handle, call) : -FI_EBADFLAGS;
 }
 template <class Call>
-[[gnu::noinline]] ssize_t take_later(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept
+[[gnu::noinline]] ssize_t defer(fid_ep* fid, Call call, const void* buf, std::size_t length, void* desc) noexcept
 {
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
     call.count = 1;
-    return take_later(fid, call);
+    return defer(fid, call);
 }
 
 /// Sends one buffer on a fast path, if one can: `call` has everything but the segments.
@@ -99,7 +99,7 @@ template <class Call>
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return take_later(fid, call, buf, length, desc);
+        return defer(fid, call, buf, length, desc);
     const iovec iov{const_cast<void*>(buf), length};
     call.iov = &iov;
     call.desc = &desc;
@@ -114,7 +114,7 @@ ssize_t enter_send(fid_ep* fid, SendCall call) noexcept
 {
     call.desc = EpHandle::of(fid).descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return take_later(fid, call);
+        return defer(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
         return ret;
     TxContext& tx = *EpHandle::of(fid).tx;
@@ -127,7 +127,7 @@ ssize_t enter_recv(fid_ep* fid, RecvCall call) noexcept
     EpHandle& handle = EpHandle::of(fid);
     call.desc = handle.descs(call.desc);
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return take_later(fid, call);
+        return defer(fid, call);
     if (int ret = check(call); ret != 0) [[unlikely]]
         return ret;
     std::lock_guard guard(*handle.receive_lock);
@@ -167,7 +167,7 @@ struct MessageCalls {
                 return 0;
             ret = receives.recv_one(call, buf, len, desc);
         }
-        return ret == for_later ? take_later(ep, call, buf, len, desc) : ret;
+        return ret == must_be_deferred ? defer(ep, call, buf, len, desc) : ret;
     }
     static ssize_t recv(fid_ep* ep, void* buf, size_t len, void* desc, fi_addr_t source, Tag... tag, Tag... ignore,
                         void* context) noexcept

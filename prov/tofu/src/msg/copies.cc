@@ -157,8 +157,9 @@ void Estate::start_probe() noexcept
         return;
     probe_.receiver = next->receiver;
     probe_.under_way = true; // the notice may come within the post
-    const vcq::Post post = domain_.home().get(next->receiver.home, probe_.answer.stadd, next->receiver.area,
-                                              sizeof(AreaHeader), {.when = vcq::When::delivered, .handler = &probe_});
+    const vcq::Post post =
+        domain_.home().get(next->receiver.home, probe_.answer.stadd, next->receiver.area, sizeof(AreaHeader),
+                           {.level = vcq::CompletionLevel::delivered, .handler = &probe_});
     if (post == vcq::Post::done)
         return;
     probe_.under_way = false;

@@ -42,12 +42,12 @@ class MessageEngine final : private Protocol {
     /// progress(), and every few milliseconds what is due then.
     void progress_fully() noexcept;
     /// What peers have brought that waits for a round of progress, or for Receiver::take_packets().
-    [[nodiscard, gnu::always_inline]] Sight sight() noexcept
+    [[nodiscard, gnu::always_inline]] PollHint poll_hint() noexcept
     {
         if (rings_.doorbell_rang())
-            return {Sight::work};
+            return {PollHint::work};
         RingPoll* const ring = receiver_.first_arrived();
-        return ring != nullptr ? Sight{Sight::packets, ring} : Sight{Sight::nothing};
+        return ring != nullptr ? PollHint{PollHint::packets, ring} : PollHint{PollHint::nothing};
     }
     /// Does anything of our own wait for a round of progress? What begins to wait says so (vcq::Posts::set_busy).
     [[nodiscard]] bool waits() noexcept

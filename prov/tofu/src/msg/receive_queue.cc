@@ -46,7 +46,7 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
 ssize_t ReceiveQueue::recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
 {
     if ((call.flags & FI_TRIGGER) != 0)
-        return for_later;
+        return must_be_deferred;
     if ((call.flags & no_buffer_flags) == 0 && is_nowhere(buffer, length))
         return refuse_nowhere();
     const iovec iov{buffer, length};
@@ -313,12 +313,12 @@ bool SrxOwner::note(Unexpected& message, RecvRequest& r) noexcept
     return false;
 }
 
-void SrxOwner::done(RecvRequest& r, CompletionQueue* told) noexcept
+void SrxOwner::done(RecvRequest& r, CompletionQueue* reported_to) noexcept
 {
     peer::Entry* const entry = tail_of(r).entry;
     queue_.pool().release(&r, receive_size);
-    if (told != nullptr)
-        hand_on(*told); // "When the peer finishes processing the message and completes it on its own CQ"
+    if (reported_to != nullptr)
+        forward_entries(*reported_to); // "When the peer finishes processing the message and completes it on its own CQ"
     if (entry != nullptr)
         srx_.owner->free_entry(entry);
 }
@@ -342,12 +342,12 @@ int SrxOwner::begin(peer::Entry* entry, bool wanted) noexcept
     else
         tail.entry = nullptr; // the owner frees it when we return
     tail.started = true;
-    self.waiting_ += self.go_on(*message) ? 0 : 1;
+    self.waiting_ += self.resume(*message) ? 0 : 1;
     return 0;
 }
 
 /// Moves a message on, into its receive or to be discarded. False: there is no room now.
-bool SrxOwner::go_on(Unexpected& message) noexcept
+bool SrxOwner::resume(Unexpected& message) noexcept
 {
     RecvRequest& r = *message.owned;
     const bool wanted = tail_of(r).entry != nullptr;
@@ -367,7 +367,7 @@ void SrxOwner::resume() noexcept
     waiting_ = 0;
     queue_.visit_kept([this](Unexpected& message) {
         if (tail_of(*message.owned).started)
-            waiting_ += go_on(message) ? 0 : 1;
+            waiting_ += resume(message) ? 0 : 1;
     });
 }
 

@@ -32,7 +32,7 @@ class ReceiveQueue final : public MatchQueue {
 
     // --- entries. 0, or a refusal without effect (-FI_EAGAIN: make progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
-    /// As above for one buffer in place of the segments of `call`; also for_later (FI_TRIGGER).
+    /// As above for one buffer in place of the segments of `call`; also must_be_deferred (FI_TRIGGER).
     [[nodiscard]] ssize_t recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept;
     /// The fast path of recv_one(): an ordinary receive from a recent source, no early message. Where `few_only`, there
     /// are few receives, and it makes no call, so its caller saves no register. False: nothing has happened; call
@@ -137,7 +137,7 @@ class SrxOwner {
     /// which is forgotten.
     [[nodiscard]] bool note(Unexpected& message, RecvRequest& receive) noexcept;
     /// The receive has ended and has been reported, or it came to nothing: gives it back to the owner.
-    void done(RecvRequest& receive, CompletionQueue* told) noexcept;
+    void done(RecvRequest& receive, CompletionQueue* reported_to) noexcept;
     /// Continues messages that the owner has started and that found no room. Called now and then.
     void resume() noexcept;
     /// The message is dropped without having found its receive.
@@ -161,7 +161,7 @@ class SrxOwner {
     }
     static void fill(RecvRequest& receive) noexcept;
     void cancel(RecvRequest& receive) noexcept;
-    [[nodiscard]] bool go_on(Unexpected& message) noexcept;
+    [[nodiscard]] bool resume(Unexpected& message) noexcept;
     [[nodiscard]] static int begin(peer::Entry* entry, bool wanted) noexcept;
     static int start(peer::Entry* entry) noexcept { return begin(entry, true); }
     static int discard(peer::Entry* entry) noexcept { return begin(entry, false); }

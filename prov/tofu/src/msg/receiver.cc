@@ -27,7 +27,7 @@ Receiver::Receiver(TxContext& tx, const RxContext& rx, RingContext& own) noexcep
       reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr ? *rx.shared
                                   : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
-      rendezvous_(tx, own, *this), eager_gets_(own), hold_up_{{[](Deferred& item) noexcept {
+      rendezvous_(tx, own, *this), eager_gets_(own), hold_up_{{[](RetryItem& item) noexcept {
                                                                   auto& held = static_cast<HoldUp&>(item);
                                                                   held.waiting = false;
                                                                   (void)held.owner->queue_.catch_up();

@@ -116,7 +116,7 @@ class Receiver final : public RxRings, private SrxPeer {
     EagerGets eager_gets_;
     Array<PendingFence> fences_;
     /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
-    struct HoldUp : Deferred {
+    struct HoldUp : RetryItem {
         Receiver* owner;
         bool waiting = false;
     } hold_up_;

@@ -70,7 +70,7 @@ Fetch* RendezvousReceiver::make(const Message& message) noexcept
     Fetch* f = pool_.alloc();
     if (f == nullptr)
         return nullptr;
-    *f = Fetch{{on_fetched}, {go_on}};
+    *f = Fetch{{on_fetched}, {resume}};
     f->owner = this;
     f->live = true;
     f->message = message;
@@ -121,8 +121,9 @@ bool RendezvousReceiver::get_piece(Fetch& f) noexcept
     }
     const std::size_t n = std::min({f.to_fetch, max_piece_, from.length - f.from_offset, into.iov_len - f.into_offset});
     vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
-    const vcq::Post post = vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset,
-                                   from.stadd + f.from_offset, n, {.when = vcq::When::delivered, .handler = &f});
+    const vcq::Post post =
+        vcq.get(f.message.vcq, f.refs[f.into_index].stadd + f.into_offset, from.stadd + f.from_offset, n,
+                {.level = vcq::CompletionLevel::delivered, .handler = &f});
     if (post == vcq::Post::busy)
         return false;
     if (post == vcq::Post::error) {
@@ -174,7 +175,7 @@ void RendezvousReceiver::finish(Fetch& f) noexcept
     const vcq::Post post =
         vcq_.cswap(8, in.known.home, completion_word(ack.seq, completion_pending),
                    completion_word(ack.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(ack.word),
-                   {.when = vcq::When::delivered, .handler = &f});
+                   {.level = vcq::CompletionLevel::delivered, .handler = &f});
     if (post == vcq::Post::done)
         return; // `f` may be gone
     f.pending--;
@@ -218,7 +219,7 @@ void RendezvousReceiver::wait(Fetch& f) noexcept
     put_off(f);
 }
 
-void RendezvousReceiver::go_on(Deferred& fetch) noexcept
+void RendezvousReceiver::resume(RetryItem& fetch) noexcept
 {
     auto& f = static_cast<Fetch&>(fetch);
     f.waiting = false;
@@ -340,7 +341,8 @@ bool EagerGets::post(Transfer& transfer, utofu_vcq_id_t from, utofu_stadd_t to, 
                      std::size_t size) noexcept
 {
     transfer.pending++; // the notice may come within the post
-    const vcq::Post post = own_.vcq.get(from, to, at, size, {.when = vcq::When::delivered, .handler = &transfer});
+    const vcq::Post post =
+        own_.vcq.get(from, to, at, size, {.level = vcq::CompletionLevel::delivered, .handler = &transfer});
     if (post == vcq::Post::done)
         return true;
     if (post == vcq::Post::error)

@@ -79,7 +79,7 @@ struct Message : Kept {
 class RendezvousReceiver;
 class Receiver;
 
-struct Fetch : vcq::CompletionHandler, Deferred {
+struct Fetch : vcq::CompletionHandler, RetryItem {
     RendezvousReceiver* owner = nullptr;
     RecvRequest* receive = nullptr;
     Message message{};
@@ -117,7 +117,7 @@ class RendezvousReceiver {
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Lets the item go on in the next round, like a fetch that found no room.
-    void put_off(Deferred& item) noexcept
+    void put_off(RetryItem& item) noexcept
     {
         waiting_.add(item);
         vcq_.set_busy();
@@ -134,7 +134,7 @@ class RendezvousReceiver {
     void finished(Fetch& fetch, vcq::Notice notice) noexcept;
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
-    static void go_on(Deferred& fetch) noexcept;
+    static void resume(RetryItem& fetch) noexcept;
     static void on_fetched(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_; ///< its VCQ posts the Gets, with its local registrations
@@ -143,7 +143,7 @@ class RendezvousReceiver {
     Receiver& receiver_;
     const std::size_t max_piece_; ///< bytes of one Get
     Pool<Fetch> pool_{4096};
-    Agenda waiting_; ///< fetches that found no room
+    RetryList waiting_; ///< fetches that found no room
 };
 
 // --- EagerGets: payloads of messages that came as anonymous packets and stand in blocks of their senders

@@ -159,8 +159,8 @@ struct RingContext : LocalEndpoint {
         if (inquiry.answer.data == nullptr)
             return vcq::Post::busy;
         inquiry.under_way = true; // the notice may come within the post
-        const vcq::Post post =
-            vcq.get(home, inquiry.answer.stadd, from, size, {.when = vcq::When::delivered, .handler = &inquiry});
+        const vcq::Post post = vcq.get(home, inquiry.answer.stadd, from, size,
+                                       {.level = vcq::CompletionLevel::delivered, .handler = &inquiry});
         if (post != vcq::Post::done)
             end(inquiry);
         return post;

@@ -214,7 +214,7 @@ void SendRequests::poll() noexcept
 // --- SendQueue
 
 SendQueue::SendQueue(TxContext& tx, Sender& sender) noexcept
-    : tx_(tx), sender_(sender), waiting_(tx.pending(), this, Pending::Stream::steps_of<SendQueue, PendingSend>),
+    : tx_(tx), sender_(sender), waiting_(tx.pending(), this, PendingQueue::SubQueue::steps_of<SendQueue, PendingSend>),
       pool_(at_most(tx.config().attr.size, limits::tx_size))
 {
 }
@@ -248,17 +248,17 @@ bool SendQueue::takes(const SendCall& call) const noexcept
     ch.waiting++;
     ch.outstanding++; // keeps the channel from being given to another peer meanwhile
     tx_.vcq().statistics().count(Stat::send_waited);
-    waiting_.push(*made, Pending::line_of(ch.peer), BlockReason::peer);
+    waiting_.push(*made, PendingQueue::queue_key(ch.peer), BlockReason::peer);
     return 0;
 }
 
-BlockReason SendQueue::go_on(PendingSend& send) noexcept
+BlockReason SendQueue::resume(PendingSend& send) noexcept
 {
     send.ret = sender_.try_send(send.call, true);
     return send.ret == -FI_EAGAIN ? BlockReason::peer : BlockReason::nothing;
 }
 
-void SendQueue::through(PendingSend& send) noexcept
+void SendQueue::unblocked(PendingSend& send) noexcept
 {
     if (send.ret != 0) { // the call was accepted, so an error entry reports the failure
         Request failed;

@@ -149,10 +149,10 @@ vcq::Post Sender::put_block(TxChannel& ch, const PacketWriter& packet, PacketBuf
                             SendRequest* delivered) noexcept
 {
     const std::size_t size = packet.size();
-    vcq::How how{.when = vcq::When::sent, .strong_order = true, .handler = &block};
+    vcq::PostOptions how{.level = vcq::CompletionLevel::sent, .strong_order = true, .handler = &block};
     if (delivered != nullptr) {
         delivered->block = &block;
-        how.when = vcq::When::delivered;
+        how.level = vcq::CompletionLevel::delivered;
         how.handler = delivered;
     }
     const vcq::Post post =
@@ -181,8 +181,9 @@ ssize_t Sender::put_eager_multi(TxChannel& ch, const SendCall& call, const Ack* 
     if (block == nullptr)
         return -FI_EAGAIN;
     gather(block->block.data, call.iov, call.count, call.length);
-    vcq::Post post = vcq_.put(ch.peer.home, block->block.stadd, ch.ring + std::uint64_t{slots.first} * slot_size,
-                              call.length, {.when = vcq::When::sent, .handler = block, .cache = vcq::into_cache});
+    vcq::Post post =
+        vcq_.put(ch.peer.home, block->block.stadd, ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
+                 {.level = vcq::CompletionLevel::sent, .handler = block, .cache = vcq::into_cache});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return out_.post_failed(ch, post);

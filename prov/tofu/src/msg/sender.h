@@ -210,15 +210,15 @@ class SendQueue {
     void cancel() noexcept { waiting_.cancel(); }
 
   private:
-    friend class Pending::Stream;
-    [[nodiscard]] BlockReason go_on(PendingSend& send) noexcept;
-    void through(PendingSend& send) noexcept;
+    friend class PendingQueue::SubQueue;
+    [[nodiscard]] BlockReason resume(PendingSend& send) noexcept;
+    void unblocked(PendingSend& send) noexcept;
     /// Drops a send, which was not sent or is not reported here.
     void cancel(PendingSend& send) noexcept;
 
     TxContext& tx_;
     Sender& sender_;
-    Pending::Stream waiting_;
+    PendingQueue::SubQueue waiting_;
     Pool<PendingSend> pool_;
 };
 
@@ -418,9 +418,10 @@ inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type t
         std::memset(to + (length + 7) / 8 * 8 - 8, 0, 8); // the padding shows nothing of our memory
         std::memcpy(to, data, length);
     }
-    const vcq::Post post = vcq_.put(ch->peer.home, block->block.stadd + slot_size - packet.size(),
-                                    ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-                                    vcq::How{.when = vcq::When::sent, .strong_order = true, .handler = block});
+    const vcq::Post post =
+        vcq_.put(ch->peer.home, block->block.stadd + slot_size - packet.size(),
+                 ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+                 vcq::PostOptions{.level = vcq::CompletionLevel::sent, .strong_order = true, .handler = block});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
         return false;

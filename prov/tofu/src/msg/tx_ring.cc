@@ -484,7 +484,7 @@ int TxRings::ask_for_slot(TxChannel& ch) noexcept
         v.under_way = true; // the notice may come within the post
         asking_++;
         post = own_.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, slot_counter_step, ch.area + slot_counter_offset,
-                             {.when = vcq::When::delivered, .strong_order = true, .handler = &v});
+                             {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &v});
         if (post != vcq::Post::done) {
             v.under_way = false;
             asking_--;

@@ -299,11 +299,12 @@ class TxRings {
     [[nodiscard]] vcq::Post put(TxChannel& ch, std::uint32_t seq, const void* packet, std::size_t size,
                                 vcq::CompletionHandler* delivered) noexcept
     {
-        return own_.vcq.put_inline(ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
-                                   {.when = delivered != nullptr ? vcq::When::delivered : vcq::When::never,
-                                    .strong_order = true,
-                                    .handler = delivered,
-                                    .cache = vcq::whole_line});
+        return own_.vcq.put_inline(
+            ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
+            {.level = delivered != nullptr ? vcq::CompletionLevel::delivered : vcq::CompletionLevel::never,
+             .strong_order = true,
+             .handler = delivered,
+             .cache = vcq::whole_line});
     }
     [[nodiscard]] bool look_for_room(TxChannel& ch, std::uint32_t slots) noexcept;
     void start_probe(TxChannel& ch) noexcept;

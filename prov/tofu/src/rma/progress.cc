@@ -99,8 +99,8 @@ vcq::Post Rma::post_piece(RmaOp& op, unsigned r, std::size_t at, std::size_t& le
         bytes = static_cast<const std::byte*>(op.local[l].iov_base) + in;
         local = op.refs[l].stadd + in;
     }
-    vcq::How how{op.sent_suffices ? vcq::When::sent : vcq::When::delivered, op.strong_order, false, &op,
-                 vcq::Unsignaled::write};
+    vcq::PostOptions how{op.sent_suffices ? vcq::CompletionLevel::sent : vcq::CompletionLevel::delivered,
+                         op.strong_order, false, &op, vcq::Unsignaled::write};
     const bool last = op.remote_notice && op.posted + length == op.total;
     if (last) {
         // One event for the operation, after all of its bytes.
@@ -180,7 +180,7 @@ void Rma::on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 void Rma::on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& op = *static_cast<RmaOp*>(handler);
-    if (settle(op, notice.code) && op.posted == op.total && !op.queued)
+    if (count_down(op, notice.code) && op.posted == op.total && !op.queued)
         op.engine->finish(op);
 }
 
@@ -191,7 +191,7 @@ void Rma::on_last(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
     on_notice(&op, notice);
 }
 
-void Rma::through(RmaOp& op) noexcept
+void Rma::unblocked(RmaOp& op) noexcept
 {
     op.queued = false;
     if (op.step == RmaOp::Step::ended)
@@ -206,7 +206,7 @@ void Rma::cancel(RmaOp& op) noexcept
     if (op.err == 0)
         op.err = FI_ECANCELED;
     op.posted = op.total;
-    through(op);
+    unblocked(op);
 }
 
 /// Sends the CQ data of an inject. Its caller waits for no completion, so nothing may be left to later progress: the
@@ -250,7 +250,7 @@ void Rma::finish(RmaOp& op) noexcept
     if (op.err == 0 && (op.remote_data || op.has_further())) {
         op.step = RmaOp::Step::telling;
         // The data of an earlier write may wait.
-        const bool behind = op.remote_data && waiting_.has_line(Pending::line_of(op.peer));
+        const bool behind = op.remote_data && waiting_.has_peer_queue(PendingQueue::queue_key(op.peer));
         if (const BlockReason reason = behind ? BlockReason::peer : conclude(op); reason != BlockReason::nothing) {
             enqueue(op, reason);
             return;
@@ -289,7 +289,7 @@ void Rma::drop(RmaOp& op) noexcept
 void Rma::enqueue(RmaOp& op, BlockReason reason) noexcept
 {
     op.queued = true;
-    waiting_.push(op, Pending::line_of(op.peer), reason);
+    waiting_.push(op, PendingQueue::queue_key(op.peer), reason);
 }
 
 } // namespace tofu

@@ -152,9 +152,9 @@ ssize_t Rma::submit(const RmaCall& call) noexcept
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // An operation that waits keeps its place: no later one to the same peer overtakes it.
-    if (waiting_.holds(Pending::line_of(*peer))) [[unlikely]] {
+    if (waiting_.holds(PendingQueue::queue_key(*peer))) [[unlikely]] {
         tx_.progress();
-        if (waiting_.holds(Pending::line_of(*peer)))
+        if (waiting_.holds(PendingQueue::queue_key(*peer)))
             return tx_.again(Stat::again_behind);
     }
     if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
@@ -201,7 +201,7 @@ ssize_t Rma::submit(const RmaCall& call) noexcept
 ssize_t Rma::launch(RmaOp& op) noexcept
 {
     const auto try_to_post = [&] {
-        return waiting_.holds(Pending::line_of(op.peer)) ? BlockReason::peer : post_some(op);
+        return waiting_.holds(PendingQueue::queue_key(op.peer)) ? BlockReason::peer : post_some(op);
     };
     BlockReason reason = try_to_post();
     if (reason != BlockReason::nothing && op.posted == 0) [[unlikely]] {
@@ -233,7 +233,8 @@ Rma::Rma(TxContext& tx) noexcept
       max_inline_(tx.vcq().backend().caps().max_piggyback_size), inject_flags_(vcq::flags_of(orders_writes(tx), false)),
       write_flags_(vcq::delivered_flags(orders_writes(tx), false)),
       read_flags_(vcq::delivered_flags(orders_reads(tx), false)),
-      waiting_(tx.pending(), this, Pending::Stream::steps_of<Rma, RmaOp>), memory_(tx.rails().memory(Rails::own)),
+      waiting_(tx.pending(), this, PendingQueue::SubQueue::steps_of<Rma, RmaOp>),
+      memory_(tx.rails().memory(Rails::own)),
       longest_(std::min(Rails::least_length - 1, tx.vcq().backend().caps().max_putget_size)),
       ops_(std::max<std::size_t>(tx.config().attr.size, 64)), bounces_(tx.vcq()),
       caps_(tx.vcq().backend().caps()), strong_{orders_writes(tx), orders_reads(tx)},
@@ -354,7 +355,7 @@ ssize_t submit(fid_ep* ep, const RmaCall& call) noexcept
     EpHandle& handle = EpHandle::of(ep);
     TxContext& tx = *handle.tx;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]
-        return tx.domain().deferred().later->take(handle, call);
+        return tx.domain().deferred().calls->defer(handle, call);
     return tx.call_locked([&] { return Rma::of(tx).submit(call); });
 }
 

@@ -144,7 +144,7 @@ class Rma final : public Engine {
     }
 
   private:
-    friend class Pending::Stream;
+    friend class PendingQueue::SubQueue;
     // --- the fast path
     template <bool read, bool entry, bool counted>
     static void fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
@@ -170,11 +170,11 @@ class Rma final : public Engine {
     static void on_empty(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] bool in_turn(const RmaOp& op, unsigned segment) noexcept;
     [[nodiscard]] vcq::Post post_piece(RmaOp& op, unsigned segment, std::size_t at, std::size_t& length) noexcept;
-    [[nodiscard]] BlockReason go_on(RmaOp& op) noexcept
+    [[nodiscard]] BlockReason resume(RmaOp& op) noexcept
     {
         return op.step == RmaOp::Step::posting ? post_some(op) : conclude(op);
     }
-    void through(RmaOp& op) noexcept;
+    void unblocked(RmaOp& op) noexcept;
     void cancel(RmaOp& op) noexcept;
     [[nodiscard]] BlockReason conclude(RmaOp& op) noexcept;
     [[nodiscard]] BlockReason notify_peer(RmaOp& op) noexcept;
@@ -194,7 +194,7 @@ class Rma final : public Engine {
     unsigned long read_flags_;
     /// The ends of writes and reads on the fast path: [an entry is wanted].
     vcq::CompletionHandler::Function write_done_[2], read_done_[2];
-    Pending::Stream waiting_; ///< operations that cannot continue now
+    PendingQueue::SubQueue waiting_; ///< operations that cannot continue now
     LocalMemory& memory_;
     std::size_t longest_; ///< longer transfers may take another rail (Rails), or several communications
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the calls of the application begin with: the calls with FI_TRIGGER, which are deferred (Later), and the object
+// What the calls of the application begin with: the calls with FI_TRIGGER, which are deferred (DeferredCalls), and the object
 // behind a fid_ep (EpHandle). api/ fills both in.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tofu {
 
-// --- Later: an entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything,
+// --- DeferredCalls: an entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything,
 // with no lock held; the call is made when its counter has reached its threshold.
 
 struct AtomicCall;
@@ -24,13 +24,13 @@ struct SendCall;
 class CompletionQueue;
 class TxContext;
 
-class Later {
+class DeferredCalls {
   public:
     /// Accepts a call. 0, or a refusal: -FI_EBADFLAGS for an endpoint without FI_TRIGGER.
-    virtual ssize_t take(EpHandle& handle, const proto::SendCall& call) noexcept = 0;
-    virtual ssize_t take(EpHandle& handle, const proto::RecvCall& call) noexcept = 0;
-    virtual ssize_t take(EpHandle& handle, const RmaCall& call) noexcept = 0;
-    virtual ssize_t take(EpHandle& handle, const AtomicCall& call) noexcept = 0;
+    virtual ssize_t defer(EpHandle& handle, const proto::SendCall& call) noexcept = 0;
+    virtual ssize_t defer(EpHandle& handle, const proto::RecvCall& call) noexcept = 0;
+    virtual ssize_t defer(EpHandle& handle, const RmaCall& call) noexcept = 0;
+    virtual ssize_t defer(EpHandle& handle, const AtomicCall& call) noexcept = 0;
 
     // --- for endpoints with FI_TRIGGER
     /// Called by fi_enable. 0 or -FI_ENOMEM.
@@ -42,17 +42,17 @@ class Later {
     virtual ssize_t cancel(const TxContext& tx, const void* context) noexcept = 0;
     /// Drops the operations of an endpoint that wait for their counters. Called as its close begins: another thread's
     /// progress would begin them.
-    virtual void drop_waiting(const TxContext& tx) noexcept = 0;
+    virtual void cancel_waiting(const TxContext& tx) noexcept = 0;
     /// Drops the other operations of an endpoint that makes no progress any more. `quiet`: none of its communications
     /// is under way.
     virtual void forget(const TxContext& tx, bool quiet) noexcept = 0;
 
   protected:
-    ~Later() = default;
+    ~DeferredCalls() = default;
 };
 
-/// The answer of an entry that holds a lock to a call that Later has to take.
-inline constexpr ssize_t for_later = 1;
+/// The answer of an entry that holds a lock to a call that DeferredCalls has to accept.
+inline constexpr ssize_t must_be_deferred = 1;
 
 // --- EpHandle: the object behind a fid_ep of the application: an endpoint or a context, an alias of one with operation
 // flags of its own (fi_ep_alias, fi_endpoint(3)), or a shared receive context.

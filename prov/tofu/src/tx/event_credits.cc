@@ -117,7 +117,7 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
 {
     p.under_way = true; // the notice may come within the post
     const vcq::Post posted = vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
-                                       {.when = vcq::When::delivered, .handler = &p});
+                                       {.level = vcq::CompletionLevel::delivered, .handler = &p});
     if (posted == vcq::Post::done)
         return true;
     p.under_way = false;

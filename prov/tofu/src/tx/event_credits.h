@@ -66,8 +66,8 @@ class EventCredits {
     [[nodiscard]] int pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept;
     /// Posts an event that has been paid for and carries nothing: a read or a write of the region at `at`. A read needs
     /// that bytes can be read there.
-    template <class Way>
-    [[nodiscard]] vcq::Post post_event(utofu_vcq_id_t vcq, utofu_stadd_t at, bool read, const Way& how) noexcept
+    template <class Options>
+    [[nodiscard]] vcq::Post post_event(utofu_vcq_id_t vcq, utofu_stadd_t at, bool read, const Options& how) noexcept
     {
         return read ? vcq_.get(vcq, read_stadd_, at, 1, how)
                     : vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);

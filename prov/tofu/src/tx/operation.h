@@ -67,7 +67,7 @@ inline void note(Request& request, int utofu_code) noexcept
 }
 
 /// Notes the end of one communication. Returns true if it was the last one.
-inline bool settle(Request& request, int utofu_code) noexcept
+inline bool count_down(Request& request, int utofu_code) noexcept
 {
     note(request, utofu_code);
     return --request.pending == 0;

@@ -6,56 +6,56 @@
 
 namespace tofu {
 
-void Pending::resume() noexcept
+void PendingQueue::resume() noexcept
 {
-    for (Stream* s = first_; s != nullptr; s = s->next_stream_)
+    for (SubQueue* s = first_; s != nullptr; s = s->next_sub_queue_)
         if (!s->empty())
             s->resume();
 }
 
-bool Pending::waits_for(const Peer& peer) const noexcept
+bool PendingQueue::waits_for(const Peer& peer) const noexcept
 {
-    for (const Stream* s = first_; s != nullptr; s = s->next_stream_)
-        if (s->has_line(line_of(peer)))
+    for (const SubQueue* s = first_; s != nullptr; s = s->next_sub_queue_)
+        if (s->has_peer_queue(queue_key(peer)))
             return true;
     return false;
 }
 
-Pending::Stream::~Stream()
+PendingQueue::SubQueue::~SubQueue()
 {
-    Stream** link = &queue_.first_;
+    SubQueue** link = &queue_.first_;
     while (*link != this)
-        link = &(*link)->next_stream_;
-    *link = next_stream_;
+        link = &(*link)->next_sub_queue_;
+    *link = next_sub_queue_;
     queue_.size_ -= size_;
 }
 
-void Pending::Stream::push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept
+void PendingQueue::SubQueue::push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept
 {
-    op.line = {nullptr, nullptr, &op, key};
+    op.links = {nullptr, nullptr, &op, key};
     size_++;
     queue_.size_++;
-    PendingOp** const line = link_of(key);
-    if (*line != nullptr) {
-        PendingOp::Place& first = (*line)->line;
-        first.last = first.last->line.next = &op;
+    PendingOp** const queue = link_of(key);
+    if (*queue != nullptr) {
+        PendingOp::Links& first = (*queue)->links;
+        first.last = first.last->links.next = &op;
     } else {
-        *line = &op;
+        *queue = &op;
         used_ |= std::uint64_t{1} << bucket_of(key);
     }
     close(full_ || reason == BlockReason::room);
 }
 
-/// What points to the first of the line, or would.
-PendingOp** Pending::Stream::link_of(std::uint64_t key) noexcept
+/// What points to the first of the queue, or would.
+PendingOp** PendingQueue::SubQueue::link_of(std::uint64_t key) noexcept
 {
     PendingOp** link = &first_[bucket_of(key)];
-    while (*link != nullptr && (*link)->line.key != key)
-        link = &(*link)->line.next_line;
+    while (*link != nullptr && (*link)->links.key != key)
+        link = &(*link)->links.next_queue;
     return link;
 }
 
-void Pending::Stream::resume() noexcept
+void PendingQueue::SubQueue::resume() noexcept
 {
     constexpr unsigned in_a_round = 16;
     bool room = true;
@@ -68,51 +68,51 @@ void Pending::Stream::resume() noexcept
     close(!room);
 }
 
-void Pending::Stream::cancel() noexcept
+void PendingQueue::SubQueue::cancel() noexcept
 {
     while (used_ != 0) {
-        PendingOp** const line = &first_[std::countr_zero(used_)];
-        PendingOp& op = **line;
-        take_out(line);
+        PendingOp** const queue = &first_[std::countr_zero(used_)];
+        PendingOp& op = **queue;
+        take_out(queue);
         steps_.cancelled(engine_, op);
     }
     close(false);
 }
 
-void Pending::Stream::close(bool full) noexcept
+void PendingQueue::SubQueue::close(bool full) noexcept
 {
     full_ = full;
     closed_ = full ? ~std::uint64_t{0} : used_;
 }
 
-/// Tries the lines of a bucket. False: an operation found no room, which ends the round.
-bool Pending::Stream::walk(unsigned bucket) noexcept
+/// Tries the queues of a bucket. False: an operation found no room, which ends the round.
+bool PendingQueue::SubQueue::walk(unsigned bucket) noexcept
 {
-    for (PendingOp** line = &first_[bucket]; *line != nullptr;) {
-        PendingOp& op = **line;
-        switch (steps_.go_on(engine_, op)) {
+    for (PendingOp** queue = &first_[bucket]; *queue != nullptr;) {
+        PendingOp& op = **queue;
+        switch (steps_.resume(engine_, op)) {
         case BlockReason::room: return false;
-        case BlockReason::peer: line = &op.line.next_line; break;
+        case BlockReason::peer: queue = &op.links.next_queue; break;
         case BlockReason::nothing:
-            take_out(line);
-            steps_.through(engine_, op);
+            take_out(queue);
+            steps_.unblocked(engine_, op);
             break;
         }
     }
     return true;
 }
 
-/// The first of a line leaves it.
-void Pending::Stream::take_out(PendingOp** line) noexcept
+/// The first of a queue leaves it.
+void PendingQueue::SubQueue::take_out(PendingOp** queue) noexcept
 {
-    PendingOp& op = **line;
-    PendingOp* const heir = op.line.next;
+    PendingOp& op = **queue;
+    PendingOp* const heir = op.links.next;
     if (heir != nullptr) {
-        heir->line.last = op.line.last;
-        heir->line.next_line = op.line.next_line;
+        heir->links.last = op.links.last;
+        heir->links.next_queue = op.links.next_queue;
     }
-    *line = heir != nullptr ? heir : op.line.next_line;
-    const unsigned bucket = bucket_of(op.line.key);
+    *queue = heir != nullptr ? heir : op.links.next_queue;
+    const unsigned bucket = bucket_of(op.links.key);
     if (first_[bucket] == nullptr)
         used_ &= ~(std::uint64_t{1} << bucket);
     size_--;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What is to be done in a later round of progress. Parts of operations that found no room, or that lost against others
-// (Agenda); a place where one item works and others wait for it (Turns); whole operations that cannot continue yet
-// (Pending). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
+// (RetryList); a place where one item works and others wait for it (WaitList); whole operations that cannot continue yet
+// (PendingQueue). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,36 @@
 
 namespace tofu {
 
-// --- Agenda: parts that found no room go on in the next round, parts that lost against others after a random pause
+// --- RetryList: parts that found no room resume in the next round, parts that lost against others after a random pause
 
-/// A part that goes on later. It is on the agenda at most once.
-struct Deferred {
-    using Function = void (*)(Deferred& self) noexcept;
-    Function go_on;
-    Deferred* after = nullptr;
-    std::uint32_t due = 0; ///< the tick in which it goes on
+/// A part that resumes later. It is in the list at most once.
+struct RetryItem {
+    using Function = void (*)(RetryItem& self) noexcept;
+    Function resume;
+    RetryItem* after = nullptr;
+    std::uint32_t due = 0; ///< the tick in which it resumes
 };
 
-class Agenda {
+class RetryList {
   public:
     [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-    /// Lets the item go on in one of the next `within` rounds, at random.
-    void add(Deferred& item, std::uint32_t within = 1) noexcept { put(item, tick_ + random() % within); }
+    /// Resumes the item in one of the next `within` rounds, at random.
+    void add(RetryItem& item, std::uint32_t within = 1) noexcept { put(item, tick_ + random() % within); }
     void round() noexcept
     {
         ++tick_;
-        Deferred* item = first_; // an item that goes on may add itself again
+        RetryItem* item = first_; // an item that resumes may add itself again
         first_ = last_ = nullptr;
         while (item != nullptr) {
-            Deferred* const after = item->after;
+            RetryItem* const after = item->after;
             if (!closed_ && static_cast<std::int32_t>(tick_ - item->due) < 0) // ticks wrap
                 put(*item, item->due);
             else
-                item->go_on(*item);
+                item->resume(*item);
             item = after;
         }
     }
-    /// From now on nothing is put off: items that go on in finish() see closed(), and end.
+    /// From now on nothing is put off: items that resume in finish() see closed(), and end.
     void close() noexcept { closed_ = true; }
     void finish() noexcept
     {
@@ -50,7 +50,7 @@ class Agenda {
     [[nodiscard]] bool closed() const noexcept { return closed_; }
 
   private:
-    void put(Deferred& item, std::uint32_t due) noexcept
+    void put(RetryItem& item, std::uint32_t due) noexcept
     {
         item.due = due;
         item.after = nullptr;
@@ -65,8 +65,8 @@ class Agenda {
         return random_;
     }
 
-    Deferred* first_ = nullptr;
-    Deferred* last_ = nullptr;
+    RetryItem* first_ = nullptr;
+    RetryItem* last_ = nullptr;
     std::uint32_t tick_ = 0; ///< counts rounds
     std::uint32_t random_ = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(this) >> 4) | 1;
     bool closed_ = false;
@@ -74,7 +74,7 @@ class Agenda {
 
 /// A place where one item works and the others queue up behind it.
 template <class T>
-struct Turns {
+struct WaitList {
     T* active = nullptr;
     T* waiting = nullptr; ///< oldest first, by T::next
     T* last = nullptr;
@@ -96,99 +96,99 @@ struct Turns {
     }
 };
 
-// --- Pending: operations of a tx context that were accepted and cannot continue yet. It alone decides which operation
+// --- PendingQueue: operations of a tx context that were accepted and cannot continue yet. It alone decides which operation
 // waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
 //
-// There is one FIFO, a line, for each peer and stream. A stream is one engine's operations: order is promised among
-// them, not between streams (limits::msg_order), so that a message or the CQ data of a write that find no room in a
+// There is one FIFO, a peer queue, for each peer and sub-queue. A sub-queue is one engine's: order is promised among its
+// operations, not between engines (limits::msg_order), so that a message or the CQ data of a write that find no room in a
 // stopped peer's ring hold up no atomic there. The cases, by which tests/prov/tx/pending_queue_test.cc is ordered:
 //
 //  1. Nothing waits. A call goes at once; it pays one test.
-//  2. An operation of the stream waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
-//  3. Operations wait for other peers, or in other streams. A call goes at once, after a test of one more bit.
+//  2. An operation of the sub-queue waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
+//  3. Operations wait for other peers, or in other sub-queues. A call goes at once, after a test of one more bit.
 //  4. An operation waits for something that all peers share: room in the TOQ or a completion tag. All operations of the
-//     stream wait, or else those that need less room would take it all.
-//  5. A round tries the first of each line, and those behind it as long as they go; a bounded number of lines, and
-//     further ones the next time. No peer's line starves another's.
+//     sub-queue wait, or else those that need less room would take it all.
+//  5. A round tries the first of each peer queue, and those behind it as long as they go; a bounded number of queues, and
+//     further ones the next time. No peer's queue starves another's.
 //  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end
-//     of its line.
-//  7. A fence towards a peer waits for the lines of that peer in all streams, and for no others.
+//     of its links.
+//  7. A fence towards a peer waits for the queues of that peer in all sub-queues, and for no others.
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
-//     cancelled, each line in its order, and nothing of them is begun any more.
+//     cancelled, each queue in its order, and nothing of them is begun any more.
 //
 // Operations that have left and only wait for an answer are not here: notices, completion words of messages, the
 // back-off of atomics under way. Nothing waits behind them; fences ask the engines about them (tx/tx_context.h), and a
 // close drops them. The packet of a long message whose payload is in the peer's ring already is not here either: it is
 // part of the channel, which sends nothing else before it (msg/tx_ring.h).
 //
-// Lines are kept in a hash table of 64 buckets, by their keys.
+// Peer queues are kept in a hash table of 64 buckets, by their keys.
 
-/// What an operation lacks to go on.
+/// What blocks an operation.
 enum class BlockReason : std::uint8_t {
     nothing,
     peer, ///< something that depends on its peer
     room  ///< room in a queue that all peers share
 };
 
-/// Base of an operation that may have to wait: its place in a line.
+/// Base of an operation that may have to wait: its links in a peer queue.
 struct PendingOp {
-    struct Place {
-        PendingOp* next = nullptr;      ///< the operation behind it
-        PendingOp* next_line = nullptr; ///< in the first of a line: the first of the bucket's next line
-        PendingOp* last = nullptr;      ///< in the first of a line: the last of it
-        std::uint64_t key = 0;          ///< of the line
-    } line{};
+    struct Links {
+        PendingOp* next = nullptr;       ///< the operation behind it
+        PendingOp* next_queue = nullptr; ///< in the first of a queue: the first of the bucket's next queue
+        PendingOp* last = nullptr;       ///< in the first of a queue: the last of it
+        std::uint64_t key = 0;           ///< of the queue
+    } links{};
 };
 
-class Pending {
+class PendingQueue {
   public:
-    class Stream;
+    class SubQueue;
 
-    /// True if nothing waits in any stream.
+    /// True if nothing waits in any sub-queue.
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-    /// One bounded round of all streams.
+    /// One bounded round of all sub-queues.
     void resume() noexcept;
     /// Does anything wait for this peer (case 7)?
     [[nodiscard]] bool waits_for(const Peer& peer) const noexcept;
 
-    /// The key of the line of a peer's endpoint, the same for all places of the address vector that lead there.
-    [[nodiscard]] static std::uint64_t line_of(const Peer& peer) noexcept
+    /// The key of the queue of a peer's endpoint, the same for all indices of the address vector that lead there.
+    [[nodiscard]] static std::uint64_t queue_key(const Peer& peer) noexcept
     {
         return peer.home ^ std::uint64_t{peer.index} << 56;
     }
 
   private:
     std::size_t size_ = 0; ///< operations
-    Stream* first_ = nullptr;
+    SubQueue* first_ = nullptr;
 };
 
-/// The lines of one engine.
-class Pending::Stream {
+/// The peer queues of one engine.
+class PendingQueue::SubQueue {
   public:
-    /// What the engine does with the first operation of a line. go_on: takes its next steps and says why it is blocked.
-    /// through: the operation lacks nothing and has left the line; it may get in line again. cancelled: instead of
+    /// What the engine does with the first operation of a links. resume: takes its next steps and says why it is blocked.
+    /// unblocked: the operation lacks nothing and has left its queue; it may enter it again. cancelled: instead of
     /// both, ends it.
     struct Steps {
-        BlockReason (*go_on)(void* engine, PendingOp& op) noexcept;
-        void (*through)(void* engine, PendingOp& op) noexcept;
+        BlockReason (*resume)(void* engine, PendingOp& op) noexcept;
+        void (*unblocked)(void* engine, PendingOp& op) noexcept;
         void (*cancelled)(void* engine, PendingOp& op) noexcept;
     };
-    /// The steps of an engine that has member functions of these names. If they are private, Stream is its friend.
+    /// The steps of an engine that has member functions of these names. If they are private, SubQueue is its friend.
     template <class Engine, class Op>
     static constexpr Steps steps_of{
-        [](void* engine, PendingOp& op) noexcept { return static_cast<Engine*>(engine)->go_on(static_cast<Op&>(op)); },
-        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->through(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { return static_cast<Engine*>(engine)->resume(static_cast<Op&>(op)); },
+        [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->unblocked(static_cast<Op&>(op)); },
         [](void* engine, PendingOp& op) noexcept { static_cast<Engine*>(engine)->cancel(static_cast<Op&>(op)); },
     };
-    /// A stream of `queue`, for as long as it lives.
-    Stream(Pending& queue, void* engine, const Steps& steps) noexcept
-        : queue_(queue), next_stream_(queue.first_), engine_(engine), steps_(steps)
+    /// A sub-queue of `queue`, for as long as it lives.
+    SubQueue(PendingQueue& queue, void* engine, const Steps& steps) noexcept
+        : queue_(queue), next_sub_queue_(queue.first_), engine_(engine), steps_(steps)
     {
         queue.first_ = this;
     }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
-    ~Stream();
+    SubQueue(const SubQueue&) = delete;
+    SubQueue& operator=(const SubQueue&) = delete;
+    ~SubQueue();
 
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -205,10 +205,10 @@ class Pending::Stream {
     {
         return may_hold(key) && (full_ || find(key) != nullptr);
     }
-    /// Whether anything waits in this line. Other lines, which may wait for room, are not checked.
-    [[nodiscard]] bool has_line(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
+    /// Whether anything waits in this peer queue. Other queues, which may wait for room, are not checked.
+    [[nodiscard]] bool has_peer_queue(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
 
-    /// Puts an operation at the end of its line; `reason` says why it waits.
+    /// Puts an operation at the end of its queue; `reason` says why it waits.
     void push(PendingOp& op, std::uint64_t key, BlockReason reason) noexcept;
     /// One bounded round (case 5).
     void resume() noexcept;
@@ -216,7 +216,7 @@ class Pending::Stream {
     void cancel() noexcept;
 
   private:
-    friend class Pending;
+    friend class PendingQueue;
     static constexpr unsigned buckets = 64;
 
     static constexpr unsigned bucket_of(std::uint64_t key) noexcept
@@ -226,23 +226,23 @@ class Pending::Stream {
     [[nodiscard]] PendingOp* find(std::uint64_t key) const noexcept
     {
         PendingOp* first = first_[bucket_of(key)];
-        while (first != nullptr && first->line.key != key)
-            first = first->line.next_line;
+        while (first != nullptr && first->links.key != key)
+            first = first->links.next_queue;
         return first;
     }
     void close(bool full) noexcept;
     [[nodiscard]] bool walk(unsigned bucket) noexcept;
     [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
-    void take_out(PendingOp** line) noexcept;
+    void take_out(PendingOp** queue) noexcept;
 
     std::size_t size_ = 0;           ///< operations
     std::uint64_t closed_ = 0;       ///< buckets whose new operations may have to wait: used_, or all where full_
     bool full_ = false;              ///< an operation waits for room
     unsigned hand_ = 0;              ///< the bucket that is tried next
-    std::uint64_t used_ = 0;         ///< buckets with lines
-    PendingOp* first_[buckets] = {}; ///< the first operation of the first line in each
-    Pending& queue_;
-    Stream* next_stream_;
+    std::uint64_t used_ = 0;         ///< buckets with queues
+    PendingOp* first_[buckets] = {}; ///< the first operation of the first queue in each
+    PendingQueue& queue_;
+    SubQueue* next_sub_queue_;
     void* engine_;
     Steps steps_;
 };

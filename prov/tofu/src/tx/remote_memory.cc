@@ -14,41 +14,41 @@ namespace tofu {
 
 bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
 {
-    auto found = ways_.find(home);
-    if (found == ways_.end()) {
+    auto found = routes_.find(home);
+    if (found == routes_.end()) {
         if (vcq == home && !reads_ordered_) // as all before
             return true;
-        const Way first{{&on_fence}, reads_ordered_ ? 0 : home, false, true};
-        if (!allocates([&] { found = ways_.emplace(home, first).first; }))
+        const Route first{{&on_fence}, reads_ordered_ ? 0 : home, false, true};
+        if (!allocates([&] { found = routes_.emplace(home, first).first; }))
             return false;
     }
-    Way& way = found->second;
-    if (way.fenced)
+    Route& route = found->second;
+    if (route.fenced)
         return false;
-    const bool behind_write = reads && reads_ordered_ && way.wrote;
-    last_ = &way;
+    const bool behind_write = reads && reads_ordered_ && route.wrote;
+    last_ = &route;
     last_home_ = reads_ordered_ ? 0 : home;
-    if (way.vcq == vcq && !behind_write) [[likely]] {
-        way.wrote |= !reads;
+    if (route.vcq == vcq && !behind_write) [[likely]] {
+        route.wrote |= !reads;
         return true;
     }
-    if (way.vcq != 0) {
-        const vcq::Post post = vcq_.fence(way.vcq, way);
-        way.fenced = post == vcq::Post::done;
+    if (route.vcq != 0) {
+        const vcq::Post post = vcq_.fence(route.vcq, route);
+        route.fenced = post == vcq::Post::done;
         if (post != vcq::Post::error)
             return false;
     }
-    way.vcq = vcq;
-    way.wrote = !reads;
+    route.vcq = vcq;
+    route.wrote = !reads;
     return true;
 }
 
 /// Also where it failed: an unreachable peer has nothing that could be overtaken.
 void VcqOrder::on_fence(vcq::CompletionHandler* handler, vcq::Notice) noexcept
 {
-    Way& way = *static_cast<Way*>(handler);
-    way.fenced = false;
-    way.vcq = 0;
+    Route& route = *static_cast<Route*>(handler);
+    route.fenced = false;
+    route.vcq = 0;
 }
 
 // --- RemoteKeys: the table of known keys, and the lookups that read a peer's directory by Get. A lookup is a sequence
@@ -378,7 +378,7 @@ int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexc
 int RemoteKeys::post(Lookup& lookup) noexcept
 {
     lookup.state = Lookup::State::running;
-    const vcq::How how{.when = vcq::When::delivered, .handler = &lookup};
+    const vcq::PostOptions how{.level = vcq::CompletionLevel::delivered, .handler = &lookup};
     vcq::Post posted = vcq::Post::busy;
     if (lookup.step == Lookup::Step::enlist)
         posted = vcq_.cswap(8, lookup.vcq, 0, reader_.home, lookup.remote, how);

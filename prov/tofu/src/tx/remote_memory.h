@@ -57,7 +57,7 @@ class VcqOrder {
 
   private:
     /// The last communication to a peer.
-    struct Way : vcq::CompletionHandler {
+    struct Route : vcq::CompletionHandler {
         utofu_vcq_id_t vcq; ///< it went to this VCQ; 0: it has taken effect
         bool fenced;        ///< the fence is under way
         bool wrote;         ///< one of the communications was no Get
@@ -69,8 +69,8 @@ class VcqOrder {
     bool begun_ = false;
     bool reads_ordered_ = false;
     utofu_vcq_id_t last_home_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
-    const Way* last_ = nullptr;
-    Map<utofu_vcq_id_t, Way> ways_; ///< by home VCQ: of peers with overflow VCQs, or of all
+    const Route* last_ = nullptr;
+    Map<utofu_vcq_id_t, Route> routes_; ///< by home VCQ: of peers with overflow VCQs, or of all
 };
 
 // --- RemoteKeys: turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering
@@ -392,8 +392,8 @@ class RemoteMemory {
         return vcq::Post::done;
     }
     /// Posts the event of an operation without bytes, at a region or, where it names none, at the peer's own word.
-    template <class Way>
-    [[nodiscard]] vcq::Post post_empty(const RemoteSide& side, bool read, const Way& how) noexcept
+    template <class Args>
+    [[nodiscard]] vcq::Post post_empty(const RemoteSide& side, bool read, const Args& how) noexcept
     {
         return credits_.post_event(side.target[0].at.vcq, side.target[0].at.stadd, read, how);
     }

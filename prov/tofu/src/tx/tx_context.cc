@@ -110,7 +110,7 @@ void Rails::give(By by, Index rail) noexcept
         own_->leave_beside();
 }
 
-void Rails::drop_memory() noexcept
+void Rails::release_memory() noexcept
 {
     for (Rail& rail : rails_)
         rail.memory.reset();
@@ -138,7 +138,7 @@ bool TxContext::wants_polls() const noexcept
 
 void TxContext::call_for_polls() noexcept
 {
-    (void)domain().auto_progress().go_on_alone(); // without a thread the application's calls do it
+    (void)domain().auto_progress().start_thread(); // without a thread the application's calls do it
 }
 
 void TxContext::set_up(const Config& config) noexcept
@@ -191,10 +191,10 @@ void TxContext::close() noexcept
         peer_memory_->credits.close();
 }
 
-void TxContext::drop_memory() noexcept
+void TxContext::release_memory() noexcept
 {
     peer_memory_.reset();
-    rails_.drop_memory();
+    rails_.release_memory();
 }
 
 void TxContext::on_unsignaled_error(void* self, int code, vcq::Unsignaled kind, utofu_vcq_id_t peer) noexcept

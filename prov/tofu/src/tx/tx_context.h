@@ -147,7 +147,7 @@ class Rails {
     [[nodiscard]] vcq::Vcq& vcq(Index rail) noexcept { return rail > own ? *rails_[rail - own].vcq : *own_; }
     [[nodiscard]] LocalMemory& memory(Index rail) noexcept { return *rails_[rail > own ? rail - own : 0].memory; }
     /// Frees the local memory of all rails. Called when all transfers have ended.
-    void drop_memory() noexcept;
+    void release_memory() noexcept;
 
   private:
     static constexpr std::size_t most = 8; ///< rails: a node of Tofu-D has six TNIs
@@ -210,8 +210,8 @@ class TxContext final : ForkAware {
     /// Peers' keys and the credits for events at peers, for the RemoteMemory of each engine.
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return *peer_memory_; }
     /// The operations that were accepted and cannot continue yet.
-    [[nodiscard]] Pending& pending() noexcept { return pending_; }
-    [[nodiscard]] const Pending& pending() const noexcept { return pending_; }
+    [[nodiscard]] PendingQueue& pending() noexcept { return pending_; }
+    [[nodiscard]] const PendingQueue& pending() const noexcept { return pending_; }
     /// The single communications of rma and atomic, by places of the completion table.
     [[nodiscard]] FastOps& fast() noexcept { return fast_; }
     [[nodiscard]] const Engines& engines() const noexcept { return engines_; }
@@ -288,7 +288,7 @@ class TxContext final : ForkAware {
     /// Cancels what waits, and gives credits back to peers. Called before the VCQ is drained.
     void close() noexcept;
     /// Frees what the context had before it had engines: registrations, keys, credits.
-    void drop_memory() noexcept;
+    void release_memory() noexcept;
 
   private:
     /// Nothing unlocks the lock if another thread of the parent held it.
@@ -301,10 +301,10 @@ class TxContext final : ForkAware {
 
     Lock* lock_ = &own_lock_;
     vcq::Vcq* vcq_ = nullptr; ///< its own, or that of a shared transmit context
-    Held<Peers> peers_;
+    Ref<Peers> peers_;
     Reports reports_;
     bool progresses_ = true; ///< false inside post_elsewhere()
-    Pending pending_;
+    PendingQueue pending_;
     Engines engines_;
     FastOps fast_;
     Rails rails_;

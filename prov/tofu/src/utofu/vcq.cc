@@ -166,11 +166,11 @@ Post Posts::no_room() noexcept
     return Post::busy;
 }
 
-Post Posts::refuse(int code, When when, std::uint64_t edata) noexcept
+Post Posts::refuse(int code, CompletionLevel level, std::uint64_t edata) noexcept
 {
-    if (when == When::delivered)
+    if (level == CompletionLevel::delivered)
         completions_.release(static_cast<std::uint8_t>(edata));
-    else if (when == When::sent)
+    else if (level == CompletionLevel::sent)
         sent_pending_--;
     if (code == UTOFU_ERR_BUSY) {
         statistics_.count(Stat::again_post);
@@ -387,7 +387,7 @@ unsigned Vcq::poll_failures(int code, utofu_mrq_notice notice) noexcept
 void Vcq::on_tcq(int code, void* cbdata) noexcept
 {
     const auto number = reinterpret_cast<std::uintptr_t>(cbdata);
-    if (number >= Mark::end) {
+    if (number >= PostTag::end) {
         auto* const handler = static_cast<CompletionHandler*>(cbdata);
         sent_pending_--;
         handler->notify(handler, Notice{code, 0});
@@ -396,7 +396,7 @@ void Vcq::on_tcq(int code, void* cbdata) noexcept
     if (code == UTOFU_SUCCESS) [[likely]]
         return;
     if (!CompletionTable::is_tag(number)) {
-        sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(number), 0);
+        sink_.unsignaled_error(sink_.owner, code, PostTag::kind_of(number), 0);
         return;
     }
     // The post never left the node, so its MRQ notice will not come (guide 2.2.12).
@@ -411,7 +411,7 @@ void Vcq::on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept
         type == UTOFU_MRQ_TYPE_RMT_PUT || type == UTOFU_MRQ_TYPE_RMT_GET || type == UTOFU_MRQ_TYPE_RMT_ARMW;
     // A peer's EDATA names no local completion handler; it only says whether the post was signaled, and of which kind
     // it was.
-    const bool further = type != UTOFU_MRQ_TYPE_RMT_PUT && notice.edata == Mark::edata_of(Unsignaled::event);
+    const bool further = type != UTOFU_MRQ_TYPE_RMT_PUT && notice.edata == PostTag::edata_of(Unsignaled::event);
     if (known && code == UTOFU_SUCCESS && sink_.remote != nullptr)
         sink_.remote(sink_.owner, RemoteNotice{type, notice.vcq_id, notice.rmt_stadd, notice.edata == 0, further});
 }

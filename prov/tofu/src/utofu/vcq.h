@@ -87,7 +87,7 @@ inline constexpr unsigned fence_stag = 0;
 inline constexpr std::uint64_t fence_offset = 16896;
 
 /// Which notice completes a communication (guide 2.2.10).
-enum class When : std::uint8_t {
+enum class CompletionLevel : std::uint8_t {
     never,    ///< none; an error still reaches Sink::unsignaled_error
     sent,     ///< TCQ: the source may be reused
     delivered ///< local MRQ: it took effect at the target (Put, ARMW) or here (Get)
@@ -107,8 +107,8 @@ inline constexpr unsigned long into_cache = UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
 inline constexpr unsigned long whole_line = into_cache | UTOFU_ONESIDED_FLAG_PADDING;
 
 /// How to post: the notices, and the order.
-struct How {
-    When when = When::never;
+struct PostOptions {
+    CompletionLevel level = CompletionLevel::never;
     bool strong_order = false;             ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
     bool remote_notice = false;            ///< an MRQ notice at the target as well
     CompletionHandler* handler = nullptr;  ///< required unless `when` is never
@@ -116,16 +116,16 @@ struct How {
     unsigned long cache = 0;               ///< into_cache, whole_line
 };
 
-/// A How for a signaled post (When::delivered) with flags that the caller has prepared (delivered_flags).
+/// A How for a signaled post (CompletionLevel::delivered) with flags that the caller has prepared (delivered_flags).
 struct SignaledArgs {
-    static constexpr When when = When::delivered;
+    static constexpr CompletionLevel level = CompletionLevel::delivered;
     CompletionHandler* handler;
     unsigned long flags;
 };
 
 /// A How for an unsignaled post, with flags of flags_of.
 struct UnsignaledArgs {
-    static constexpr When when = When::never;
+    static constexpr CompletionLevel level = CompletionLevel::never;
     Unsignaled kind;
     unsigned long flags;
 };
@@ -166,7 +166,7 @@ constexpr unsigned long delivered_flags(bool strong_order, bool remote_notice) n
 ///    an unsignaled post. A Put with `write` is a write, a Get or an ARMW with it an event;
 ///  - cbdata, which comes back by the TCQ: a completion handler, or one of these numbers, or `armw` or `event`. No
 ///    completion handler lies in the first bytes of memory, so these cannot be confused.
-struct Mark {
+struct PostTag {
     static constexpr std::uintptr_t write = CompletionTable::size, armw = CompletionTable::size + 1,
                                     event = CompletionTable::size + 2;
     static constexpr std::uintptr_t end = event + 1;
@@ -208,37 +208,38 @@ class Posts : public Handle {
   public:
     // Inlined into the engines. The caller splits lengths to the limits of Backend::caps(). `how` is a How,
     // SignaledArgs or UnsignaledArgs; errors of unsignaled posts reach Sink::unsignaled_error.
-    template <class Way = How>
+    template <class Options = PostOptions>
     [[nodiscard, gnu::always_inline]] Post put(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                                               std::size_t length, const Way& how) noexcept
+                                               std::size_t length, const Options& how) noexcept
     {
         return post(how, &Functions::put, peer, local, remote, length);
     }
     /// Puts at most caps().max_piggyback_size (32) bytes, which are copied before the call returns.
-    template <class Way = How>
+    template <class Options = PostOptions>
     [[nodiscard, gnu::always_inline]] Post put_inline(utofu_vcq_id_t peer, const void* data, utofu_stadd_t remote,
-                                                      std::size_t length, const Way& how) noexcept
+                                                      std::size_t length, const Options& how) noexcept
     {
         // The table's function reads the bytes only; its type lacks the const.
         return post(how, &Functions::put_piggyback, peer, const_cast<void*>(data), remote, length);
     }
-    template <class Way = How>
+    template <class Options = PostOptions>
     [[nodiscard, gnu::always_inline]] Post get(utofu_vcq_id_t peer, utofu_stadd_t local, utofu_stadd_t remote,
-                                               std::size_t length, const Way& how) noexcept
+                                               std::size_t length, const Options& how) noexcept
     {
         return post(how, &Functions::get, peer, local, remote, length);
     }
     /// An ARMW, or a CSWAP, on a word of `width` bytes, 4 or 8.
-    template <class Way = How>
+    template <class Options = PostOptions>
     [[nodiscard, gnu::always_inline]] Post armw(unsigned width, utofu_vcq_id_t peer, utofu_armw_op op,
-                                                std::uint64_t operand, utofu_stadd_t remote, const Way& how) noexcept
+                                                std::uint64_t operand, utofu_stadd_t remote,
+                                                const Options& how) noexcept
     {
         return width == 8 ? post(how, &Functions::armw8, peer, op, operand, remote)
                           : post(how, &Functions::armw4, peer, op, static_cast<std::uint32_t>(operand), remote);
     }
-    template <class Way = How>
+    template <class Options = PostOptions>
     [[nodiscard, gnu::always_inline]] Post cswap(unsigned width, utofu_vcq_id_t peer, std::uint64_t compare,
-                                                 std::uint64_t swap, utofu_stadd_t remote, const Way& how) noexcept
+                                                 std::uint64_t swap, utofu_stadd_t remote, const Options& how) noexcept
     {
         return width == 8 ? post(how, &Functions::cswap8, peer, compare, swap, remote)
                           : post(how, &Functions::cswap4, peer, static_cast<std::uint32_t>(compare),
@@ -277,7 +278,7 @@ class Posts : public Handle {
     ~Posts() = default;
     [[nodiscard]] Post post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept;
 
-    std::uint32_t sent_pending_ = 0; ///< posts with When::sent whose TCQ entry is to come
+    std::uint32_t sent_pending_ = 0; ///< posts with CompletionLevel::sent whose TCQ entry is to come
     bool closing_ = false;
     bool pausing_ = false; ///< closing_ is temporary (quiesce)
     /// Tells the next poll to look into the TCQ or at further VCQs (times beside_step), and that something waits for a
@@ -288,38 +289,38 @@ class Posts : public Handle {
     CompletionTable completions_;
 
   private:
-    struct Ticket {
+    struct PostArgs {
         std::uint64_t edata;
         unsigned long flags;
         void* cbdata;
     };
-    template <class Way, class Function, class... Args>
-    [[nodiscard, gnu::always_inline]] Post post(const Way& how, Function Functions::*function, utofu_vcq_id_t peer,
+    template <class Options, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post(const Options& how, Function Functions::*function, utofu_vcq_id_t peer,
                                                 Args... args) noexcept
     {
         if (closing_) [[unlikely]]
             return pausing_ ? no_room() : Post::error;
         return post_even_closing(how, function, peer, args...);
     }
-    template <class Way, class Function, class... Args>
-    [[nodiscard, gnu::always_inline]] Post post_even_closing(const Way& how, Function Functions::*function,
+    template <class Options, class Function, class... Args>
+    [[nodiscard, gnu::always_inline]] Post post_even_closing(const Options& how, Function Functions::*function,
                                                              utofu_vcq_id_t peer, Args... args) noexcept
     {
-        Ticket ticket;
-        if (!admit(how, peer, ticket)) [[unlikely]]
+        PostArgs made;
+        if (!admit(how, peer, made)) [[unlikely]]
             return no_room();
         TOFU_PROBE(post, this, peer);
-        const int code = (functions_->*function)(handle_, peer, args..., ticket.edata, ticket.flags, ticket.cbdata);
+        const int code = (functions_->*function)(handle_, peer, args..., made.edata, made.flags, made.cbdata);
         if (code == UTOFU_SUCCESS) [[likely]]
             return Post::done;
-        return refuse(code, how.when, ticket.edata);
+        return refuse(code, how.level, made.edata);
     }
-    [[nodiscard, gnu::always_inline]] bool admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
-    [[nodiscard, gnu::always_inline]] bool admit(const SignaledArgs& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const PostOptions& how, utofu_vcq_id_t peer, PostArgs& made) noexcept;
+    [[nodiscard, gnu::always_inline]] bool admit(const SignaledArgs& how, utofu_vcq_id_t peer, PostArgs& made) noexcept;
     [[nodiscard, gnu::always_inline]] bool admit(const UnsignaledArgs& how, utofu_vcq_id_t peer,
-                                                 Ticket& ticket) noexcept;
+                                                 PostArgs& made) noexcept;
     [[gnu::noinline, gnu::cold]] Post no_room() noexcept;
-    [[gnu::noinline, gnu::cold]] Post refuse(int code, When when, std::uint64_t edata) noexcept;
+    [[gnu::noinline, gnu::cold]] Post refuse(int code, CompletionLevel level, std::uint64_t edata) noexcept;
 
     WordLayout layouts_[2][2]; ///< of post_batch(): of CSWAPs, of words of 8 bytes
 };
@@ -327,30 +328,30 @@ class Posts : public Handle {
 // --- inline part
 
 /// Turns `how` into the arguments of the uTofu call. False: no tag is free, or there is no memory.
-inline bool Posts::admit(const SignaledArgs& how, utofu_vcq_id_t, Ticket& ticket) noexcept
+inline bool Posts::admit(const SignaledArgs& how, utofu_vcq_id_t, PostArgs& made) noexcept
 {
     // The tag is taken before the post, whose notice may be there before the call returns.
     const std::uint8_t number = completions_.acquire(how.handler);
-    ticket = {number, how.flags, Mark::cbdata_of(number)};
+    made = {number, how.flags, PostTag::cbdata_of(number)};
     return number != 0;
 }
 
-inline bool Posts::admit(const UnsignaledArgs& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+inline bool Posts::admit(const UnsignaledArgs& how, utofu_vcq_id_t peer, PostArgs& made) noexcept
 {
-    ticket = {Mark::edata_of(how.kind), how.flags, Mark::cbdata_of(Mark::of(how.kind))};
+    made = {PostTag::edata_of(how.kind), how.flags, PostTag::cbdata_of(PostTag::of(how.kind))};
     return unsignaled_.note(peer);
 }
 
-inline bool Posts::admit(const How& how, utofu_vcq_id_t peer, Ticket& ticket) noexcept
+inline bool Posts::admit(const PostOptions& how, utofu_vcq_id_t peer, PostArgs& made) noexcept
 {
     const unsigned long flags = flags_of(how.strong_order, how.remote_notice) | how.cache;
-    if (how.when == When::delivered)
-        return admit(SignaledArgs{how.handler, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, ticket);
-    if (!admit(UnsignaledArgs{how.kind, flags}, peer, ticket)) [[unlikely]]
+    if (how.level == CompletionLevel::delivered)
+        return admit(SignaledArgs{how.handler, flags | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE}, peer, made);
+    if (!admit(UnsignaledArgs{how.kind, flags}, peer, made)) [[unlikely]]
         return false;
-    if (how.when == When::sent) {
-        ticket.cbdata = how.handler;
-        ticket.flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+    if (how.level == CompletionLevel::sent) {
+        made.cbdata = how.handler;
+        made.flags |= UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         sent_pending_++;
     }
     return true;
@@ -400,7 +401,7 @@ class Vcq final : public Posts {
     /// Ends all posting: from now on posts answer Post::error. Polls until everything posted has taken effect;
     /// unsignaled posts are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
     /// True: all has ended. False: no notice has arrived for `patience`, or it took five times that in all. Completion
-    /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of When::sent, whose only
+    /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of CompletionLevel::sent, whose only
     /// trace lies in the TCQ), and memory that posts may still read or write has to stay until close(). Until then
     /// deregistrations have no effect.
     bool drain() noexcept;
@@ -472,7 +473,7 @@ inline void Vcq::on_mrq(int code, const utofu_mrq_notice& notice) noexcept
         return;
     }
     if (code != UTOFU_SUCCESS && !CompletionTable::is_tag(notice.edata)) [[unlikely]] {
-        sink_.unsignaled_error(sink_.owner, code, Mark::kind_of(type, notice.edata), notice.vcq_id);
+        sink_.unsignaled_error(sink_.owner, code, PostTag::kind_of(type, notice.edata), notice.vcq_id);
         return;
     }
     CompletionHandler& handler = completions_.arrived(static_cast<std::uint8_t>(notice.edata));

@@ -76,7 +76,7 @@ class WordPoster {
     /// Posts one word by a call of its own. The code of the call.
     [[nodiscard]] int post(std::size_t i) const noexcept
     {
-        return call(functions_.*calls().first, element(i), Mark::cbdata_of(tag_));
+        return call(functions_.*calls().first, element(i), PostTag::cbdata_of(tag_));
     }
     /// Posts words in rows, from the first on. Returns how many.
     [[nodiscard]] std::size_t post_rows(WordLayout& layout) noexcept
@@ -155,7 +155,7 @@ class WordPoster {
         while (done < words_.n) {
             const std::size_t n = std::min(words_.n - done, longest_row);
             write<size>(row, layout, done, n);
-            if (functions_.post_toq(handle_, row, n * size, Mark::cbdata_of(tag_)) != UTOFU_SUCCESS)
+            if (functions_.post_toq(handle_, row, n * size, PostTag::cbdata_of(tag_)) != UTOFU_SUCCESS)
                 break; // nothing of the row is posted
             done += n;
         }
@@ -211,7 +211,7 @@ std::size_t Posts::post_batch(std::uint8_t batch, const Words& words, unsigned l
     int code = UTOFU_SUCCESS;
     while (done < words.n && (code = poster.post(done)) == UTOFU_SUCCESS)
         done++;
-    posted = done == words.n ? Post::done : refuse(code, When::never, 0);
+    posted = done == words.n ? Post::done : refuse(code, CompletionLevel::never, 0);
     return done;
 }
 
