@@ -122,12 +122,12 @@ void keys(Input input)
         bool covered = false;
         for (const Entry& e : own.said)
             covered |= e.key == key && (e.rights & directory::right_write) != 0 && address - e.begin <= e.length &&
-                       length <= e.length - (address - e.begin) && target.stadd == e.bias + address;
+                       length <= e.length - (address - e.begin) && target.stadd == e.stadd_offset + address;
         require(covered, "a target that an entry named");
         if (input.below(2) == 0)
-            remote.doubt(peer.home);
+            remote.suspect(peer.target_vcq);
         else if (input.below(2) == 0)
-            ++*reinterpret_cast<std::uint64_t*>(area + directory::epoch_offset(peer.home));
+            ++*reinterpret_cast<std::uint64_t*>(area + directory::epoch_offset(peer.target_vcq));
     }
 }
 

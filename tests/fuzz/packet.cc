@@ -67,7 +67,7 @@ void check_anonymous(const std::byte* slot)
         return;
     require(envelope.target_nonce == own_nonce && (envelope.speaks & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
-    require(known_address(envelope).sound(), "an address that can be");
+    require(known_address(envelope).is_valid(), "an address that can be");
     require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block,
             "a credit block that can be");
     check(packet);

@@ -29,7 +29,7 @@ struct Address {
     std::uint32_t magic = 0x55664f54;
     std::uint16_t version = tofu::wire_version; // and no flags
     std::uint16_t index = 0;
-    std::uint64_t home = 0;
+    std::uint64_t target_vcq = 0;
     std::uint64_t nonce = 0;
 };
 static_assert(sizeof(Address) == 24);
@@ -37,7 +37,7 @@ static_assert(sizeof(Address) == 24);
 Address made_up(std::uint64_t number)
 {
     Address a;
-    a.home = 0x200b16000f000000u + number;
+    a.target_vcq = 0x200b16000f000000u + number;
     a.nonce = number * 77 + 1;
     a.index = static_cast<std::uint16_t>(number % 200);
     return a;

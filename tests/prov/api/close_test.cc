@@ -225,10 +225,10 @@ struct Close : testing::Test {
         ASSERT_TRUE(eventually([&] { return fi_cq_read(tx, &entry, 1) == 1; }));
         EXPECT_EQ(entry.op_context, &out);
     }
-    tofu::proto::Estate& estate() { return tofu::DomainBase::of(o.domain).estate(); }
+    tofu::proto::OrphanedCopies& orphaned_copies() { return tofu::DomainBase::of(o.domain).orphaned_copies(); }
     bool eventually_settled()
     {
-        return eventually([&] { return fi_cq_read(tx, nullptr, 0), !estate().any(); });
+        return eventually([&] { return fi_cq_read(tx, nullptr, 0), !orphaned_copies().any(); });
     }
 
     Objects o;
@@ -332,7 +332,7 @@ TEST_F(Close, ACopyIsFetchedFromASenderThatIsBeingClosed)
         fid_ep* const ep = o.add(tx, tx);
         send_copy(ep, 0, size);
         close(ep);
-        EXPECT_FALSE(estate().any());
+        EXPECT_FALSE(orphaned_copies().any());
         expect_message(size, 5, true);
     }
     EXPECT_EQ(o.counted("ring_granted"), 0u);
@@ -364,7 +364,7 @@ struct CloseBeforeTheFetch : Close {
     {
         send_copy(ep, to, size);
         close(ep);
-        EXPECT_TRUE(estate().any());
+        EXPECT_TRUE(orphaned_copies().any());
     }
     void expect_copy()
     {

@@ -76,7 +76,7 @@ inline AtomicOp* make(Initiator& who, const Shape& s, void* context = nullptr)
         return nullptr;
     op->reports = static_cast<const tofu::Reports*>(static_cast<void*>(&who.ends));
     op->completion.context = context;
-    op->peer.home = 1;
+    op->peer.target_vcq = 1;
     op->links.key = 1;
     op->kernel = tofu::kernel_of(s.op, s.type);
     op->method = tofu::lookup(family_of(s.op), s.op, s.type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same home
+// Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same target
 // VCQ.
 #include <cerrno>
 #include <csignal>
@@ -35,14 +35,14 @@ std::string path()
 /// Numbers of a domain in a job of this test's own.
 class Domain {
   public:
-    explicit Domain(std::uint64_t home, const char* job = nullptr)
+    explicit Domain(std::uint64_t target_vcq, const char* job = nullptr)
     {
-        EXPECT_EQ(numbers->open(job != nullptr ? job : own_job().c_str(), home, 77), 0);
+        EXPECT_EQ(numbers->open(job != nullptr ? job : own_job().c_str(), target_vcq, 77), 0);
     }
-    unsigned take(unsigned count = 1)
+    unsigned alloc(unsigned count = 1)
     {
         unsigned first = ~0u;
-        EXPECT_EQ(numbers->take(count, first, incarnation), 0);
+        EXPECT_EQ(numbers->alloc(count, first, incarnation), 0);
         return first;
     }
     std::uint16_t incarnation = 0; ///< of what was taken last
@@ -63,11 +63,11 @@ TEST(EndpointNumbers, ANumberIsUsedAgainOnlyWhenAllHaveBeenUsed)
 {
     Domain domain(1);
     for (unsigned n = 0; n < max_endpoints; n++) {
-        EXPECT_EQ(domain.take(), n);
-        domain->give_back(n, 1);
+        EXPECT_EQ(domain.alloc(), n);
+        domain->release(n, 1);
     }
-    EXPECT_EQ(domain.take(), 0u);
-    EXPECT_EQ(domain.take(), 1u);
+    EXPECT_EQ(domain.alloc(), 0u);
+    EXPECT_EQ(domain.alloc(), 1u);
 }
 
 TEST(EndpointNumbers, AnEndpointIsNotTakenForAnEarlierOneWithItsNumber)
@@ -76,11 +76,11 @@ TEST(EndpointNumbers, AnEndpointIsNotTakenForAnEarlierOneWithItsNumber)
     Domain domain(1);
     std::set<std::uint64_t> nonces;
     for (unsigned n = 0; n < 3 * max_endpoints; n++) {
-        const unsigned number = domain.take();
+        const unsigned number = domain.alloc();
         const std::uint64_t nonce = endpoint_nonce(of_domain, domain.incarnation);
         EXPECT_EQ(nonce_of_domain(nonce), of_domain);
         EXPECT_TRUE(nonces.insert(nonce).second);
-        domain->give_back(number, 1);
+        domain->release(number, 1);
     }
 }
 
@@ -88,44 +88,44 @@ TEST(EndpointNumbers, TheNumberGivenBackFirstComesFirst)
 {
     Domain domain(1);
     for (unsigned n = 0; n < max_endpoints; n++)
-        (void)domain.take();
+        (void)domain.alloc();
     for (const unsigned n : {7u, 3u, 200u})
-        domain->give_back(n, 1);
-    EXPECT_EQ(domain.take(), 7u);
-    EXPECT_EQ(domain.take(), 3u);
-    EXPECT_EQ(domain.take(), 200u);
+        domain->release(n, 1);
+    EXPECT_EQ(domain.alloc(), 7u);
+    EXPECT_EQ(domain.alloc(), 3u);
+    EXPECT_EQ(domain.alloc(), 200u);
     unsigned none = 0;
-    EXPECT_EQ(domain->take(1, none, domain.incarnation), -FI_ENOSPC);
+    EXPECT_EQ(domain->alloc(1, none, domain.incarnation), -FI_ENOSPC);
 }
 
 TEST(EndpointNumbers, ContextsHaveNumbersInARow)
 {
     Domain domain(1);
-    EXPECT_EQ(domain.take(8), 0u);
-    EXPECT_EQ(domain.take(8), 8u);
+    EXPECT_EQ(domain.alloc(8), 0u);
+    EXPECT_EQ(domain.alloc(8), 8u);
     for (unsigned n = 16; n < max_endpoints; n++)
-        (void)domain.take();
-    domain->give_back(8, 8);
-    domain->give_back(100, 1);
-    EXPECT_EQ(domain.take(8), 8u);
+        (void)domain.alloc();
+    domain->release(8, 8);
+    domain->release(100, 1);
+    EXPECT_EQ(domain.alloc(8), 8u);
     unsigned none = 0;
-    EXPECT_EQ(domain->take(2, none, domain.incarnation), -FI_ENOSPC);
+    EXPECT_EQ(domain->alloc(2, none, domain.incarnation), -FI_ENOSPC);
 }
 
 TEST(EndpointNumbers, AnUnsettledNumberIsTheLastChoice)
 {
     Domain domain(1);
-    const unsigned stale = domain.take();
+    const unsigned stale = domain.alloc();
     domain->set_unsettled(stale);
-    domain->give_back(stale, 1);
+    domain->release(stale, 1);
     for (unsigned round = 0; round < 2 * max_endpoints; round++) {
-        const unsigned n = domain.take();
+        const unsigned n = domain.alloc();
         EXPECT_NE(n, stale);
-        domain->give_back(n, 1);
+        domain->release(n, 1);
     }
     for (unsigned n = 1; n < max_endpoints; n++)
-        (void)domain.take();
-    EXPECT_EQ(domain.take(), stale);
+        (void)domain.alloc();
+    EXPECT_EQ(domain.alloc(), stale);
 }
 
 TEST(EndpointNumbers, ASuccessorDoesNotGetWhatIsUnsettled)
@@ -133,17 +133,17 @@ TEST(EndpointNumbers, ASuccessorDoesNotGetWhatIsUnsettled)
     Domain keeps_the_file(9);
     {
         Domain first(1);
-        (void)first.take(3);
+        (void)first.alloc(3);
         first->set_unsettled(1);
-        first->give_back(0, 3);
+        first->release(0, 3);
     }
     Domain other_vcq(2);
-    EXPECT_EQ(other_vcq.take(2), 0u);
+    EXPECT_EQ(other_vcq.alloc(2), 0u);
     Domain next(1);
-    EXPECT_EQ(next.take(), 0u);
-    EXPECT_EQ(next.take(), 2u);
-    next->give_back(0, 1);
-    next->give_back(2, 1);
+    EXPECT_EQ(next.alloc(), 0u);
+    EXPECT_EQ(next.alloc(), 2u);
+    next->release(0, 1);
+    next->release(2, 1);
 }
 
 TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
@@ -155,8 +155,8 @@ TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
     const pid_t child = fork();
     if (child == 0) {
         Domain killed(3, job.c_str());
-        (void)killed.take(4);
-        killed->give_back(3, 1);
+        (void)killed.alloc(4);
+        killed->release(3, 1);
         killed.abandon();
         _exit(0);
     }
@@ -164,9 +164,9 @@ TEST(EndpointNumbers, TheSuccessorOfAKilledProcessGetsNoneOfItsNumbers)
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
     Domain next(3, job.c_str());
-    EXPECT_EQ(next.take(), 3u);
+    EXPECT_EQ(next.alloc(), 3u);
     Domain other_job(3, other.c_str());
-    EXPECT_EQ(other_job.take(), 0u);
+    EXPECT_EQ(other_job.alloc(), 0u);
 }
 
 /// More VCQs than the file has records: the oldest are forgotten, and nothing else goes wrong.
@@ -174,12 +174,12 @@ TEST(EndpointNumbers, MoreHistoriesThanThereAreRecords)
 {
     Domain keeps_the_file(9);
     std::vector<Domain> domains;
-    for (std::uint64_t home = 100; home < 1100; home++) {
-        domains.emplace_back(home);
-        EXPECT_EQ(domains.back().take(), 0u);
+    for (std::uint64_t target_vcq = 100; target_vcq < 1100; target_vcq++) {
+        domains.emplace_back(target_vcq);
+        EXPECT_EQ(domains.back().alloc(), 0u);
     }
     for (Domain& domain : domains)
-        domain->give_back(0, 1);
+        domain->release(0, 1);
     struct stat file {};
     ASSERT_EQ(stat(path().c_str(), &file), 0);
     EXPECT_LE(file.st_size, 512 * 64);

@@ -25,11 +25,11 @@ class Vector : public tofu::Peers {
     explicit Vector(tofu::RefCounted& domain) : Peers(domain) {}
     using Peers::store;
 
-    [[nodiscard]] fi_addr_t add(std::uint64_t home)
+    [[nodiscard]] fi_addr_t add(std::uint64_t target_vcq)
     {
         EndpointAddress address{};
-        address.home = home;
-        address.nonce = nonce_of(home);
+        address.target_vcq = target_vcq;
+        address.nonce = nonce_of(target_vcq);
         fi_addr_t number = FI_ADDR_NOTAVAIL;
         EXPECT_EQ(insert(address, number), 0);
         changed();
@@ -40,9 +40,9 @@ class Vector : public tofu::Peers {
         EXPECT_EQ(remove(&number, 1), 0);
         changed();
     }
-    [[nodiscard]] fi_addr_t who(std::uint64_t home) { return lookup(home, nonce_of(home), 0); }
+    [[nodiscard]] fi_addr_t who(std::uint64_t target_vcq) { return lookup(target_vcq, nonce_of(target_vcq), 0); }
     /// Differs from peer to peer as random numbers do.
-    static std::uint64_t nonce_of(std::uint64_t home) { return home * 0x9e3779b97f4a7c15; }
+    static std::uint64_t nonce_of(std::uint64_t target_vcq) { return target_vcq * 0x9e3779b97f4a7c15; }
 };
 
 class SharedVectors : public testing::Test {
@@ -87,19 +87,19 @@ TEST(Vectors, ReuseTheLowestRemovedPlace)
         tofu::RefCounted domain;
         Vector v(domain);
         constexpr std::size_t count = 5000;
-        std::vector<std::uint64_t> homes(count);
+        std::vector<std::uint64_t> target_vcqs(count);
         std::set<fi_addr_t> removed;
         std::uint64_t next = 1;
         std::mt19937_64 random(holes + 1);
         for (std::size_t i = 0; i < count; i++)
-            ASSERT_EQ(v.add(homes[i] = next++), i);
+            ASSERT_EQ(v.add(target_vcqs[i] = next++), i);
         EXPECT_EQ(v.who(1), 0u); // makes the index
         const auto remove_one = [&] {
-            const std::size_t at = random() % homes.size();
+            const std::size_t at = random() % target_vcqs.size();
             if (!removed.insert(at).second)
                 return;
             v.drop(at);
-            EXPECT_EQ(v.who(homes[at]), FI_ADDR_NOTAVAIL);
+            EXPECT_EQ(v.who(target_vcqs[at]), FI_ADDR_NOTAVAIL);
         };
         while (removed.size() < holes)
             remove_one();
@@ -108,25 +108,25 @@ TEST(Vectors, ReuseTheLowestRemovedPlace)
                 remove_one();
                 continue;
             }
-            const fi_addr_t expected = removed.empty() ? homes.size() : *removed.begin();
+            const fi_addr_t expected = removed.empty() ? target_vcqs.size() : *removed.begin();
             if (removed.empty())
-                homes.push_back(0);
+                target_vcqs.push_back(0);
             else
                 removed.erase(removed.begin());
-            homes[expected] = next++;
-            ASSERT_EQ(v.add(homes[expected]), expected);
-            ASSERT_EQ(v.who(homes[expected]), expected);
+            target_vcqs[expected] = next++;
+            ASSERT_EQ(v.add(target_vcqs[expected]), expected);
+            ASSERT_EQ(v.who(target_vcqs[expected]), expected);
         }
-        for (std::size_t i = 0; i < homes.size(); i++)
-            ASSERT_EQ(v.who(homes[i]), removed.contains(i) ? FI_ADDR_NOTAVAIL : i);
+        for (std::size_t i = 0; i < target_vcqs.size(); i++)
+            ASSERT_EQ(v.who(target_vcqs[i]), removed.contains(i) ? FI_ADDR_NOTAVAIL : i);
     }
 }
 
 /// A place that one process removed and another filled is not filled again.
 TEST_F(SharedVectors, APlaceThatTheOtherHasFilledIsLeftAlone)
 {
-    for (std::uint64_t home = 1; home <= 8; home++)
-        EXPECT_EQ(one.add(home), home - 1);
+    for (std::uint64_t target_vcq = 1; target_vcq <= 8; target_vcq++)
+        EXPECT_EQ(one.add(target_vcq), target_vcq - 1);
     one.drop(5);
     one.drop(2);
     EXPECT_EQ(other.add(100), 2u);
@@ -143,19 +143,19 @@ TEST_F(SharedVectors, APlaceThatTheOtherHasFilledIsLeftAlone)
 TEST_F(SharedVectors, FindWhoeverIsInThem)
 {
     std::mt19937 random(5);
-    std::vector<std::uint64_t> homes; // by number; 0: free
+    std::vector<std::uint64_t> target_vcqs; // by number; 0: free
     for (std::uint64_t step = 1; step <= 1500; step++) {
         Vector& vector = random() % 2 == 0 ? one : other;
-        const std::size_t n = homes.empty() ? 0 : random() % homes.size();
-        if (random() % 4 != 0 || homes.empty() || homes[n] == 0) {
+        const std::size_t n = target_vcqs.empty() ? 0 : random() % target_vcqs.size();
+        if (random() % 4 != 0 || target_vcqs.empty() || target_vcqs[n] == 0) {
             const fi_addr_t number = vector.add(step);
-            ASSERT_LE(number, homes.size());
-            homes.resize(std::max<std::size_t>(homes.size(), number + 1));
-            ASSERT_EQ(homes[number], 0u);
-            homes[number] = step;
+            ASSERT_LE(number, target_vcqs.size());
+            target_vcqs.resize(std::max<std::size_t>(target_vcqs.size(), number + 1));
+            ASSERT_EQ(target_vcqs[number], 0u);
+            target_vcqs[number] = step;
         } else {
             vector.drop(n);
-            homes[n] = 0;
+            target_vcqs[n] = 0;
         }
         Vector& asked = random() % 2 == 0 ? one : other;
         const std::size_t m = random() % homes.size();
@@ -191,7 +191,7 @@ TEST_F(SharedVectors, AreAskedWhileAThreadWaitsToChangeThem)
     int inserted = -1;
     std::thread changer([&] {
         EndpointAddress address{};
-        address.home = 2;
+        address.target_vcq = 2;
         fi_addr_t number = 0;
         inserted = one.insert(address, number);
     });
@@ -227,8 +227,8 @@ TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
     Vector v(domain);
     (void)v.add(1);
     EndpointAddress address{};
-    address.home = 2;
-    address.nonce = Vector::nonce_of(address.home);
+    address.target_vcq = 2;
+    address.nonce = Vector::nonce_of(address.target_vcq);
     fi_addr_t at[3] = {};
     for (fi_addr_t& place : at) {
         ASSERT_EQ(v.insert_once(address, place), 0);
@@ -249,8 +249,8 @@ TEST(Peers, EndpointsOfOneDomainAreToldApart)
     tofu::RefCounted domain;
     Vector v(domain);
     EndpointAddress address{};
-    address.home = 3;
-    address.nonce = Vector::nonce_of(address.home);
+    address.target_vcq = 3;
+    address.nonce = Vector::nonce_of(address.target_vcq);
     for (unsigned i = 0; i < endpoints; i++) {
         fi_addr_t place = FI_ADDR_NOTAVAIL;
         address.index = static_cast<std::uint8_t>(i);
@@ -259,7 +259,7 @@ TEST(Peers, EndpointsOfOneDomainAreToldApart)
     }
     v.changed();
     for (unsigned i = 0; i < endpoints; i++)
-        EXPECT_EQ(v.lookup(address.home, address.nonce, i), i);
+        EXPECT_EQ(v.lookup(address.target_vcq, address.nonce, i), i);
 }
 
 TEST(Peers, WatchersAreToldOfEachChange)

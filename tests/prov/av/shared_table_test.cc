@@ -33,13 +33,13 @@ bool is_there(const std::string& path)
 }
 
 /// Fills the next place, as an address vector does.
-bool add(PeerStore& store, std::uint64_t home)
+bool add(PeerStore& store, std::uint64_t target_vcq)
 {
     const PeerStore::Turn turn(store);
     if (!turn.is_taken() || !store.make_next())
         return false;
     const std::uint64_t number = store.head().size.fetch_add(1);
-    *store.at(number) = Peer{home, ~home, 1, 0, false, ++store.head().uses};
+    *store.at(number) = Peer{target_vcq, ~target_vcq, 1, 0, false, ++store.head().uses};
     return true;
 }
 
@@ -54,7 +54,7 @@ TEST(PeerStore, PlacesStayWhereTheyAre)
     }
     for (std::uint64_t n = 0; n < seen.size(); n++) {
         ASSERT_EQ(store.at(n), seen[n]);
-        ASSERT_EQ(seen[n]->home, n + 1);
+        ASSERT_EQ(seen[n]->target_vcq, n + 1);
         ASSERT_TRUE(n == 0 || seen[n] != seen[n - 1]);
     }
     EXPECT_EQ(store.numbers(), nullptr);
@@ -104,7 +104,7 @@ TEST(PeerStore, IsSharedAndTheLastOneRemovesTheFile)
     EXPECT_TRUE(is_there(path)) << "one still reads";
     EXPECT_EQ(reader.head().size, 3000u);
     for (std::uint64_t n = 0; n < 3000; n++) {
-        ASSERT_EQ(reader.at(n)->home, n + 1);
+        ASSERT_EQ(reader.at(n)->target_vcq, n + 1);
         ASSERT_EQ(reader.numbers()[n], n);
     }
     reader.~PeerStore();
@@ -136,8 +136,8 @@ TEST(PeerStore, ManyProcessesFillIt)
     ASSERT_EQ(store.head().size, processes * each);
     std::map<std::uint64_t, std::uint64_t> next;
     for (std::uint64_t n = 0; n < processes * each; n++) {
-        const std::uint64_t home = store.at(n)->home;
-        EXPECT_EQ(home & 0xffffffff, next[home >> 32]++); // all of each one's, in its order
+        const std::uint64_t target_vcq = store.at(n)->target_vcq;
+        EXPECT_EQ(target_vcq & 0xffffffff, next[target_vcq >> 32]++); // all of each one's, in its order
     }
 }
 
@@ -159,7 +159,7 @@ TEST(PeerStore, WhoEndsInItsTurnHoldsNobodyUp)
     ASSERT_EQ(status, 0);
     EXPECT_TRUE(add(store, 7));
     EXPECT_EQ(store.head().size, 1u);
-    EXPECT_EQ(store.at(0)->home, 7u);
+    EXPECT_EQ(store.at(0)->target_vcq, 7u);
 }
 
 /// A process that has the turn, and is stopped until the guard goes.
@@ -250,7 +250,7 @@ TEST(PeerStore, WhatTheKilledHaveLeftIsForgotten)
     ASSERT_EQ(store.share(path.c_str(), false), 0);
     EXPECT_EQ(store.head().size, 0u);
     ASSERT_TRUE(add(store, 1));
-    EXPECT_EQ(store.at(0)->home, 1u);
+    EXPECT_EQ(store.at(0)->target_vcq, 1u);
 }
 
 TEST(PeerStore, AFileOfAnotherKindIsLeftAlone)

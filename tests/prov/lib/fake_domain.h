@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A domain over the network inside the process (fake_net.h), for tests of what stands above a VCQ: home, region table,
+// A domain over the network inside the process (fake_net.h), for tests of what stands above a VCQ: target VCQ, region table,
 // locks that are off. No endpoint makes progress by itself. Used by tests only.
 #pragma once
 
@@ -34,14 +34,14 @@ struct Domain final : tofu::DomainBase {
         vcqs_.backend = &backend;
         nonce_ = domain_nonce;
         regions_ = &table;
-        home_lock_.set_enabled(false);
+        target_lock_.set_enabled(false);
         shared_lock_.set_enabled(false);
-        EXPECT_EQ(home_.open(backend, 0, false, {}), 0);
+        EXPECT_EQ(target_vcq_.open(backend, 0, false, {}), 0);
         EXPECT_EQ(table.open(), 0);
     }
     ~Domain() { table.close(); }
-    bool progress_home(bool) noexcept override { return false; }
-    std::size_t homes(utofu_vcq_hdl_t*, std::size_t) noexcept override { return 0; }
+    bool progress_target_vcq(bool) noexcept override { return false; }
+    std::size_t target_vcqs(utofu_vcq_hdl_t*, std::size_t) noexcept override { return 0; }
 
     tofu::RegionTable table;
     tofu::vcq::Backend backend;

@@ -31,7 +31,7 @@ inline EndpointAddress address_of(fid_ep* ep)
 
 inline std::uint64_t own_home(const Session& s)
 {
-    return address_of(s.ep).home;
+    return address_of(s.ep).target_vcq;
 }
 
 /// What rank `r` said when the sessions were opened.
@@ -68,7 +68,7 @@ class ManyEndpoints {
     void publish()
     {
         const EndpointAddress first = address_of(endpoints.front());
-        session.rank.set(800 + session.rank.number * 3, first.home);
+        session.rank.set(800 + session.rank.number * 3, first.target_vcq);
         session.rank.set(801 + session.rank.number * 3, first.nonce);
         session.rank.set(802 + session.rank.number * 3, first.index);
         session.barrier();
@@ -86,7 +86,7 @@ inline std::vector<fi_addr_t> insert_many(Session& s, unsigned each)
     for (unsigned r = 1; r < s.rank.size; r++)
         for (unsigned i = 0; i < each; i++) {
             EndpointAddress address = address_of_rank(s, r);
-            address.home = s.rank.get(800 + r * 3);
+            address.target_vcq = s.rank.get(800 + r * 3);
             address.nonce = s.rank.get(801 + r * 3) + (std::uint64_t{i} << domain_nonce_bits);
             address.index = static_cast<std::uint16_t>(s.rank.get(802 + r * 3) + i);
             fi_addr_t at = 0;

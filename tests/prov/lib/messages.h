@@ -50,7 +50,7 @@ struct Messages : testing::Test, fake::OverNet {
         EndpointAddress address{};
         address.magic = address_magic;
         address.version = wire_version;
-        address.home = peer_home;
+        address.target_vcq = peer_home;
         address.nonce = peer_nonce;
         address.index = peer_index;
         EXPECT_EQ(peers->insert(address, to), 0);
@@ -63,7 +63,7 @@ struct Messages : testing::Test, fake::OverNet {
                     this});
         EXPECT_EQ(tx->post_from(vcq), 0);
         tx->use(&*peers);
-        tx->set_number(own_index, make_address(domain->home_id(), own_nonce, own_index));
+        tx->set_number(own_index, make_address(domain->target_vcq_id(), own_nonce, own_index));
         tx->reports().binding.cq = &CompletionQueue::of(cq);
         rx.binding.cq = &CompletionQueue::of(cq);
         messages.emplace(*tx, rx);

@@ -22,7 +22,7 @@ class RawPeer {
         EXPECT_EQ(utofu_get_onesided_tnis(&tnis, &count), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_create_vcq(tnis[0], 0, &vcq_), UTOFU_SUCCESS);
         std::free(tnis);
-        EXPECT_EQ(utofu_query_stadd(victim_.home, endpoint_stag(victim_.index), &area_), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_stadd(victim_.target_vcq, endpoint_stag(victim_.index), &area_), UTOFU_SUCCESS);
         EXPECT_EQ(utofu_reg_mem(vcq_, &bytes_, sizeof bytes_, 0, &own_), UTOFU_SUCCESS);
     }
     RawPeer(const RawPeer&) = delete;
@@ -41,14 +41,14 @@ class RawPeer {
     {
         std::memcpy(bytes_, data, size);
         finish([&](std::uint64_t edata, unsigned long flags) {
-            return utofu_put(vcq_, victim_.home, own_, area_ + offset, size, edata,
+            return utofu_put(vcq_, victim_.target_vcq, own_, area_ + offset, size, edata,
                              flags | (notice ? UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE : 0), nullptr);
         });
     }
     void get(std::uint64_t offset, void* data, std::size_t size)
     {
         finish([&](std::uint64_t edata, unsigned long flags) {
-            return utofu_get(vcq_, victim_.home, own_, area_ + offset, size, edata, flags, nullptr);
+            return utofu_get(vcq_, victim_.target_vcq, own_, area_ + offset, size, edata, flags, nullptr);
         });
         std::memcpy(data, bytes_, size);
     }
@@ -56,14 +56,15 @@ class RawPeer {
     std::uint64_t cswap(std::uint64_t offset, std::uint64_t from, std::uint64_t to)
     {
         return finish([&](std::uint64_t edata, unsigned long flags) {
-            return utofu_cswap8(vcq_, victim_.home, from, to, area_ + offset, edata, flags, nullptr);
+            return utofu_cswap8(vcq_, victim_.target_vcq, from, to, area_ + offset, edata, flags, nullptr);
         });
     }
     /// Likewise.
     std::uint64_t add(std::uint64_t offset, std::uint64_t value)
     {
         return finish([&](std::uint64_t edata, unsigned long flags) {
-            return utofu_armw8(vcq_, victim_.home, UTOFU_ARMW_OP_ADD, value, area_ + offset, edata, flags, nullptr);
+            return utofu_armw8(vcq_, victim_.target_vcq, UTOFU_ARMW_OP_ADD, value, area_ + offset, edata, flags,
+                               nullptr);
         });
     }
 

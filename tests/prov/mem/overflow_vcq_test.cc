@@ -75,8 +75,8 @@ struct Stream {
     unsigned under_way = 0;
 };
 
-/// The same memory of each rank by two ways, the first by its home VCQ and the second by an overflow VCQ: no tag of the
-/// home VCQ is left or, with keys of the user's choice, the memory's tag there belongs to the first key. `full`: also
+/// The same memory of each rank by two ways, the first by its target VCQ and the second by an overflow VCQ: no tag of the
+/// target VCQ is left or, with keys of the user's choice, the memory's tag there belongs to the first key. `full`: also
 /// then none is left.
 struct TwoWays {
     TwoWays(Session& session, void* memory, std::size_t size, bool full = false)
@@ -365,24 +365,25 @@ void count_events(const Rank& rank, int mode)
             Stream stream(s);
             std::uint64_t one = 1, back = 0;
             std::uint64_t pair[2] = {3, 4};
-            const Window& home = ways.way(0, 1);
-            const Window& annex = ways.way(1, 1);
-            stream.post([&] { return fi_write(s.ep, &one, 8, nullptr, 1, annex.base, annex.key, &s); });
+            const Window& target_vcq = ways.way(0, 1);
+            const Window& overflow = ways.way(1, 1);
+            stream.post([&] { return fi_write(s.ep, &one, 8, nullptr, 1, overflow.base, overflow.key, &s); });
             stream.finish();
             s.barrier();
-            stream.post(
-                [&] { return fi_atomic(s.ep, &one, 1, nullptr, 1, annex.base, annex.key, FI_UINT64, FI_SUM, &s); });
-            stream.post([&] { return fi_read(s.ep, &back, 8, nullptr, 1, annex.base, annex.key, &s); });
+            stream.post([&] {
+                return fi_atomic(s.ep, &one, 1, nullptr, 1, overflow.base, overflow.key, FI_UINT64, FI_SUM, &s);
+            });
+            stream.post([&] { return fi_read(s.ep, &back, 8, nullptr, 1, overflow.base, overflow.key, &s); });
             // One operation to both: one event, of the last piece, behind all bytes.
             const iovec local{pair, 16};
             for (bool last : {false, true}) {
-                const Window& a = last ? home : annex;
-                const Window& b = last ? annex : home;
+                const Window& a = last ? target_vcq : overflow;
+                const Window& b = last ? overflow : target_vcq;
                 const fi_rma_iov remote[2] = {{a.base + 64, 8, a.key}, {b.base + 72, 8, b.key}};
                 fi_msg_rma msg{&local, nullptr, 1, 1, remote, 2, &s, 0};
                 stream.post([&] { return fi_writemsg(s.ep, &msg, FI_COMPLETION); });
             }
-            stream.post([&] { return fi_inject_write(s.ep, &one, 8, 1, annex.base + 80, annex.key); }, true);
+            stream.post([&] { return fi_inject_write(s.ep, &one, 8, 1, overflow.base + 80, overflow.key); }, true);
             stream.finish();
         }
         s.barrier();

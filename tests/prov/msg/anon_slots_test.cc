@@ -37,7 +37,7 @@ TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
     EXPECT_EQ(taken_at_peer(), 1u);
     send_anonymously(ch, 42);
     const Envelope envelope = left_at_peer(0);
-    EXPECT_EQ(envelope.home, home.id());
+    EXPECT_EQ(envelope.target_vcq, target_vcq.id());
     EXPECT_EQ(envelope.nonce, own_nonce);
     EXPECT_EQ(envelope.target_nonce, peer_nonce);
     EXPECT_EQ(envelope.index, own_index);

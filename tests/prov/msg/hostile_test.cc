@@ -39,7 +39,7 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
     std::uint8_t slot[slot_size];
     make_packet(random, anon_seq(word), slot);
     const EndpointAddress own = address_of(s.ep);
-    Envelope envelope{own.home,
+    Envelope envelope{own.target_vcq,
                       own.nonce,
                       raw.victim().nonce,
                       wire_version,
@@ -49,7 +49,7 @@ void send_anonymously(Session& s, RawPeer& raw, std::mt19937_64& random, std::ui
                       serial != 0 ? asked_at : no_credit_block,
                       serial};
     if (serial == 0) {
-        envelope.home = random() % 3 ? envelope.home : random();
+        envelope.target_vcq = random() % 3 ? envelope.target_vcq : random();
         envelope.nonce = random() % 4 ? envelope.nonce : random();
         envelope.target_nonce = random() % 8 ? envelope.target_nonce : random();
         envelope.index = random() % 4 ? envelope.index : static_cast<std::uint8_t>(random());

@@ -45,7 +45,7 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
     {
         own.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
                     *this);
-        EXPECT_EQ(own->area.open(home, lock, own_nonce, own_index, geometry), 0);
+        EXPECT_EQ(own->area.open(target_vcq, lock, own_nonce, own_index, geometry), 0);
         own->open = true;
         out.emplace(*own);
         in.emplace(*own);
@@ -68,7 +68,7 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
     }
     TxChannel* make_channel() noexcept override { return std::exchange(spare, nullptr); }
     void channel_failed(TxChannel&, vcq::CompletionHandler*) noexcept override {}
-    bool take_anonymous(RxRing& anonymous) noexcept override
+    bool accept_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint64_t body = 0;
         std::memcpy(&body, anonymous.base + slot_size - 16, sizeof body);
@@ -80,7 +80,7 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
     /// Asks once, and hears what comes of it.
     int step()
     {
-        const int ret = out->take_anon_slot(channel);
+        const int ret = out->claim_anon_slot(channel);
         (void)vcq.poll();
         return ret;
     }
@@ -297,7 +297,7 @@ TEST_F(PartsTest, GrantsSayWhereTheRingIs)
     EXPECT_EQ(returned().status, LeaseStatus::granted);
     EXPECT_EQ(returned().check, 9u);
     EXPECT_EQ(read_grant(returned().consumed, own_index).slots, geometry.ring_slots);
-    EXPECT_EQ(granted().known.home, peer_home);
+    EXPECT_EQ(granted().known.target_vcq, peer_home);
 }
 
 TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)

@@ -177,7 +177,7 @@ void sender_steps(const World& now, unsigned i, Without without, Emit&& emit)
 }
 
 /// R takes an anonymous packet, which may ask for the ring.
-void take_anonymous(World& w, unsigned i, bool asks, Without without)
+void accept_anonymous(World& w, unsigned i, bool asks, Without without)
 {
     Sender& a = w.s[i];
     take(w, a.inbox[0]);
@@ -252,7 +252,7 @@ void receiver_steps(const World& now, Without without, Emit&& emit)
         const bool asks = s.inbox[0].kind == question;
         if (s.inbox[0].kind == none || (asks && s.state != dead && s.back[0].written != 0))
             continue;
-        step("R takes an anonymous packet", [&](World& w) { take_anonymous(w, i, asks, without); });
+        step("R takes an anonymous packet", [&](World& w) { accept_anonymous(w, i, asks, without); });
     }
     if (now.owner == 0)
         return;

@@ -168,8 +168,8 @@ TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
             const struct {
                 proto::Envelope envelope;
                 proto::Control control;
-            } asks{{own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
-                    static_cast<std::uint8_t>(own.index), 900, 1},
+            } asks{{own.target_vcq, own.nonce, raw.victim().nonce, wire_version, 0,
+                    static_cast<std::uint8_t>(own.index), static_cast<std::uint8_t>(own.index), 900, 1},
                    {proto::Type::eager, 0, 0, proto::anon_seq(word)}};
             raw.put(proto::anon_slots_offset + (proto::slot_counter_next(word) + 1) * proto::slot_size - sizeof asks,
                     &asks, sizeof asks);
@@ -218,8 +218,9 @@ TEST(RingLeases, SlotsOfStoppedAnonymousSendersAreSetAside)
                 proto::Envelope envelope;
                 proto::Control control;
             } late{77,
-                   {own.home, own.nonce, raw.victim().nonce, wire_version, 0, static_cast<std::uint8_t>(own.index),
-                    static_cast<std::uint8_t>(own.index), proto::no_credit_block, 0},
+                   {own.target_vcq, own.nonce, raw.victim().nonce, wire_version, 0,
+                    static_cast<std::uint8_t>(own.index), static_cast<std::uint8_t>(own.index), proto::no_credit_block,
+                    0},
                    {proto::Type::eager, 0, 8, proto::anon_seq(word)}};
             static_assert(sizeof late == 48);
             raw.put(proto::anon_slots_offset + (proto::slot_counter_next(word) + 1) * proto::slot_size - sizeof late,

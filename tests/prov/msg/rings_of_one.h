@@ -27,8 +27,8 @@ inline constexpr Geometry geometry{ring_count, ring_slots, anon_slot_count};
 struct Above final : Protocol {
     struct In final : RxRings {
         explicit In(Above& above) : RxRings(above.rings.own), above(above) {}
-        std::uint32_t take_fast(RxRing&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
-        void take_packets(RingPoll& first) noexcept { take_arrived<In>(first); }
+        std::uint32_t accept_fast(RxRing&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
+        void accept_packets(RingPoll& first) noexcept { accept_arrived<In>(first); }
         bool take(RxRing& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)
@@ -49,10 +49,10 @@ struct Above final : Protocol {
         failures.push_back(ch.err);
         lost = waiter;
     }
-    bool take_anonymous(RxRing& anonymous) noexcept override
+    bool accept_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
-        const bool here = anonymous.known.home != unwanted && in.take(anonymous, slots);
+        const bool here = anonymous.known.target_vcq != unwanted && in.take(anonymous, slots);
         last = nullptr; // it goes with the anonymous packet
         return here;
     }

@@ -300,7 +300,8 @@ TEST_F(RingsTest, RingsAreRegisteredWhenTheyAreNeeded)
     constexpr Geometry large{6, max_ring_slots / 2, anon_slot_count};
     constexpr unsigned index = growing_endpoints - 1;
     for (const bool refused : {false, true}) {
-        above.emplace(LocalEndpoint{vcq, home, lock, own_nonce, index, make_address(home.id(), own_nonce, index)});
+        above.emplace(
+            LocalEndpoint{vcq, target_vcq, lock, own_nonce, index, make_address(target_vcq.id(), own_nonce, index)});
         rings = &above->rings;
         net().refused_stag = refused ? further_stag(index) : ~0u;
         net().registered.clear();
@@ -440,7 +441,7 @@ TEST_F(RingsTest, AByeFreesTheRingAndIsAnswered)
     look();
     EXPECT_EQ(count_rings(), 0u);
     EXPECT_EQ(returned().status, LeaseStatus::closed);
-    EXPECT_EQ(above->last->known.home, peer_home) << "the sender is known as long as there are messages";
+    EXPECT_EQ(above->last->known.target_vcq, peer_home) << "the sender is known as long as there are messages";
     above->last->unref();
     ask(8, 3, peer_home + 1);
     above->taken.clear();

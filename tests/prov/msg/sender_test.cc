@@ -85,7 +85,7 @@ TEST_F(Messages, WithoutARingWhatIsLongerIsOfferedByAnAnonymousPacket)
         EXPECT_EQ(entry(), kept ? "sent" : "nothing") << "it lies in a block of ours";
         Rts rts{};
         std::memcpy(&rts, p.body, sizeof rts);
-        EXPECT_EQ(rts.vcq, kept ? domain->home_id() : vcq.id()) << "a copy outlives its endpoint";
+        EXPECT_EQ(rts.vcq, kept ? domain->target_vcq_id() : vcq.id()) << "a copy outlives its endpoint";
         EXPECT_EQ(tx->all_has_left(), !kept) << "a close waits for it";
         complete(p.ack, 0);
         run(2);
@@ -251,7 +251,7 @@ TEST_F(Messages, AFenceAsksOnceAndIsAnsweredForAllBefore)
 /// A copy of a message that was reported as sent outlives its endpoint, until the receiver has fetched it.
 TEST_F(Messages, ACopyGoesToTheDomainWhenItsEndpointCloses)
 {
-    Estate estate(*domain);
+    OrphanedCopies estate(*domain);
     EXPECT_FALSE(messages->hand_over_to(estate)) << "there is none";
     const std::vector<char> text(700, 'y');
     ASSERT_EQ(send(text.data(), text.size()), 0);
@@ -261,7 +261,7 @@ TEST_F(Messages, ACopyGoesToTheDomainWhenItsEndpointCloses)
     ASSERT_TRUE(messages->hand_over_to(estate));
     for (unsigned round = 0; round < 10; round++) {
         estate.progress();
-        domain->home().poll();
+        domain->target_vcq().poll();
     }
     EXPECT_TRUE(estate.any()) << "the receiver lives, and has not fetched it";
     complete(p.ack, 0);
@@ -272,14 +272,14 @@ TEST_F(Messages, ACopyGoesToTheDomainWhenItsEndpointCloses)
 
 TEST_F(Messages, ACopyForAReceiverThatIsGoneIsGivenUp)
 {
-    Estate estate(*domain);
+    OrphanedCopies estate(*domain);
     const std::vector<char> text(700, 'y');
     ASSERT_EQ(send(text.data(), text.size()), 0);
     ASSERT_TRUE(messages->hand_over_to(estate));
     put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce + 1}); // another process has its VCQ
     for (unsigned round = 0; round < 10'000'000 && estate.any(); round++) {
         estate.progress();
-        domain->home().poll();
+        domain->target_vcq().poll();
     }
     EXPECT_FALSE(estate.any());
     EXPECT_EQ(estate.close(), 0u);

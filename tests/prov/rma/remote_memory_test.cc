@@ -208,26 +208,30 @@ const Way ways[] = {
 struct Kind {
     const char* name;
     std::uint64_t rights;
-    bool annex;
+    bool overflow;
 };
 const Kind kinds[] = {
-    {"reading and writing", remote_access, false}, {"reading only", r, false},       {"writing only", w, false},
-    {"at an annex", remote_access, true},          {"reading at an annex", r, true}, {"writing at an annex", w, true},
+    {"reading and writing", remote_access, false},
+    {"reading only", r, false},
+    {"writing only", w, false},
+    {"at an overflow", remote_access, true},
+    {"reading at an overflow", r, true},
+    {"writing at an overflow", w, true},
 };
 constexpr unsigned kind_count = sizeof kinds / sizeof kinds[0];
 
-class Doors {
+class Accesses {
   public:
-    explicit Doors(Session& s) : s_(s)
+    explicit Accesses(Session& s) : s_(s)
     {
         for (unsigned kind = 0; kind < kind_count; kind++) {
-            if (kinds[kind].annex && fill_.empty())
+            if (kinds[kind].overflow && fill_.empty())
                 fill_up();
-            doors_[kind] = s.share(memory(kind), 8 * most, kinds[kind].rights, 1000 + kind)[1];
+            regions_[kind] = s.share(memory(kind), 8 * most, kinds[kind].rights, 1000 + kind)[1];
             judges_[kind] = s.share(memory(kind), 4096, remote_access, 2000 + kind)[1];
         }
     }
-    ~Doors()
+    ~Accesses()
     {
         s_.barrier();
         for (fid_mr* mr : fill_)
@@ -246,7 +250,7 @@ class Doors {
         alignas(65536) static std::uint64_t pages[kind_count][512];
         return pages[kind];
     }
-    /// The tags of the home VCQ.
+    /// The tags of the target VCQ.
     void fill_up()
     {
         static std::uint64_t words[tags_of_a_vcq];
@@ -274,7 +278,7 @@ class Doors {
         std::fill_n(operand, most, way.operand);
         std::fill_n(compare, most, 5);
         judge(kind, before, true);
-        const At at{s_.ep, doors_[kind].base, doors_[kind].key, operand, compare, result};
+        const At at{s_.ep, regions_[kind].base, regions_[kind].key, operand, compare, result};
         char context = 0;
         ASSERT_EQ(s_.post([&] { return way.call(at, &context); }), 0);
         std::fill_n(operand, way.silent ? most : 0, 77); // it is the caller's again
@@ -315,13 +319,13 @@ class Doors {
 
     Session& s_;
     std::vector<fid_mr*> fill_;
-    Window doors_[kind_count];
+    Window regions_[kind_count];
     Window judges_[kind_count];
 };
 
 constexpr unsigned tried = 1001; ///< word of the board
 
-void try_doors(int mr_mode, std::uint64_t caps, std::uint64_t order)
+void try_accesses(int mr_mode, std::uint64_t caps, std::uint64_t order)
 {
     expect_processes(2, [=](const Rank& rank) {
         Options options;
@@ -329,9 +333,9 @@ void try_doors(int mr_mode, std::uint64_t caps, std::uint64_t order)
         options.mr_mode = mr_mode;
         options.tx_order = order;
         Session s(rank, options);
-        Doors doors(s);
+        Accesses accesses(s);
         if (rank.number == 0) {
-            doors.try_all();
+            accesses.try_all();
             rank.set(tried, 1);
             return;
         }
@@ -340,21 +344,21 @@ void try_doors(int mr_mode, std::uint64_t caps, std::uint64_t order)
     });
 }
 
-TEST(Door, KeysOfTheProvider)
+TEST(RemoteMemoryAccess, KeysOfTheProvider)
 {
-    try_doors(provider_keys, 0, 0);
+    try_accesses(provider_keys, 0, 0);
 }
-TEST(Door, KeysOfTheUser)
+TEST(RemoteMemoryAccess, KeysOfTheUser)
 {
-    try_doors(0, 0, 0);
+    try_accesses(0, 0, 0);
 }
-TEST(Door, InOrder)
+TEST(RemoteMemoryAccess, InOrder)
 {
-    try_doors(provider_keys, 0, FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR);
+    try_accesses(provider_keys, 0, FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR);
 }
-TEST(Door, WhereEventsArePaidFor)
+TEST(RemoteMemoryAccess, WhereEventsArePaidFor)
 {
-    try_doors(provider_keys, FI_RMA_EVENT, 0);
+    try_accesses(provider_keys, FI_RMA_EVENT, 0);
 }
 
 } // namespace

@@ -31,8 +31,8 @@ Options event_options()
 std::uint64_t pool_offset(const RawPeer& raw)
 {
     utofu_stadd_t directory = 0, area = 0;
-    EXPECT_EQ(utofu_query_stadd(raw.victim().home, directory_stag, &directory), UTOFU_SUCCESS);
-    EXPECT_EQ(utofu_query_stadd(raw.victim().home, endpoint_stag(raw.victim().index), &area), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_query_stadd(raw.victim().target_vcq, directory_stag, &directory), UTOFU_SUCCESS);
+    EXPECT_EQ(utofu_query_stadd(raw.victim().target_vcq, endpoint_stag(raw.victim().index), &area), UTOFU_SUCCESS);
     return directory - area + event_pool::offset;
 }
 std::uint64_t pool_word(RawPeer& raw)

@@ -52,11 +52,11 @@ struct FenceTest : testing::Test {
         Net::reset(1);
         domain.emplace();
         peers.emplace(*domain);
-        for (auto [home, number] : {std::pair{peer_home, &to}, std::pair{other_home, &other}}) {
+        for (auto [target_vcq, number] : {std::pair{peer_home, &to}, std::pair{other_home, &other}}) {
             EndpointAddress address{};
             address.magic = address_magic;
             address.version = wire_version;
-            address.home = home;
+            address.target_vcq = target_vcq;
             address.nonce = 5;
             EXPECT_EQ(peers->insert(address, *number), 0);
         }

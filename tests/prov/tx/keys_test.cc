@@ -28,9 +28,9 @@ constexpr std::uint64_t nonce = 0xfeedface;
 constexpr utofu_vcq_id_t no_vcq = 0xbad;
 
 Entry entry_of(std::uint64_t key, std::uint16_t rights = directory::right_read | directory::right_write,
-               std::uint16_t home = 0)
+               std::uint16_t target_vcq = 0)
 {
-    Entry e{key, 0x1000 + key * 0x100000, 0x2000, 4096, rights, home, 1, 0};
+    Entry e{key, 0x1000 + key * 0x100000, 0x2000, 4096, rights, target_vcq, 1, 0};
     e.check = directory::check_of(e, nonce);
     return e;
 }
@@ -51,7 +51,7 @@ TEST(Directory, FindsItsEntryAndNoOther)
         b.entry[i] = entry_of(10 + i);
     Entry e{};
     ASSERT_EQ(directory::find(b, 13, nonce, e), Found::entry);
-    EXPECT_EQ(e.bias, entry_of(13).bias);
+    EXPECT_EQ(e.stadd_offset, entry_of(13).stadd_offset);
     EXPECT_EQ(directory::find(b, 99, nonce, e), Found::absent);
     EXPECT_EQ(directory::find(b, 0, nonce, e), Found::absent); // an empty entry is not key 0
 }
@@ -180,9 +180,9 @@ struct KeysTest : testing::Test {
         EXPECT_EQ(ask(0x100000), -FI_EKEYREJECTED);
         peerside.gets = 0;
     }
-    void revoke(utofu_vcq_id_t home)
+    void revoke(utofu_vcq_id_t target_vcq)
     {
-        ++*reinterpret_cast<std::uint64_t*>(area.data() + directory::epoch_offset(home));
+        ++*reinterpret_cast<std::uint64_t*>(area.data() + directory::epoch_offset(target_vcq));
     }
     /// Asks until there is an answer.
     int ask(std::uint64_t key, std::uint64_t address = 0x2000, std::size_t length = 8,
@@ -211,7 +211,7 @@ TEST_F(KeysTest, AKnownKeyCostsOneGetOnce)
     enlist();
     peerside.put(entry_of(7));
     ASSERT_EQ(ask(7, 0x2010), 0);
-    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
+    EXPECT_EQ(target.stadd, entry_of(7).stadd_offset + 0x2010);
     for (int i = 0; i < 10; i++)
         ASSERT_EQ(ask(7, 0x2000 + i), 0);
     EXPECT_EQ(peerside.gets, 1u);
@@ -228,7 +228,7 @@ TEST_F(KeysTest, SeveralAreLookedUpAtATime)
         vcq.poll();
     for (const std::uint64_t key : {7, 8}) {
         EXPECT_EQ(keys->resolve(peer, key, 0x2000, 8, FI_REMOTE_WRITE, target), 0);
-        EXPECT_EQ(target.stadd, entry_of(key).bias + 0x2000);
+        EXPECT_EQ(target.stadd, entry_of(key).stadd_offset + 0x2000);
     }
     EXPECT_EQ(peerside.gets, 2u);
 }
@@ -305,26 +305,26 @@ TEST_F(KeysTest, AnOverflowVcqProvesItselfOnce)
     peerside.open_overflow_vcq(2, 77);
     ASSERT_EQ(ask(7, 0x2010), 0);
     EXPECT_EQ(target.vcq, 77u);
-    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2010);
+    EXPECT_EQ(target.stadd, entry_of(7).stadd_offset + 0x2010);
     EXPECT_EQ(peerside.gets, 3u);
     ASSERT_EQ(ask(8), 0);
     EXPECT_EQ(target.vcq, 77u);
     EXPECT_EQ(peerside.gets, 4u);
     ASSERT_EQ(ask(9), 0);
-    EXPECT_EQ(target.vcq, peer.home);
+    EXPECT_EQ(target.vcq, peer.target_vcq);
 }
 
 TEST_F(KeysTest, AnOverflowVcqThatIsNotThePeersIsNotBelieved)
 {
-    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
-        peerside.put(entry_of(100 + home, directory::right_write, home));
+    for (std::uint16_t target_vcq : {1, 2, 3, 4, 16, 0xffff})
+        peerside.put(entry_of(100 + target_vcq, directory::right_write, target_vcq));
     peerside.open_overflow_vcq(2, 77);
     peerside.nonces[77] = nonce + 1; // another domain
     peerside.open_overflow_vcq(3, no_vcq);
     peerside.open_overflow_vcq(4, 78);
     peerside.line[4] = peerside.line[2]; // of another number
-    for (std::uint16_t home : {1, 2, 3, 4, 16, 0xffff})
-        EXPECT_EQ(ask(100 + home), -FI_EKEYREJECTED) << home;
+    for (std::uint16_t target_vcq : {1, 2, 3, 4, 16, 0xffff})
+        EXPECT_EQ(ask(100 + target_vcq), -FI_EKEYREJECTED) << target_vcq;
     peerside.open_overflow_vcq(4, 78);
     EXPECT_EQ(ask(104), 0);
 }
@@ -334,11 +334,11 @@ TEST_F(KeysTest, AnotherPeersOverflowVcqOfTheNumberIsAnother)
     peerside.put(entry_of(7, directory::right_write, 2));
     peerside.open_overflow_vcq(2, 77);
     ASSERT_EQ(ask(7), 0);
-    peer.home = 43;
+    peer.target_vcq = 43;
     peerside.open_overflow_vcq(2, 79);
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.vcq, 79u);
-    peer.home = 42;
+    peer.target_vcq = 42;
     ASSERT_EQ(ask(7), 0);
     EXPECT_EQ(target.vcq, 77u);
 }
@@ -358,15 +358,15 @@ TEST_F(KeysTest, AReaderThatDoubtsAPeerReadsItsKeysAndEntersItselfAgain)
     ASSERT_EQ(ask(7), 0);
     peerside.words.clear();
     Entry moved = entry_of(7);
-    moved.bias += 0x40;
+    moved.stadd_offset += 0x40;
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
-    keys->doubt(peer.home + 1); // another peer
+    keys->suspect(peer.target_vcq + 1); // another peer
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000);
-    keys->doubt(peer.home);
+    EXPECT_EQ(target.stadd, entry_of(7).stadd_offset + 0x2000);
+    keys->suspect(peer.target_vcq);
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(target.stadd, moved.stadd_offset + 0x2000);
     EXPECT_EQ(peerside.words[directory::reader_offset(reader, 0)], reader);
 }
 
@@ -438,12 +438,12 @@ TEST_F(KeysTest, AReaderWithoutASlotUsesNoAnswerOfAnEarlierCall)
     ASSERT_EQ(keys->resolve(peer, 7, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
     vcq.poll();
     Entry moved = entry_of(7);
-    moved.bias += 0x40;
+    moved.stadd_offset += 0x40;
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
     keys->begin_call();
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(target.stadd, moved.stadd_offset + 0x2000);
 }
 
 /// The call that asked was refused and is not repeated. The owner registers the region, and a later call uses it.
@@ -494,14 +494,14 @@ TEST_F(KeysTest, ARevokedKeyIsLookedUpAgain)
     peerside.put(entry_of(7));
     ASSERT_EQ(ask(7), 0);
     Entry moved = entry_of(7);
-    moved.bias += 0x40;
+    moved.stadd_offset += 0x40;
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, entry_of(7).bias + 0x2000); // it has not been revoked
-    revoke(peer.home);
+    EXPECT_EQ(target.stadd, entry_of(7).stadd_offset + 0x2000); // it has not been revoked
+    revoke(peer.target_vcq);
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(target.stadd, moved.stadd_offset + 0x2000);
     EXPECT_EQ(peerside.armws, 1u); // the reader stays in the table
 }
 
@@ -511,13 +511,13 @@ TEST_F(KeysTest, AKeyThatIsRevokedDuringItsLookupIsNotUsed)
     enlist();
     peerside.put(entry_of(7));
     ASSERT_EQ(keys->resolve(peer, 7, 0x2000, 8, FI_REMOTE_WRITE, target), -FI_EAGAIN);
-    revoke(peer.home);
+    revoke(peer.target_vcq);
     Entry moved = entry_of(7);
-    moved.bias += 0x40;
+    moved.stadd_offset += 0x40;
     moved.check = directory::check_of(moved, nonce);
     peerside.put(moved);
     ASSERT_EQ(ask(7), 0);
-    EXPECT_EQ(target.stadd, moved.bias + 0x2000);
+    EXPECT_EQ(target.stadd, moved.stadd_offset + 0x2000);
 }
 
 TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
@@ -531,13 +531,13 @@ TEST_F(KeysTest, ManyKeysOfManyPeersAreKeptApart)
             }
     }
     for (int round = 0; round < 3; round++)
-        for (std::uint64_t home = 1; home < 300; home++) {
-            peer.home = home;
-            const std::uint64_t key = home % 8;
+        for (std::uint64_t target_vcq = 1; target_vcq < 300; target_vcq++) {
+            peer.target_vcq = target_vcq;
+            const std::uint64_t key = target_vcq % 8;
             const int ret = ask(key);
             if (ret != 0) // more than five of 64 keys may meet in one bucket
                 continue;
-            ASSERT_EQ(target.stadd, entry_of(key).bias + 0x2000);
+            ASSERT_EQ(target.stadd, entry_of(key).stadd_offset + 0x2000);
         }
 }
 
@@ -562,14 +562,14 @@ TEST_F(KeysTest, KeysOfOursAreAnAdditionUnlessTheyAreListed)
 {
     RemoteKeys plain(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(plain.resolve(peer, 0x1000, 0x34, 8, FI_REMOTE_READ, target), 0);
-    EXPECT_EQ(target.vcq, peer.home);
+    EXPECT_EQ(target.vcq, peer.target_vcq);
     EXPECT_EQ(target.stadd, 0x1034u);
     EXPECT_EQ(peerside.gets, 0u);
     const std::uint64_t listed = directory::indirect_bit | 5;
     peerside.put(entry_of(listed));
     keys = std::make_unique<RemoteKeys>(vcq, true, KeyReader{reader, area.data()});
     ASSERT_EQ(ask(listed), 0);
-    EXPECT_EQ(target.stadd, entry_of(listed).bias + 0x2000);
+    EXPECT_EQ(target.stadd, entry_of(listed).stadd_offset + 0x2000);
 }
 
 } // namespace

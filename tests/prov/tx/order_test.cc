@@ -12,8 +12,8 @@ namespace {
 using fake::Net;
 using tofu::VcqOrder;
 
-constexpr utofu_vcq_id_t home = 1;
-constexpr utofu_vcq_id_t annex = 2;
+constexpr utofu_vcq_id_t target_vcq = 1;
+constexpr utofu_vcq_id_t overflow = 2;
 constexpr utofu_vcq_id_t other = 9;
 
 struct VcqOrderTest : testing::Test {
@@ -49,59 +49,59 @@ struct VcqOrderTest : testing::Test {
 TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoOverflowVcq)
 {
     VcqOrder unused(vcq);
-    EXPECT_TRUE(unused.pass(home, home));
-    EXPECT_TRUE(unused.pass(home, annex));
-    EXPECT_TRUE(vcq_order.pass(home, home));
+    EXPECT_TRUE(unused.pass(target_vcq, target_vcq));
+    EXPECT_TRUE(unused.pass(target_vcq, overflow));
+    EXPECT_TRUE(vcq_order.pass(target_vcq, target_vcq));
     EXPECT_TRUE(vcq_order.pass(other, other));
     EXPECT_EQ(fences(), Fences{});
 }
 
 TEST_F(VcqOrderTest, WhatWentHomeBeforeTheFirstOverflowVcqIsWaitedFor)
 {
-    EXPECT_FALSE(vcq_order.pass(home, annex));
-    EXPECT_EQ(fences(), Fences{home});
-    EXPECT_FALSE(vcq_order.pass(home, annex));
-    EXPECT_FALSE(vcq_order.pass(home, home)); // or it would overtake a waiting operation
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_EQ(fences(), Fences{target_vcq});
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, target_vcq)); // or it would overtake a waiting operation
     EXPECT_TRUE(vcq_order.pass(other, other));
-    EXPECT_EQ(fences(), Fences{home});
+    EXPECT_EQ(fences(), Fences{target_vcq});
     arrive();
-    EXPECT_TRUE(vcq_order.pass(home, annex));
-    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_TRUE(vcq_order.pass(target_vcq, overflow));
     EXPECT_EQ(fences(), Fences{});
 }
 
 TEST_F(VcqOrderTest, EachChangeOfTheVcqFencesTheFormer)
 {
-    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
     arrive();
-    EXPECT_TRUE(vcq_order.pass(home, annex));
-    EXPECT_FALSE(vcq_order.pass(home, home));
-    EXPECT_EQ(fences(), Fences{annex});
+    EXPECT_TRUE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, target_vcq));
+    EXPECT_EQ(fences(), Fences{overflow});
     arrive();
-    EXPECT_TRUE(vcq_order.pass(home, annex)); // in either order, all has taken effect
-    EXPECT_FALSE(vcq_order.pass(home, 3));
-    EXPECT_EQ(fences(), Fences{annex});
+    EXPECT_TRUE(vcq_order.pass(target_vcq, overflow)); // in either order, all has taken effect
+    EXPECT_FALSE(vcq_order.pass(target_vcq, 3));
+    EXPECT_EQ(fences(), Fences{overflow});
 }
 
 TEST_F(VcqOrderTest, AFullQueueIsTriedAgain)
 {
     Net::now().busy_percent = 100;
-    EXPECT_FALSE(vcq_order.pass(home, annex));
-    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
     Net::now().busy_percent = 0;
     EXPECT_EQ(fences(), Fences{});
-    EXPECT_FALSE(vcq_order.pass(home, annex));
-    EXPECT_EQ(fences(), Fences{home});
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
+    EXPECT_EQ(fences(), Fences{target_vcq});
 }
 
 TEST_F(VcqOrderTest, AVcqThatIsGoneHoldsNobodyUp)
 {
     Net::now().broken = Net::base + tofu::vcq::fence_offset;
-    EXPECT_FALSE(vcq_order.pass(home, annex));
+    EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));
     arrive();
-    EXPECT_TRUE(vcq_order.pass(home, annex));
+    EXPECT_TRUE(vcq_order.pass(target_vcq, overflow));
     Net::now().refused = Net::now().broken;
-    EXPECT_TRUE(vcq_order.pass(home, home));
+    EXPECT_TRUE(vcq_order.pass(target_vcq, target_vcq));
 }
 
 /// Guide 2.2.10: strong order lets a Get read before an earlier Put has written; the three other pairs it keeps.
@@ -110,19 +110,19 @@ TEST_F(VcqOrderTest, AReadBehindAWriteIsFencedWhereItWasPromised)
     constexpr bool reads = true;
     VcqOrder raw(vcq);
     raw.order_reads();
-    EXPECT_TRUE(raw.pass(home, home, reads));
-    EXPECT_TRUE(raw.pass(home, home, reads));
-    EXPECT_TRUE(raw.pass(home, home));
-    EXPECT_TRUE(raw.pass(home, home));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq, reads));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq, reads));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq));
     EXPECT_TRUE(raw.pass(other, other, reads)); // another peer
     EXPECT_EQ(fences(), Fences{});
-    EXPECT_FALSE(raw.pass(home, home, reads));
-    EXPECT_FALSE(raw.pass(home, home)); // or it would overtake a waiting operation
-    EXPECT_EQ(fences(), Fences{home});
+    EXPECT_FALSE(raw.pass(target_vcq, target_vcq, reads));
+    EXPECT_FALSE(raw.pass(target_vcq, target_vcq)); // or it would overtake a waiting operation
+    EXPECT_EQ(fences(), Fences{target_vcq});
     arrive();
-    EXPECT_TRUE(raw.pass(home, home, reads));
-    EXPECT_TRUE(raw.pass(home, home, reads));
-    EXPECT_TRUE(raw.pass(home, home)); // a write behind a read
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq, reads));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq, reads));
+    EXPECT_TRUE(raw.pass(target_vcq, target_vcq)); // a write behind a read
     EXPECT_EQ(fences(), Fences{});
 }
 

@@ -217,7 +217,7 @@ TEST_F(PendingTest, Case6EachLineIsAQueue)
 TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)
 {
     Engine other{pending};
-    const Peer first{.home = 5, .nonce = 1, .index = 0, .further = 0, .counts_events = false, .generation = 0};
+    const Peer first{.target_vcq = 5, .nonce = 1, .index = 0, .further = 0, .counts_events = false, .generation = 0};
     Peer second = first;
     second.index = 1; // another endpoint there
     engine.push(0, 77, BlockReason::room);
@@ -258,8 +258,8 @@ TEST_F(PendingTest, Case8AStreamMayEndBeforeItsOperations)
         EXPECT_FALSE(pending.empty());
     }
     EXPECT_TRUE(pending.empty());
-    EXPECT_FALSE(
-        pending.waits_for({.home = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
+    EXPECT_FALSE(pending.waits_for(
+        {.target_vcq = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
     pending.resume();
 }
 

@@ -222,8 +222,9 @@ class LockHolder {
     LockHolder(Session& s, const Window& there) : raw_(s, 1)
     {
         utofu_stadd_t directory = 0, area = 0;
-        EXPECT_EQ(utofu_query_stadd(raw_.victim().home, directory_stag, &directory), UTOFU_SUCCESS);
-        EXPECT_EQ(utofu_query_stadd(raw_.victim().home, endpoint_stag(raw_.victim().index), &area), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_stadd(raw_.victim().target_vcq, directory_stag, &directory), UTOFU_SUCCESS);
+        EXPECT_EQ(utofu_query_stadd(raw_.victim().target_vcq, endpoint_stag(raw_.victim().index), &area),
+                  UTOFU_SUCCESS);
         at_ = directory - area + directory::locks_offset + locks::index_of(there.base + there.key) * 8;
         EXPECT_EQ(raw_.cswap(at_, 0, token_), 0u);
     }
@@ -233,7 +234,7 @@ class LockHolder {
         EXPECT_EQ(raw_.cswap(at_, token_, token_ + 2), token_);
         token_ += 2;
     }
-    void give_back() { EXPECT_EQ(raw_.cswap(at_, token_, 0), token_); }
+    void release() { EXPECT_EQ(raw_.cswap(at_, token_, 0), token_); }
 
   private:
     RawPeer raw_;
@@ -277,7 +278,7 @@ TEST(StoppedPeer, AtomicsBehindALockHoldUpThemselvesAlone)
                                               FI_SUM, c);
                          }));
         EXPECT_EQ(x.count(&locked) + x.count(&behind), 0u);
-        holder.give_back();
+        holder.release();
         EXPECT_TRUE(wait_until([&] { return x.take(), x.count(&locked) + x.count(&behind) == 2; }));
         EXPECT_EQ(before, 1u);
     });

@@ -135,10 +135,10 @@ bool AddressVector::text_at(const void* addresses, std::size_t number, char* tex
         text[length] = '\0';
         return true;
     }
-    const auto* place = static_cast<const char*>(addresses) + number * sizeof(char*);
+    const auto* fi_addr = static_cast<const char*>(addresses) + number * sizeof(char*);
     const char* pointer = nullptr;
     std::memset(text, 0, address_text_size);
-    return copy_readable(place, &pointer, sizeof(pointer)) == sizeof(pointer) &&
+    return copy_readable(fi_addr, &pointer, sizeof(pointer)) == sizeof(pointer) &&
            copy_readable(pointer, text, address_text_size - 1) > 0;
 }
 
@@ -146,30 +146,30 @@ bool AddressVector::text_at(const void* addresses, std::size_t number, char* tex
 /// name.
 static void complete(EndpointAddress& address) noexcept
 {
-    if (address.magic == address_magic && address.home == 0 && address.nonce != 0 &&
+    if (address.magic == address_magic && address.target_vcq == 0 && address.nonce != 0 &&
         !names::find(address.nonce, address))
         address = {};
 }
 
 /// An owner identifies sources by their AV index, and inserts an address again for each of its users (Open MPI does so
 /// for intercommunicators): one address has one index.
-int AddressVector::place_for(const EndpointAddress& address, fi_addr_t& place) noexcept
+int AddressVector::insert_one(const EndpointAddress& address, fi_addr_t& fi_addr) noexcept
 {
-    return owner().model().has_owner && !store().is_shared() ? insert_once(address, place)
-                                                             : Peers::insert(address, place);
+    return owner().model().has_owner && !store().is_shared() ? insert_once(address, fi_addr)
+                                                             : Peers::insert(address, fi_addr);
 }
 
 /// Inserts the addresses that `address_of` gives by number. Returns how many were inserted; with FI_EVENT it returns 0,
 /// and an event carries the number.
 template <class AddressOf>
-int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
+int AddressVector::insert_all(std::size_t count, fi_addr_t* fi_addrs, std::uint64_t flags, void* context,
                               AddressOf&& address_of) noexcept
 {
     if ((flags & ~(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)) != 0)
         return -FI_EBADFLAGS;
     const bool named = (flags & FI_AV_USER_ID) != 0;
-    if (named && (places == nullptr || store().is_shared())) // other processes have names of their own
-        return places == nullptr ? -FI_EINVAL : -FI_ENOSYS;
+    if (named && (fi_addrs == nullptr || store().is_shared())) // other processes have names of their own
+        return fi_addrs == nullptr ? -FI_EINVAL : -FI_ENOSYS;
     if (asynchronous_ && events_ == nullptr)
         return -FI_ENOEQ;
     if (!store().can_change())
@@ -181,16 +181,16 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     int error = 0;
     for (std::size_t i = 0; i < count; i++) {
         const EndpointAddress address = address_of(i);
-        fi_addr_t place = FI_ADDR_NOTAVAIL;
+        fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
         // A stopped process is waited for only once.
-        error = error == FI_EBUSY ? error : address.sound() ? place_for(address, place) : FI_EINVAL;
-        if (error == 0 && named && (error = name(place, places[i])) != 0)
-            (void)Peers::remove(&place, 1);
+        error = error == FI_EBUSY ? error : address.is_valid() ? insert_one(address, fi_addr) : FI_EINVAL;
+        if (error == 0 && named && (error = name(fi_addr, fi_addrs[i])) != 0)
+            (void)Peers::remove(&fi_addr, 1);
         if (error == FI_EINVAL)
             TOFU_INFO(FI_LOG_AV, "address %zu of fi_av_insert is not an address of this version (%u)\n", i,
                       wire_version);
-        if (places != nullptr)
-            places[i] = error == 0 ? place : FI_ADDR_NOTAVAIL;
+        if (fi_addrs != nullptr)
+            fi_addrs[i] = error == 0 ? fi_addr : FI_ADDR_NOTAVAIL;
         if (errors != nullptr)
             errors[i] = error;
         inserted += error == 0;
@@ -216,12 +216,12 @@ int AddressVector::insert_all(std::size_t count, fi_addr_t* places, std::uint64_
     return 0;
 }
 
-int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* fi_addrs, std::uint64_t flags,
                           void* context) noexcept
 {
     if (addresses == nullptr && count != 0)
         return -FI_EINVAL;
-    return insert_all(count, places, flags, context, [&](std::size_t i) {
+    return insert_all(count, fi_addrs, flags, context, [&](std::size_t i) {
         EndpointAddress address{};
         char text[address_text_size];
         if (!textual_)
@@ -233,38 +233,38 @@ int AddressVector::insert(const void* addresses, std::size_t count, fi_addr_t* p
     });
 }
 
-int AddressVector::insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
+int AddressVector::insert_named(const char* node, const char* service, fi_addr_t* fi_addr, std::uint64_t flags,
                                 void* context) noexcept
 {
     EndpointAddress address{};
     // the text of an address has no service
     if (node == nullptr || (service != nullptr && address_from_text(node, address)))
         return -FI_EINVAL;
-    return insert_all(1, place, flags, context,
+    return insert_all(1, fi_addr, flags, context,
                       [&](std::size_t) { return find_peer(node, service, address) ? address : EndpointAddress{}; });
 }
 
-int AddressVector::remove(fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept
+int AddressVector::remove(fi_addr_t* fi_addrs, std::size_t count, std::uint64_t flags) noexcept
 {
     if (flags != 0)
         return -FI_EBADFLAGS;
-    if (places == nullptr && count != 0)
+    if (fi_addrs == nullptr && count != 0)
         return -FI_EINVAL;
     if (!store().can_change())
         return -FI_EACCES;
-    if (int ret = Peers::remove(places, count); ret != 0)
+    if (int ret = Peers::remove(fi_addrs, count); ret != 0)
         return ret;
     changed();
     return 0;
 }
 
-int AddressVector::look_up(fi_addr_t place, void* address, std::size_t* length) noexcept
+int AddressVector::look_up(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept
 {
-    const Peer* peer = find(place);
+    const Peer* peer = find(fi_addr);
     if (peer == nullptr || length == nullptr)
         return -FI_EINVAL;
     const unsigned flags = peer->counts_events ? address_counts_events : 0;
-    const AddressForm form(make_address(peer->home, peer->nonce, peer->index, peer->further, flags), textual_);
+    const AddressForm form(make_address(peer->target_vcq, peer->nonce, peer->index, peer->further, flags), textual_);
     if (address != nullptr)
         std::memcpy(address, form.bytes, std::min(*length, form.size));
     *length = form.size;

@@ -69,7 +69,7 @@ ScalableEndpoint::~ScalableEndpoint()
     if (rx_count_ == 0)
         return;
     owner().regions().hide_endpoint(first_, rx_count_, address().nonce);
-    owner().numbers().give_back(first_, rx_count_);
+    owner().numbers().release(first_, rx_count_);
 }
 
 int ScalableEndpoint::set_up(const fi_info* info) noexcept
@@ -86,7 +86,7 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
                   limits::max_contexts);
         return -FI_EINVAL;
     }
-    if (const int ret = owner().numbers().take(rx_count, first_, incarnation_); ret != 0)
+    if (const int ret = owner().numbers().alloc(rx_count, first_, incarnation_); ret != 0)
         return ret;
     rx_count_ = rx_count;
     owner().regions().show_endpoint(first_, rx_count, address().nonce);
@@ -95,7 +95,7 @@ int ScalableEndpoint::set_up(const fi_info* info) noexcept
 
 EndpointAddress ScalableEndpoint::address() const noexcept
 {
-    return make_address(owner().home_id(), endpoint_nonce(owner().nonce(), incarnation_), first_, rx_count_ - 1,
+    return make_address(owner().target_vcq_id(), endpoint_nonce(owner().nonce(), incarnation_), first_, rx_count_ - 1,
                         address_flags(config_.caps));
 }
 
@@ -131,16 +131,16 @@ int ScalableEndpoint::open_context(int slot, Attr* attr, fid_ep** ep, void* cont
     config.caps = own | (config_.caps & limits::domain_caps);
 
     std::lock_guard guard(mutex_);
-    Slot& place = (sends ? tx_ : rx_)[slot];
-    if (place != Slot::free) {
+    Slot& state = (sends ? tx_ : rx_)[slot];
+    if (state != Slot::free) {
         TOFU_WARN(FI_LOG_EP_CTRL, "scalable endpoint: %s context %d %s\n", sends ? "transmit" : "receive", slot,
-                  place == Slot::open ? "is already open: close it first"
+                  state == Slot::open ? "is already open: close it first"
                                       : "was closed and cannot be opened again: open another one");
-        return place == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
+        return state == Slot::open ? -FI_EBUSY : -FI_EOPBADSTATE;
     }
     if (int ret = create<Endpoint>(owner(), &std::as_const(config), ep, context); ret != 0)
         return ret;
-    place = Slot::open;
+    state = Slot::open;
     hold();
     if (attr != nullptr)
         *attr = granted;

@@ -60,7 +60,7 @@ class ScalableEndpoint final : public Object<ScalableEndpoint, fid_ep, DomainBas
     /// fi_getname (fi_cm(3)). 0, -FI_EINVAL, -FI_ETOOSMALL.
     int name(void* buffer, std::size_t* length) const noexcept
     {
-        return give_address(address(), config_.address_format, buffer, length);
+        return write_address(address(), config_.address_format, buffer, length);
     }
     /// FI_OPT_MIN_MULTI_RECV.
     [[nodiscard]] std::size_t& min_multi_recv() noexcept { return config_.min_multi_recv; }

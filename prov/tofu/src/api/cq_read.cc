@@ -27,17 +27,17 @@ namespace tofu {
     return engines_.messages ? engines_.messages->poll_hint() : PollHint{PollHint::nothing};
 }
 
-[[gnu::always_inline]] inline void Endpoint::take_packets(const PollHint& hint) noexcept
+[[gnu::always_inline]] inline void Endpoint::accept_packets(const PollHint& hint) noexcept
 {
-    engines_.messages->receiver().take_packets(*hint.ring);
+    engines_.messages->receiver().accept_packets(*hint.ring);
 }
 
-[[gnu::always_inline]] inline bool Endpoint::take_notices() noexcept
+[[gnu::always_inline]] inline bool Endpoint::accept_notices() noexcept
 {
     return tx_.vcq().poll_notices() != 0;
 }
 
-void Endpoint::take_messages() noexcept
+void Endpoint::accept_messages() noexcept
 {
     if (engines_.messages)
         engines_.messages->progress();
@@ -66,16 +66,16 @@ void Endpoint::take_messages() noexcept
 ssize_t CompletionQueue::read_packets(void* buffer, std::size_t count, Endpoint& endpoint, PollHint hint) noexcept
 {
     begin_read(buffer, count);
-    endpoint.take_packets(hint);
+    endpoint.accept_packets(hint);
     return close_read();
 }
 
 ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint& endpoint) noexcept
 {
     begin_read(buffer, count);
-    (void)endpoint.take_notices();
+    (void)endpoint.accept_notices();
     if (reader_waits()) [[unlikely]] // and then `endpoint`, which is the first, is found again, so that it is not saved
-        static_cast<Endpoint*>(progress_.first())->take_messages();
+        static_cast<Endpoint*>(progress_.first())->accept_messages();
     return close_read();
 }
 
@@ -110,7 +110,7 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
         return;
     const PollHint seen = enabled_ ? poll_hint() : PollHint{PollHint::nothing};
     if (seen.what == PollHint::packets) {
-        take_packets(seen);
+        accept_packets(seen);
     } else if (seen.what != PollHint::nothing) {
         (void)tx_.vcq().poll_inline();
         if (!tx_.pending().empty()) [[unlikely]]
@@ -219,11 +219,11 @@ void Counter::take(Endpoint& endpoint, const PollHint& hint) noexcept
     switch (hint.what) {
     case PollHint::nothing: break;
     case PollHint::notices:
-        if (endpoint.take_notices())
+        if (endpoint.accept_notices())
             progress_.found();
-        endpoint.take_messages();
+        endpoint.accept_messages();
         break;
-    case PollHint::packets: endpoint.take_packets(hint); break;
+    case PollHint::packets: endpoint.accept_packets(hint); break;
     case PollHint::work: make_round(); break;
     }
 }

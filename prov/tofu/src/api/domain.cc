@@ -138,8 +138,8 @@ Domain::Domain(FabricBase& fabric) noexcept : DomainBase(fabric)
     ops = &domain_ops;
     mr = &region_ops;
     regions_ = &own_regions_;
-    doors_ = &own_doors_;
-    estate_ = &own_estate_;
+    lane_directory_ = &own_lane_directory_;
+    orphaned_copies_ = &own_orphaned_copies_;
     deferred_.calls = &*own_triggered_;
 }
 
@@ -183,7 +183,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     const bool wants_thread = info.domain_attr->data_progress == FI_PROGRESS_AUTO ||
                               (info.domain_attr->control_progress == FI_PROGRESS_AUTO && (info.caps & FI_PEER) == 0);
     // FI_THREAD_DOMAIN promises that the application serialises all that shares a domain; every other model lets
-    // threads meet at the home VCQ, at a queue or at an endpoint.
+    // threads meet at the target VCQ, at a queue or at an endpoint.
     model_.serialised = info.domain_attr->threading == FI_THREAD_DOMAIN && !wants_thread;
     auto_progress_.choose(model_.serialised, wants_thread);
     const Domain* nobody = nullptr;
@@ -196,7 +196,7 @@ int Domain::set_up(const fi_info* wish) noexcept
     model_.has_owner = (info.caps & FI_PEER) != 0;
     model_.api_version = info.fabric_attr->api_version;
     model_.valid_descs = !model_.has_owner && FI_VERSION_GE(model_.api_version, FI_VERSION(1, 22));
-    auto_progress_.adopt(home_lock_);
+    auto_progress_.adopt(target_lock_);
     auto_progress_.adopt(shared_lock_);
     auto_progress_.adopt(deferred_.lock);
     nonce_ = nonce_of_domain(Random::number(0));
@@ -204,11 +204,11 @@ int Domain::set_up(const fi_info* wish) noexcept
         nonce_ = nonce_of_domain(reinterpret_cast<std::uintptr_t>(this) | 1);
     nonce_ = names::with_job_mark(nonce_, names::job_key());
 
-    error = vcqs_.open(home_, {.owner = this, .remote = on_remote}, true);
+    error = vcqs_.open(target_vcq_, {.owner = this, .remote = on_remote}, true);
     if (error != 0)
         return error;
     const auto job = backend().functions().job;
-    error = numbers().open(job != nullptr ? job() : nullptr, home_id(), nonce_);
+    error = numbers().open(job != nullptr ? job() : nullptr, target_vcq_id(), nonce_);
     return error != 0 ? error : regions_->open();
 }
 
@@ -234,15 +234,15 @@ void Domain::await_receivers() noexcept
 {
     constexpr std::chrono::milliseconds short_while{10};
     constexpr std::chrono::seconds long_while{1};
-    if (!own_estate_.any())
+    if (!own_orphaned_copies_.any())
         return;
     const std::chrono::seconds most{param_size("linger", 300)};
     auto begin = Clock::now();
-    std::size_t left = own_estate_.messages();
-    for (bool warned = false; own_estate_.any();) {
-        (void)progress_home(true);
+    std::size_t left = own_orphaned_copies_.messages();
+    for (bool warned = false; own_orphaned_copies_.any();) {
+        (void)progress_target_vcq(true);
         progress_everywhere(*this);
-        if (const std::size_t now = own_estate_.messages(); now < left) {
+        if (const std::size_t now = own_orphaned_copies_.messages(); now < left) {
             left = now;
             begin = Clock::now();
         }
@@ -281,13 +281,13 @@ int Domain::close() noexcept
     auto_progress_.close();
     own_triggered_.reset();
     regions_->close();
-    doors_->close();
-    if (const std::size_t lost = own_estate_.close(); lost != 0)
+    lane_directory_->close();
+    if (const std::size_t lost = own_orphaned_copies_.close(); lost != 0)
         TOFU_WARN(FI_LOG_DOMAIN,
                   "domain: %zu messages that were reported as sent are lost, since their receivers did not fetch them: "
                   "raise FI_TOFU_LINGER, or let receivers make progress before senders close\n",
                   lost);
-    home_.close();
+    target_vcq_.close();
     if (param_size("stats", 0) != 0) {
         statistics().print();
         print_placement();
@@ -296,24 +296,24 @@ int Domain::close() noexcept
     return 0;
 }
 
-bool Domain::progress_home(bool patient) noexcept
+bool Domain::progress_target_vcq(bool patient) noexcept
 {
     if (patient)
-        home_lock_.lock();
-    else if (!home_lock_.try_lock())
+        target_lock_.lock();
+    else if (!target_lock_.try_lock())
         return false;
-    bool some = home_.poll() != 0;
+    bool some = target_vcq_.poll() != 0;
     some |= regions_->overflow().poll();
     regions_->directory().return_credits();
-    home_lock_.unlock();
+    target_lock_.unlock();
     if (deferred_.any()) [[unlikely]]
         own_triggered_->progress();
-    if (own_estate_.any()) [[unlikely]]
-        own_estate_.progress();
+    if (own_orphaned_copies_.any()) [[unlikely]]
+        own_orphaned_copies_.progress();
     return some;
 }
 
-/// Under the home lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
+/// Under the target lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
 void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
 {
     static_cast<Domain*>(self)->regions_->remote_event(0, notice);
@@ -324,12 +324,12 @@ void Domain::forget_counter(const Counter& counter) noexcept
     regions_->forget_counter(counter);
 }
 
-std::size_t Domain::homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
+std::size_t Domain::target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
     if (most == 0)
         return 0;
-    std::lock_guard guard(home_lock_);
-    handles[0] = home_.handle();
+    std::lock_guard guard(target_lock_);
+    handles[0] = target_vcq_.handle();
     return 1 + regions_->overflow().handles(handles + 1, most - 1);
 }
 

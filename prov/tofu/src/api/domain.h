@@ -28,14 +28,14 @@ class Domain final : public DomainBase {
   public:
     explicit Domain(FabricBase& fabric) noexcept;
     ~Domain();
-    /// fi_domain(3). 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the home VCQ or the thread.
+    /// fi_domain(3). 0, -FI_EINVAL, -FI_ENOMEM, or an error of the backend, the target VCQ or the thread.
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) noexcept;
     [[nodiscard]] int set_up(const fi_info* info) noexcept;
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
-    bool progress_home(bool patient) noexcept override;
+    bool progress_target_vcq(bool patient) noexcept override;
     void forget_counter(const Counter& counter) noexcept override;
-    [[nodiscard]] std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
+    [[nodiscard]] std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     [[nodiscard]] TriggeredQueue& work() noexcept { return *own_triggered_; }
     /// The queue that registrations report to (fi_domain_bind, FI_REG_MR); null: they are synchronous.
@@ -51,8 +51,8 @@ class Domain final : public DomainBase {
     Ref<EventQueue> events_;
     EventQueue* registration_events_ = nullptr;
     RegionTable own_regions_{*this};
-    coll::Doors own_doors_{*this};
-    proto::Estate own_estate_{*this};
+    coll::LaneDirectory own_lane_directory_{*this};
+    proto::OrphanedCopies own_orphaned_copies_{*this};
     std::optional<TriggeredQueue> own_triggered_{std::in_place, *this}; ///< until close()
 };
 
@@ -69,21 +69,21 @@ class AddressVector final : public Peers {
     static AddressVector& of(fid_av* a) noexcept { return *static_cast<AddressVector*>(a); }
 
     // --- the calls of fi_av's operation table
-    int insert(const void* addresses, std::size_t count, fi_addr_t* places, std::uint64_t flags,
+    int insert(const void* addresses, std::size_t count, fi_addr_t* fi_addrs, std::uint64_t flags,
                void* context) noexcept;
-    int insert_named(const char* node, const char* service, fi_addr_t* place, std::uint64_t flags,
+    int insert_named(const char* node, const char* service, fi_addr_t* fi_addr, std::uint64_t flags,
                      void* context) noexcept;
-    int remove(fi_addr_t* places, std::size_t count, std::uint64_t flags) noexcept;
-    int look_up(fi_addr_t place, void* address, std::size_t* length) noexcept;
+    int remove(fi_addr_t* fi_addrs, std::size_t count, std::uint64_t flags) noexcept;
+    int look_up(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept;
     const char* to_text(const void* address, char* text, std::size_t* length) noexcept;
     int bind(struct fid* object, std::uint64_t flags) noexcept;
 
   private:
     [[nodiscard]] int share(fi_av_attr& attr) noexcept;
-    [[nodiscard]] int place_for(const EndpointAddress& address, fi_addr_t& place) noexcept;
+    [[nodiscard]] int insert_one(const EndpointAddress& address, fi_addr_t& fi_addr) noexcept;
     [[nodiscard]] static bool text_at(const void* addresses, std::size_t number, char* text) noexcept;
     template <class AddressOf>
-    [[nodiscard]] int insert_all(std::size_t count, fi_addr_t* places, std::uint64_t flags, void* context,
+    [[nodiscard]] int insert_all(std::size_t count, fi_addr_t* fi_addrs, std::uint64_t flags, void* context,
                                  AddressOf&& address_of) noexcept;
 
     const bool textual_;        ///< addresses are text (FI_ADDR_STR) instead of EndpointAddress

@@ -171,15 +171,15 @@ int Endpoint::set_up(const EndpointConfig* wish) noexcept
     unsigned number = config.number;
     std::uint16_t incarnation = 0;
     if (config.sends) { // a receive context has a number of its scalable endpoint
-        if (int ret = domain.numbers().take(1, number, incarnation); ret != 0) {
+        if (int ret = domain.numbers().alloc(1, number, incarnation); ret != 0) {
             tx_.detach();
             return ret;
         }
     }
     tx_.set_number(number, config.parent != nullptr
                                ? config.parent->address()
-                               : make_address(domain.home_id(), endpoint_nonce(domain.nonce(), incarnation), number, 0,
-                                              address_flags(config.caps)));
+                               : make_address(domain.target_vcq_id(), endpoint_nonce(domain.nonce(), incarnation),
+                                              number, 0, address_flags(config.caps)));
     domain.regions().add_endpoint(number, rx_.counters);
     if (config.parent == nullptr)
         domain.regions().show_endpoint(number, 1, address().nonce);
@@ -363,7 +363,7 @@ ssize_t Endpoint::cancel(void* context) noexcept
 /// most. What was accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close);
 /// what was reported as sent stays with the domain (msg/copies.h). A peer may be another endpoint of this process,
 /// and its thread the one that closes this endpoint: so all of them make progress.
-void Endpoint::let_all_leave() noexcept
+void Endpoint::drain_sends() noexcept
 {
     constexpr std::chrono::seconds patience{1};
     const auto end = Clock::now() + patience;
@@ -389,7 +389,7 @@ bool Endpoint::stop() noexcept
         tx_.reports().closing = true;
     }
     if (enabled_)
-        let_all_leave();
+        drain_sends();
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());
@@ -404,8 +404,8 @@ bool Endpoint::stop() noexcept
             engines_.messages->receiver().part_from_queue();
         }
     }
-    if (engines_.messages) { // both take the home lock, which has to be taken before ours
-        leaves_copies_ = engines_.messages->hand_over_to(owner().estate());
+    if (engines_.messages) { // both take the target lock, which has to be taken before ours
+        leaves_copies_ = engines_.messages->hand_over_to(owner().orphaned_copies());
         if (leaves_copies_) // anonymous slots are not polled any more
             owner().numbers().set_unsettled(tx_.config().number);
         else
@@ -450,7 +450,7 @@ int Endpoint::close() noexcept
     if (!stays)
         release_all();
     else if (engines_.rma)
-        engines_.rma->mute();
+        engines_.rma->detach_handlers();
     tx_.close_vcq();
     if (stays) // another thread may close the shared context as soon as nothing uses it
         shared->hold();
@@ -477,7 +477,7 @@ void Endpoint::release_number() noexcept
     if (config_.parent == nullptr)
         owner().regions().hide_endpoint(number, 1, address().nonce);
     if (!leaves_copies_)
-        owner().numbers().give_back(number, 1);
+        owner().numbers().release(number, 1);
 }
 
 void Endpoint::destroy() noexcept

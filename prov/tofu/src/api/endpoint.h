@@ -143,11 +143,11 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     [[nodiscard]] const vcq::Vcq& polled() const noexcept override { return tx_.vcq(); }
     // --- for the readers of queues and counters (api/cq_read.cc)
     [[nodiscard]] PollHint poll_hint() noexcept;
-    void take_packets(const PollHint& hint) noexcept;
+    void accept_packets(const PollHint& hint) noexcept;
     /// False: none has come.
-    bool take_notices() noexcept;
+    bool accept_notices() noexcept;
     /// A round of the message engine, if there is one.
-    void take_messages() noexcept;
+    void accept_messages() noexcept;
     /// progress() for the reader of `queue`. Once the poll has filled the queue, messages wait for the next round.
     void poll(const CompletionQueue& queue) noexcept;
 
@@ -166,7 +166,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     static bool round(void* self) noexcept;
     void choose_operations() noexcept;
     int announce() noexcept;
-    void let_all_leave() noexcept;
+    void drain_sends() noexcept;
     [[nodiscard]] bool stop() noexcept;
     void close_area() noexcept;
     void release_all() noexcept;

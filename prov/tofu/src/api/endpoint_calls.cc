@@ -145,7 +145,7 @@ ssize_t rx_size_left(fid_ep* e) noexcept
 int get_name(fid_t f, void* address, std::size_t* length) noexcept
 {
     const Endpoint& endpoint = Endpoint::of(f);
-    return give_address(endpoint.address(), endpoint.address_format(), address, length);
+    return write_address(endpoint.address(), endpoint.address_format(), address, length);
 }
 
 } // namespace

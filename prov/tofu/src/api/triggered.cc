@@ -295,7 +295,7 @@ void TriggeredQueue::cancel_waiting(const TxContext& tx) noexcept
 void TriggeredQueue::forget(const TxContext& tx, bool quiet) noexcept
 {
     std::lock_guard guard(domain_.deferred().lock);
-    take_ends();
+    collect_ends();
     for (TriggeredOp *w = under_way_, *next = nullptr; w != nullptr; w = next) {
         next = w->next;
         if (w->tx == &tx)
@@ -341,7 +341,7 @@ void TriggeredQueue::progress() noexcept
     (void)domain_.auto_progress().everything().run(); // all endpoints, whatever queue the application reads
     {
         std::lock_guard guard(domain_.deferred().lock);
-        take_ends();
+        collect_ends();
         start_due();
     }
     in_progress_.store(false, std::memory_order_release);
@@ -418,7 +418,7 @@ ssize_t TriggeredQueue::post(TriggeredOp& work) noexcept
 
 // --- the end of work
 
-void TriggeredQueue::take_ends() noexcept
+void TriggeredQueue::collect_ends() noexcept
 {
     CqEntry entry;
     while (internal_cq_ != nullptr && internal_cq_->take(entry))

@@ -115,7 +115,7 @@ class TriggeredQueue final : public DeferredCalls {
     [[nodiscard]] bool start_due(TriggeredOp* first, const Counter& counter) noexcept;
     [[nodiscard]] bool start(TriggeredOp& work) noexcept;
     [[nodiscard]] ssize_t post(TriggeredOp& work) noexcept;
-    void take_ends() noexcept;
+    void collect_ends() noexcept;
     void end(TriggeredOp& work, CqEntry entry) noexcept;
     void unlink(TriggeredOp& work) noexcept;
     void drop(TriggeredOp& work) noexcept;

@@ -149,7 +149,7 @@ template <bool indirect>
                                                                       access_of(call.family, call.op), target)
                                       : engine.access().resolve_open(call.to, call.key, call.address, target);
     const bool goes = peer != nullptr && !(target.stadd & (how.size - 1u)) && // else it lies across two words
-                      engine.runner().open_for_native(indirect ? peer->home : target.vcq);
+                      engine.runner().open_for_native(indirect ? peer->target_vcq : target.vcq);
     return goes ? peer : nullptr;
 }
 
@@ -168,13 +168,13 @@ template <bool indirect>
         return answer(tx, post_native(tx.vcq(), how, call, target,
                                       vcq::UnsignaledArgs{vcq::Unsignaled::armw, engine.inject_flags()}));
     }
-    const std::uint8_t place = tx.vcq().completions().next();
-    if (place == 0) [[unlikely]]
+    const std::uint8_t tag = tx.vcq().completions().next();
+    if (tag == 0) [[unlikely]]
         return answer(tx, vcq::Post::busy);
     // Where order was promised, the first communication to another VCQ of the peer has to wait.
-    if (indirect && engine.runner().ordered && !engine.access().may_go_to(peer->home, target.vcq)) [[unlikely]]
+    if (indirect && engine.runner().ordered && !engine.access().may_go_to(peer->target_vcq, target.vcq)) [[unlikely]]
         return answer(tx, vcq::Post::busy);
-    FastOp& op = tx.fast()[place];
+    FastOp& op = tx.fast()[tag];
     const bool base = call.family == Family::base;
     op.notify = engine.native_end(how.fetched, !call.is_inject && tx.reports().binding.selects(call.flags));
     op.user_context = call.context;

@@ -63,9 +63,9 @@ bool BatchRunner::open(AtomicOp& op) noexcept
     batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
     // If it fetches, one notice too many is announced as long as something is left to post.
-    batch->place =
+    batch->tag =
         op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::CompletionTable::endless);
-    if (batch->place == 0) {
+    if (batch->tag == 0) {
         pool_.renew(batch);
         return false;
     }
@@ -110,7 +110,7 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         return failed(op);
     }
     batch.posted = true;
-    if (op.fetches && !ops_.vcq.completions().shorten(batch.place) && batch.arrived == batch.announced)
+    if (op.fetches && !ops_.vcq.completions().shorten(batch.tag) && batch.arrived == batch.announced)
         end(batch); // all its notices have come
     return true;
 }
@@ -141,12 +141,12 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
         words.operands = run_of<Word>(op.operand, first + i, words.n, operands);
         if (swaps)
             words.compares = run_of<Word>(op.compare, first + i, words.n, compares);
-        i += swaps ? ops_.vcq.post_batch<Word, true>(batch.place, words, flags, posted)
-                   : ops_.vcq.post_batch<Word, false>(batch.place, words, flags, posted);
+        i += swaps ? ops_.vcq.post_batch<Word, true>(batch.tag, words, flags, posted)
+                   : ops_.vcq.post_batch<Word, false>(batch.tag, words, flags, posted);
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        ops_.vcq.completions().extend(batch.place, static_cast<unsigned>(i));
+        ops_.vcq.completions().extend(batch.tag, static_cast<unsigned>(i));
     if (posted == Post::done && to_the_end) {
         // No CSWAP, which would fetch: this is an ARMW with one operand.
         const vcq::SignaledArgs how{&batch, vcq::delivered_flags(true, false)};
@@ -195,12 +195,12 @@ void BatchRunner::close(Batch& batch) noexcept
     AtomicOp& op = *batch.op;
     batch.posted = true;
     if (op.fetches) {
-        if (!ops_.vcq.completions().shorten(batch.place) && batch.arrived == batch.announced)
+        if (!ops_.vcq.completions().shorten(batch.tag) && batch.arrived == batch.announced)
             end(batch); // else the last notice ends it
         return;
     }
     // A late failure must not reach another owner of the place.
-    ops_.vcq.completions().abandon(batch.place, &batch.lost);
+    ops_.vcq.completions().abandon(batch.tag, &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     (void)count_down(op, UTOFU_SUCCESS); // not the last one: the caller holds a reference
@@ -227,7 +227,7 @@ void BatchRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcep
 void BatchRunner::end(Batch& batch) noexcept
 {
     AtomicOp& op = *batch.op;
-    ops_.vcq.completions().close(batch.place, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
+    ops_.vcq.completions().close(batch.tag, op.fetches ? static_cast<vcq::CompletionHandler*>(&batch) : &batch.lost);
     op.batch = nullptr;
     pool_.renew(&batch);
     ops_.end_one(op, UTOFU_SUCCESS);

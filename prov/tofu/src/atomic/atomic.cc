@@ -71,7 +71,7 @@ void AtomicRunner::keep_injected(AtomicOp& op) noexcept
 /// Starts as much of an operation as can be started now. Returns why it is blocked for the rest.
 BlockReason AtomicRunner::start(AtomicOp& op) noexcept
 {
-    if (op.words == 0 && ordered && ops.loops_at(op.peer.home))
+    if (op.words == 0 && ordered && ops.loops_at(op.peer.target_vcq))
         return BlockReason::peer;
     if (op.in_batch) {
         if (op.started != op.total && !may_go_on(op))
@@ -293,7 +293,7 @@ ssize_t Atomics::submit(const Call& call) noexcept
         return -FI_EINVAL;
     }
     if (rc == 0 && op->event != AtomicEvent::none) [[unlikely]]
-        rc = access_.pay_now(*op, op->prov_errno, progress);
+        rc = access_.spend_now(*op, op->prov_errno, progress);
     if (rc == 0) [[likely]] {
         if (call.flags & FI_INJECT)
             submit_injected(tx, *op);
@@ -335,7 +335,7 @@ void Atomics::native_failed(const FastOp& failed, bool base, bool entry, int cod
     if ((fast.kept & FastOp::kept_read) && !tx_.vcq().is_closing() && read_by_get(fast, entry))
         return;
     if (const Peer* const peer = (fast.kept & FastOp::kept_indirect) ? tx_.peers().find(fast.to) : nullptr)
-        access_.ended(peer->home, code);
+        access_.ended(peer->target_vcq, code);
     report_failure(tx_.reports(), entry_flags(base ? Family::base : Family::fetch), fast.user_context, code);
 }
 

@@ -30,10 +30,10 @@ class AtomicRunner {
     bool ordered = false;
 
     // --- one element, one ARMW
-    /// May an operation to the peer at `home` be posted at once? False: others have to go before it.
-    [[nodiscard]] bool open_for_native(utofu_vcq_id_t home) const noexcept
+    /// May an operation to the peer at `target_vcq` be posted at once? False: others have to go before it.
+    [[nodiscard]] bool open_for_native(utofu_vcq_id_t target_vcq) const noexcept
     {
-        return !ops.waiting().may_hold(home) && (!ordered || !ops.loops_at(home));
+        return !ops.waiting().may_hold(target_vcq) && (!ordered || !ops.loops_at(target_vcq));
     }
     // --- everything else
     /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand
@@ -53,7 +53,7 @@ class AtomicRunner {
     /// May the next word go now, as far as order across the VCQs of a peer is concerned, where that was promised?
     [[nodiscard]] bool may_go_on(const AtomicOp& op) noexcept
     {
-        return !op.strong || ops.access.may_go_to(op.peer.home, op.next().vcq);
+        return !op.strong || ops.access.may_go_to(op.peer.target_vcq, op.next().vcq);
     }
     [[nodiscard]] BlockReason start(AtomicOp& op) noexcept;
     [[nodiscard]] bool start_next(AtomicOp& op) noexcept;

@@ -411,12 +411,12 @@ void SpanRunner::on_get(vcq::CompletionHandler* self, Notice notice) noexcept
 void SpanRunner::post(Span& s) noexcept
 {
     constexpr unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
-    if (s.place == 0)
-        s.place = ops_.vcq.open_batch(&s, s.words);
-    const bool open = s.place != 0;
+    if (s.tag == 0)
+        s.tag = ops_.vcq.open_batch(&s, s.words);
+    const bool open = s.tag != 0;
     Post posted = Post::busy;
     if (open && !ops_.retry_list.closed())
-        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.place,
+        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.tag,
                                                                                         {s.at.vcq,
                                                                                          s.at.stadd + s.posted * 8,
                                                                                          s.words - s.posted,
@@ -432,7 +432,7 @@ void SpanRunner::post(Span& s) noexcept
     s.code = code;
     for (; s.words > s.posted; --s.words)
         if (open)
-            (void)ops_.vcq.completions().shorten(s.place);
+            (void)ops_.vcq.completions().shorten(s.tag);
     if (s.arrived == s.words)
         all_arrived(s);
 }

@@ -27,10 +27,10 @@ AtomicOp* AtomicOps::alloc() noexcept
     return op;
 }
 
-bool AtomicOps::find_loop(utofu_vcq_id_t home) const noexcept
+bool AtomicOps::find_loop(utofu_vcq_id_t target_vcq) const noexcept
 {
     for (const AtomicOp* op = looping_; op; op = op->loop_next)
-        if (op->peer.home == home)
+        if (op->peer.target_vcq == target_vcq)
             return true;
     return false;
 }
@@ -119,7 +119,7 @@ Post AtomicOps::post_event(AtomicOp& op) noexcept
 /// it lacks.
 BlockReason AtomicOps::notify_target(AtomicOp& op) noexcept
 {
-    const Post further = op.has_further() ? access.tell_further(op) : Post::done;
+    const Post further = op.has_further() ? access.notify_further(op) : Post::done;
     switch (further == Post::busy ? further : post_event(op)) {
     case Post::done: op.event_left(); break;
     case Post::busy:
@@ -150,7 +150,7 @@ void AtomicOps::finish(AtomicOp& op) noexcept
     }
     if (op.event_posted && op.pending != 0) // the event's notice will come
         return;
-    access.ended(op.peer.home, op.prov_errno);
+    access.ended(op.peer.target_vcq, op.prov_errno);
     end(op);
 }
 

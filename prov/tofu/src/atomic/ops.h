@@ -147,7 +147,7 @@ struct Batch : vcq::CompletionHandler {
     };
     AtomicOp* op;
     Lost lost;
-    std::uint8_t place;          ///< completion tag: of all ARMWs if it fetches, else of failures
+    std::uint8_t tag;            ///< completion tag: of all ARMWs if it fetches, else of failures
     bool posted = false;         ///< the whole operation is posted
     bool broken = false;         ///< a post was refused for good; the earlier ones still have to end
     std::uint32_t announced = 0; ///< ARMWs posted, except a last one with a notice of its own
@@ -167,7 +167,7 @@ struct Span : vcq::CompletionHandler, RetryItem {
     Target at;                ///< of the first word, aligned to 8
     std::uint8_t offset;      ///< of the first element in it
     Bounce scratch;           ///< the words as they were last found; the Get writes here
-    std::uint8_t place = 0;   ///< completion tag of its CSWAPs; 0 before these
+    std::uint8_t tag = 0;     ///< completion tag of its CSWAPs; 0 before these
     std::uint32_t posted = 0; ///< CSWAPs posted
     std::uint32_t tried = 0;  ///< at the end: words checked for whether they have lost
     std::uint64_t desired[most];
@@ -200,7 +200,10 @@ class AtomicOps {
     [[nodiscard]] PendingQueue::SubQueue& waiting() noexcept { return waiting_; }
     [[nodiscard]] const PendingQueue::SubQueue& waiting() const noexcept { return waiting_; }
     /// Is an operation that takes several round trips under way at this peer?
-    [[nodiscard]] bool loops_at(utofu_vcq_id_t home) const noexcept { return looping_ != nullptr && find_loop(home); }
+    [[nodiscard]] bool loops_at(utofu_vcq_id_t target_vcq) const noexcept
+    {
+        return looping_ != nullptr && find_loop(target_vcq);
+    }
 
     // --- for the parts
     vcq::Vcq& vcq;
@@ -246,7 +249,7 @@ class AtomicOps {
 
   private:
     static void event_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept;
-    [[nodiscard]] bool find_loop(utofu_vcq_id_t home) const noexcept;
+    [[nodiscard]] bool find_loop(utofu_vcq_id_t target_vcq) const noexcept;
     [[nodiscard]] vcq::Post post_event(AtomicOp& op) noexcept;
 
     AtomicRunner& runner_;

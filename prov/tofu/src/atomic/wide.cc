@@ -57,7 +57,7 @@ Post WideRunner::start(AtomicOp& op, std::size_t first, const Target& element) n
     if (op.reads_compare)
         op.compare.gather(f->compare, first, 1, op.size);
     // Our own do not fight each other for a lock: one tries, the others queue up behind it.
-    f->slot = &slots_[(index + (op.peer.home * 0x9e3779b97f4a7c15u >> 60) * locks::count) % slot_count];
+    f->slot = &slots_[(index + (op.peer.target_vcq * 0x9e3779b97f4a7c15u >> 60) * locks::count) % slot_count];
     if (f->slot->active) {
         f->slot->queue_up(*f);
         return Post::done;

@@ -2,7 +2,7 @@
 // Atomics on elements that no single ARMW holds: double complex, long double and its complex, 128-bit integers, and
 // complex floats that lie across two words. The runner calls it, under the context's lock.
 //
-// Each domain keeps a row of lock words in its directory area (mem/mr_directory.h), which its home VCQ and its overflow
+// Each domain keeps a row of lock words in its directory area (mem/mr_directory.h), which its target VCQ and its overflow
 // VCQs reach under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ that it is
 // reached by. An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong order: it is
 // read after the CSWAP); then it Puts the new value and frees the lock, again in one round trip. Nothing else ever
@@ -27,7 +27,7 @@
 
 namespace tofu {
 
-/// The lock words of a home VCQ.
+/// The lock words of a target VCQ.
 namespace locks {
 /// STADDs of one memory agree in their low 8 bits however often it is registered (stag_address_alignment), so the
 /// choice rests on these alone.

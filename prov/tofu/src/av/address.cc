@@ -19,25 +19,25 @@ std::uint8_t address_flags(std::uint64_t caps) noexcept
 
 void address_to_text(const EndpointAddress& address, char* text) noexcept
 {
-    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x%02x.%016" PRIx64, address.home,
+    std::snprintf(text, address_text_size, "tofu://%016" PRIx64 ".%02x%02x%02x.%016" PRIx64, address.target_vcq,
                   address.flags, address.further, address.index, address.nonce);
 }
 
 bool scan_address(const char* text, EndpointAddress& address) noexcept
 {
-    std::uint64_t home = 0, nonce = 0;
+    std::uint64_t target_vcq = 0, nonce = 0;
     unsigned index = 0;
     int end = 0;
-    if (std::sscanf(text, "tofu://%16" SCNx64 ".%6x.%16" SCNx64 "%n", &home, &index, &nonce, &end) != 3 ||
+    if (std::sscanf(text, "tofu://%16" SCNx64 ".%6x.%16" SCNx64 "%n", &target_vcq, &index, &nonce, &end) != 3 ||
         text[end] != '\0')
         return false;
-    address = make_address(home, nonce, index & 0xff, index >> 8 & 0xff, index >> 16);
+    address = make_address(target_vcq, nonce, index & 0xff, index >> 8 & 0xff, index >> 16);
     return true;
 }
 
 bool address_from_text(const char* text, EndpointAddress& address) noexcept
 {
-    return scan_address(text, address) && address.home != 0 && address.sound();
+    return scan_address(text, address) && address.target_vcq != 0 && address.is_valid();
 }
 
 std::uint64_t name_key_of(const fi_info& info) noexcept
@@ -52,7 +52,7 @@ std::uint64_t name_key_of(const fi_info& info) noexcept
     } else if (info.src_addrlen == sizeof(source)) {
         std::memcpy(&source, info.src_addr, sizeof(source));
     }
-    return source.magic == address_magic && source.home == 0 ? source.nonce : 0;
+    return source.magic == address_magic && source.target_vcq == 0 ? source.nonce : 0;
 }
 
 AddressForm::AddressForm(const EndpointAddress& address, bool textual) noexcept
@@ -64,7 +64,7 @@ AddressForm::AddressForm(const EndpointAddress& address, bool textual) noexcept
         std::memcpy(bytes, &address, sizeof(address));
 }
 
-int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept
+int write_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept
 {
     if (length == nullptr)
         return -FI_EINVAL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The address of an endpoint (EndpointAddress): what fi_getname gives and fi_av_insert takes. By convention all that a
-// peer needs for its first byte follows from it: remote access goes to the home VCQ of the peer's domain, where
+// peer needs for its first byte follows from it: remote access goes to the target VCQ of the peer's domain, where
 // endpoint number `index` keeps its message area under the reserved STag `index + 1`, and the domain its directory of
 // regions under STag 0. The form in which an application has addresses (AddressForm).
 #pragma once
@@ -20,15 +20,15 @@ namespace tofu {
 inline constexpr std::uint16_t wire_version = 13;
 
 struct EndpointAddress {
-    std::uint32_t magic;  ///< address_magic
-    std::uint8_t version; ///< wire_version
-    std::uint8_t flags;   ///< address_counts_events, or 0
-    std::uint8_t index;   ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
-    std::uint8_t further; ///< receive contexts besides the first: they have the numbers that follow
-    std::uint64_t home;   ///< ID of the domain's home VCQ (utofu_vcq_id_t)
-    std::uint64_t nonce;  ///< of the endpoint (endpoint_nonce): VCQ IDs and numbers are used again, nonces are not
+    std::uint32_t magic;      ///< address_magic
+    std::uint8_t version;     ///< wire_version
+    std::uint8_t flags;       ///< address_counts_events, or 0
+    std::uint8_t index;       ///< number of the endpoint in its domain, 0 ... max_endpoints - 1
+    std::uint8_t further;     ///< receive contexts besides the first: they have the numbers that follow
+    std::uint64_t target_vcq; ///< ID of the domain's target VCQ (utofu_vcq_id_t)
+    std::uint64_t nonce;      ///< of the endpoint (endpoint_nonce): VCQ IDs and numbers are used again, nonces are not
 
-    [[nodiscard]] constexpr bool sound() const noexcept;
+    [[nodiscard]] constexpr bool is_valid() const noexcept;
 };
 static_assert(sizeof(EndpointAddress) == 24 && std::is_trivially_copyable_v<EndpointAddress>);
 static_assert(wire_version <= UINT8_MAX);
@@ -41,7 +41,7 @@ inline constexpr std::uint8_t address_counts_events = 1;
 
 inline constexpr std::uint32_t address_magic = 0x55664f54; // "TOfU"
 
-/// Reserved STags of a home VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint,
+/// Reserved STags of a target VCQ, of which a TNI has 256: 0 for the directory of regions, 1 + index for each endpoint,
 /// then one for the rings that each of the first few endpoints registers later, the last ones for the directory's
 /// second tables, by the binary logarithm of their size.
 inline constexpr unsigned directory_stag = 0;
@@ -68,7 +68,7 @@ inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 6 + 1 + 16 + 1;
 void address_to_text(const EndpointAddress& address, char* text) noexcept;
 /// Reads the text of an address. False: it is no address of this version.
 bool address_from_text(const char* text, EndpointAddress& address) noexcept;
-/// Reads what may be sound(), or one that no endpoint has yet (names::placeholder). False, and nothing is written:
+/// Reads what may be is_valid(), or one that no endpoint has yet (names::placeholder). False, and nothing is written:
 /// neither.
 bool scan_address(const char* text, EndpointAddress& address) noexcept;
 
@@ -80,7 +80,7 @@ struct AddressForm {
 };
 static_assert(address_text_size == limits::max_err_data);
 /// fi_getname(3): the address in the format of an info. 0, -FI_ETOOSMALL, -FI_EINVAL.
-int give_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept;
+int write_address(const EndpointAddress& own, std::uint32_t format, void* buffer, std::size_t* length) noexcept;
 /// The key of the service name that fi_getinfo left in the source address of an info (names.h); 0: none.
 std::uint64_t name_key_of(const fi_info& info) noexcept;
 
@@ -98,7 +98,7 @@ inline constexpr int domain_nonce_bits = 48;
 }
 
 /// Makes an address of this version.
-[[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t home, std::uint64_t nonce, unsigned index,
+[[nodiscard]] constexpr EndpointAddress make_address(std::uint64_t target_vcq, std::uint64_t nonce, unsigned index,
                                                      unsigned further = 0, unsigned flags = 0) noexcept
 {
     return {address_magic,
@@ -106,20 +106,20 @@ inline constexpr int domain_nonce_bits = 48;
             static_cast<std::uint8_t>(flags),
             static_cast<std::uint8_t>(index),
             static_cast<std::uint8_t>(further),
-            home,
+            target_vcq,
             nonce};
 }
 /// An address that an endpoint of this version can have. Bytes of the application's are not trusted.
-constexpr bool EndpointAddress::sound() const noexcept
+constexpr bool EndpointAddress::is_valid() const noexcept
 {
-    return magic == address_magic && version == wire_version && home != 0 && (flags & ~address_counts_events) == 0 &&
-           unsigned{index} + further < max_endpoints;
+    return magic == address_magic && version == wire_version && target_vcq != 0 &&
+           (flags & ~address_counts_events) == 0 && unsigned{index} + further < max_endpoints;
 }
 
 /// The key of a peer endpoint, which matching compares. Never 0.
-[[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t home, std::uint64_t nonce, std::uint32_t index)
+[[nodiscard]] constexpr std::uint64_t peer_key(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index)
 {
-    std::uint64_t h = (home ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;
+    std::uint64_t h = (target_vcq ^ (nonce * 0x9e3779b97f4a7c15) ^ index) * 0xff51afd7ed558ccd;
     h ^= h >> 33;
     h = (h + index) * 0xc4ceb9fe1a85ec53;
     h ^= h >> 33;

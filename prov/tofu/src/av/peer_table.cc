@@ -19,7 +19,7 @@
 namespace tofu {
 
 // The history is a file in memory, one for each user and node: 512 records of 64 bytes, each the unsettled numbers of
-// one home VCQ. A number in use is written down as unsettled, so that it is unsettled when its process is killed.
+// one target VCQ. A number in use is written down as unsettled, so that it is unsettled when its process is killed.
 // Byte 0 is locked for a change of records; each process with a domain has a read lock on byte 1.
 
 namespace {
@@ -38,7 +38,7 @@ constexpr unsigned probes = 16; ///< records in which a key may stand
 constexpr std::chrono::milliseconds patience{200};
 constexpr int open_tries = 8; ///< another process may remove the file at the same time
 
-constexpr off_t place_of(std::uint64_t key, unsigned probe) noexcept
+constexpr off_t offset_of(std::uint64_t key, unsigned probe) noexcept
 {
     return static_cast<off_t>((key + probe) % record_count * sizeof(Record));
 }
@@ -79,7 +79,7 @@ void part(bool may_outlive) noexcept
         Record record;
         for (unsigned n = 0; may_outlive && !needed && n < record_count; n++)
             needed =
-                pread(file.descriptor(), &record, sizeof record, place_of(n, 0)) == sizeof record && record.key != 0;
+                pread(file.descriptor(), &record, sizeof record, offset_of(n, 0)) == sizeof record && record.key != 0;
         if (!needed)
             file.remove();
     }
@@ -89,15 +89,15 @@ void part(bool may_outlive) noexcept
 /// The record of a key, or the free one or oldest one that it takes.
 off_t find(std::uint64_t key, Record& record) noexcept
 {
-    off_t at = place_of(key, 0);
+    off_t at = offset_of(key, 0);
     std::optional<Record> oldest;
     for (unsigned probe = 0; probe < probes; probe++) {
         Record found; // where the file ends: a free one
-        (void)pread(file.descriptor(), &found, sizeof found, place_of(key, probe));
+        (void)pread(file.descriptor(), &found, sizeof found, offset_of(key, probe));
         if (found.key != key && oldest && (found.key == 0 ? 0 : found.used) >= oldest->used)
             continue;
         oldest = found.key == 0 ? Record{} : found;
-        at = place_of(key, probe);
+        at = offset_of(key, probe);
         if (found.key == key)
             break;
     }
@@ -120,18 +120,18 @@ bool with_record(std::uint64_t key, Use&& use) noexcept
     return true;
 }
 
-std::uint64_t key_of(const char* job, std::uint64_t home) noexcept
+std::uint64_t key_of(const char* job, std::uint64_t target_vcq) noexcept
 {
     Hash hash;
     hash.add(job);
-    for (unsigned i = 0; i < sizeof home; i++)
-        hash.add(static_cast<unsigned char>(home >> 8 * i));
+    for (unsigned i = 0; i < sizeof target_vcq; i++)
+        hash.add(static_cast<unsigned char>(target_vcq >> 8 * i));
     return hash.value | 1;
 }
 
 } // namespace
 
-int EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t random) noexcept
+int EndpointNumbers::open(const char* job, std::uint64_t target_vcq, std::uint64_t random) noexcept
 {
     {
         std::lock_guard guard(mutex);
@@ -152,7 +152,7 @@ int EndpointNumbers::open(const char* job, std::uint64_t home, std::uint64_t ran
             return 0;
         }
     }
-    key_ = key_of(job, home);
+    key_ = key_of(job, target_vcq);
     may_outlive_ = job == nullptr;
     (void)with_record(key_, [this](const Record& record) {
         for (unsigned n = 0; n < max_endpoints; n++)
@@ -189,7 +189,7 @@ void EndpointNumbers::save() const noexcept
     });
 }
 
-int EndpointNumbers::take(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept
+int EndpointNumbers::alloc(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept
 {
     constexpr std::uint64_t never = ~std::uint64_t{0};
     std::lock_guard guard(mutex_);
@@ -231,7 +231,7 @@ void EndpointNumbers::set_unsettled(unsigned number) noexcept
     unsettled_.set(number);
 }
 
-void EndpointNumbers::give_back(unsigned first, unsigned count) noexcept
+void EndpointNumbers::release(unsigned first, unsigned count) noexcept
 {
     std::lock_guard guard(mutex_);
     calls_++;
@@ -248,22 +248,22 @@ struct Peers::Index {
     static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
     static constexpr std::uint32_t gone = ~std::uint32_t{0};
 
-    static std::size_t hash(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    static std::size_t hash(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
     {
-        std::uint64_t h = (home ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
+        std::uint64_t h = (target_vcq ^ (nonce + index)) * 0x9e3779b97f4a7c15u;
         h ^= h >> 32;
         return static_cast<std::size_t>(h * 0xd6e8feb86659fd93u >> 16);
     }
-    static bool same(const Peer& peer, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    static bool same(const Peer& peer, std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
     {
-        return peer.home == home && peer.nonce == nonce && peer.index == index;
+        return peer.target_vcq == target_vcq && peer.nonce == nonce && peer.index == index;
     }
     /// The slot of a peer, or the free one where its search ends.
-    std::uint32_t& find(const Peers& peers, std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+    std::uint32_t& find(const Peers& peers, std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
     {
-        for (std::size_t at = hash(home, nonce, index);; at++) {
+        for (std::size_t at = hash(target_vcq, nonce, index);; at++) {
             std::uint32_t& slot = slots[at & (size - 1)];
-            if (slot == free || (slot != gone && same(*peers.store_.at(slot - 1), home, nonce, index)))
+            if (slot == free || (slot != gone && same(*peers.store_.at(slot - 1), target_vcq, nonce, index)))
                 return slot;
         }
     }
@@ -273,7 +273,7 @@ struct Peers::Index {
         if ((used + 1) * 4 > size * 3 && !grow(peers))
             return false;
         const Peer& peer = *peers.store_.at(number);
-        std::uint32_t& slot = find(peers, peer.home, peer.nonce, peer.index);
+        std::uint32_t& slot = find(peers, peer.target_vcq, peer.nonce, peer.index);
         if (slot != free) {
             duplicates = true;
             return true;
@@ -316,7 +316,7 @@ Peers::~Peers() = default;
 void Peers::set_rx_bits(int bits) noexcept
 {
     rx_bits_ = bits;
-    place_mask_ = ~fi_addr_t{0} >> bits;
+    index_mask_ = ~fi_addr_t{0} >> bits;
 }
 
 /// Remembers a place that has become free. Without memory it is found by a search.
@@ -329,18 +329,18 @@ void Peers::note_removed(std::size_t number) noexcept
 }
 
 /// The lowest free place that was removed here, else the lowest that a search finds. Null: none is free.
-Peer* Peers::take_removed(fi_addr_t& number) noexcept
+Peer* Peers::reuse_index(fi_addr_t& number) noexcept
 {
     while (!removed_.empty()) {
         std::pop_heap(removed_.begin(), removed_.end(), std::greater<>());
         number = removed_.back();
         removed_.pop_back();
-        if (Peer* const peer = store_.at(number); peer->home == 0)
+        if (Peer* const peer = store_.at(number); peer->target_vcq == 0)
             return peer;
     }
     PeerStore::Head& head = store_.head();
     for (std::size_t i = head.first_free; i < size(); i++)
-        if (Peer* const peer = store_.at(i); peer->home == 0) {
+        if (Peer* const peer = store_.at(i); peer->target_vcq == 0) {
             head.first_free = i + 1;
             number = i;
             return peer;
@@ -353,7 +353,7 @@ Peer* Peers::take(fi_addr_t& number) noexcept
 {
     PeerStore::Head& head = store_.head();
     if (head.free_places > 0)
-        if (Peer* const peer = take_removed(number); peer != nullptr) {
+        if (Peer* const peer = reuse_index(number); peer != nullptr) {
             head.free_places--;
             return peer;
         }
@@ -378,7 +378,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->generation = ++store_.head().uses;
     forget_name(number);
     // release: find() sees the other members with it
-    std::atomic_ref(peer->home).store(address.home, std::memory_order_release);
+    std::atomic_ref(peer->target_vcq).store(address.target_vcq, std::memory_order_release);
     if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
         index_.reset(); // until the next lookup
     return 0;
@@ -386,7 +386,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
 
 int Peers::insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept
 {
-    const fi_addr_t known = find_number(address.home, address.nonce, address.index);
+    const fi_addr_t known = find_number(address.target_vcq, address.nonce, address.index);
     if (known == FI_ADDR_NOTAVAIL)
         return insert(address, number);
     const std::lock_guard guard(user_mutex_);
@@ -404,26 +404,27 @@ bool Peers::has_more_uses(fi_addr_t number) noexcept
     return more;
 }
 
-int Peers::remove(const fi_addr_t* places, std::size_t count) noexcept
+int Peers::remove(const fi_addr_t* fi_addrs, std::size_t count) noexcept
 {
     const PeerStore::Turn turn(store_);
     if (!turn.is_taken())
         return -FI_EBUSY;
     for (std::size_t i = 0; i < count; i++)
-        if (find(places[i]) == nullptr)
+        if (find(fi_addrs[i]) == nullptr)
             return -FI_EINVAL;
     for (std::size_t i = 0; i < count; i++) {
-        const std::size_t number = place_of(places[i]);
+        const std::size_t number = index_of(fi_addrs[i]);
         Peer* peer = store_.at(number);
-        if (peer->home == 0 || has_more_uses(number))
+        if (peer->target_vcq == 0 || has_more_uses(number))
             continue; // named twice, or inserted
         if (index_ != nullptr && index_->duplicates)
             index_.reset(); // another place may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
-            if (std::uint32_t& slot = index_->find(*this, peer->home, peer->nonce, peer->index); slot != Index::free)
+            if (std::uint32_t& slot = index_->find(*this, peer->target_vcq, peer->nonce, peer->index);
+                slot != Index::free)
                 slot = Index::gone;
         peer->generation = ++store_.head().uses; // senders to it look it up again
-        std::atomic_ref(peer->home).store(0, std::memory_order_release);
+        std::atomic_ref(peer->target_vcq).store(0, std::memory_order_release);
         PeerStore::Head& head = store_.head();
         head.first_free = head.free_places++ == 0 ? number : std::min(head.first_free, number);
         note_removed(number);
@@ -486,26 +487,26 @@ void Peers::unwatch(Watcher& watcher) noexcept
     watchers_.remove(watcher);
 }
 
-fi_addr_t Peers::lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+fi_addr_t Peers::lookup(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
 {
-    const fi_addr_t number = find_number(home, nonce, index);
+    const fi_addr_t number = find_number(target_vcq, nonce, index);
     const std::lock_guard guard(user_mutex_);
     const auto named = user_ids_.find(number);
     return named != user_ids_.end() ? named->second : number;
 }
 
-fi_addr_t Peers::find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept
+fi_addr_t Peers::find_number(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
 {
     const PeerStore::Turn turn(store_, std::chrono::milliseconds(0)); // a receiver does not wait
     if (turn.is_taken())
         update_index();
     if (!turn.is_shared() && index_ != nullptr)
-        if (const std::uint32_t slot = index_->find(*this, home, nonce, index); slot != Index::free)
+        if (const std::uint32_t slot = index_->find(*this, target_vcq, nonce, index); slot != Index::free)
             return slot - 1;
     if (turn.is_taken() && index_ != nullptr)
         return FI_ADDR_NOTAVAIL;
     for (std::size_t i = 0; i < size(); i++) // no memory, or not our turn: one after the other
-        if (find(i) != nullptr && Index::same(*store_.at(i), home, nonce, index))
+        if (find(i) != nullptr && Index::same(*store_.at(i), target_vcq, nonce, index))
             return i;
     return FI_ADDR_NOTAVAIL;
 }

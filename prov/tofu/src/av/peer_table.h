@@ -38,17 +38,17 @@ class EndpointNumbers {
 
     ~EndpointNumbers();
 
-    /// Reads from a file of the node which numbers earlier domains with this home VCQ have left unsettled; they may
+    /// Reads from a file of the node which numbers earlier domains with this target VCQ have left unsettled; they may
     /// have been killed, or belong to other processes. `job` names the process's job where VCQ IDs are unique within
     /// a job only, else null. Where there can be no such file the first number follows from `random`. 0, or -FI_EMFILE.
-    [[nodiscard]] int open(const char* job, std::uint64_t home, std::uint64_t random) noexcept;
+    [[nodiscard]] int open(const char* job, std::uint64_t target_vcq, std::uint64_t random) noexcept;
     /// Takes `count` numbers in a row, for an endpoint or the receive contexts of a scalable endpoint: numbers that
     /// this domain has not used, then those that were released first, unsettled ones last. `incarnation` distinguishes
     /// this use of them from others (endpoint_nonce). 0 or -FI_ENOSPC.
-    [[nodiscard]] int take(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept;
+    [[nodiscard]] int alloc(unsigned count, unsigned& first, std::uint16_t& incarnation) noexcept;
     /// A peer may still write to the area of this number, which is in use.
     void set_unsettled(unsigned number) noexcept;
-    void give_back(unsigned first, unsigned count) noexcept;
+    void release(unsigned first, unsigned count) noexcept;
 
   private:
     void save() const noexcept;
@@ -82,21 +82,22 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// thread, also during insertions.
     [[nodiscard]] const Peer* find(fi_addr_t address) const noexcept
     {
-        Peer* const peer = store_.at(place_of(address));
+        Peer* const peer = store_.at(index_of(address));
         // acquire: the other members (partner: insert())
-        return peer != nullptr && std::atomic_ref(peer->home).load(std::memory_order_acquire) != 0 ? peer : nullptr;
+        return peer != nullptr && std::atomic_ref(peer->target_vcq).load(std::memory_order_acquire) != 0 ? peer
+                                                                                                         : nullptr;
     }
     /// The place that an address names.
-    [[nodiscard]] std::uint64_t place_of(fi_addr_t address) const noexcept { return address & place_mask_; }
+    [[nodiscard]] std::uint64_t index_of(fi_addr_t address) const noexcept { return address & index_mask_; }
     /// The receive context that an address names (fi_rx_addr).
     [[nodiscard]] unsigned context_of(fi_addr_t address) const noexcept
     {
         return static_cast<unsigned>(std::rotl(address, rx_bits_) & ~(~std::uint64_t{0} << rx_bits_));
     }
-    /// The address of a sender, endpoint `index` of the domain at `home`: its place, or the user's ID for it
+    /// The address of a sender, endpoint `index` of the domain at `target_vcq`: its place, or the user's ID for it
     /// (FI_AV_USER_ID), or FI_ADDR_NOTAVAIL. Slow path (a hash table made at first use), so callers keep the answer
     /// together with generation(). Any thread.
-    [[nodiscard]] fi_addr_t lookup(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
+    [[nodiscard]] fi_addr_t lookup(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept;
     /// Changes with every insertion and removal.
     [[nodiscard]] std::uint32_t generation() const noexcept
     {
@@ -113,7 +114,7 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     /// for a vector of the process's own.
     [[nodiscard]] int insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept;
     /// Removes all of the addresses, or none: 0, -FI_EINVAL if one names no peer, or -FI_EBUSY.
-    [[nodiscard]] int remove(const fi_addr_t* places, std::size_t count) noexcept;
+    [[nodiscard]] int remove(const fi_addr_t* fi_addrs, std::size_t count) noexcept;
     void changed() noexcept;
     /// FI_AV_USER_ID of fi_av_insert(3): sets what lookup() answers for this place until it is filled again. 0, or a
     /// positive FI_ENOMEM.
@@ -135,14 +136,14 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     struct Index;
 
     [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
-    [[nodiscard]] Peer* take_removed(fi_addr_t& number) noexcept;
+    [[nodiscard]] Peer* reuse_index(fi_addr_t& number) noexcept;
     void note_removed(std::size_t number) noexcept;
     void update_index() noexcept;
     void forget_name(fi_addr_t number) noexcept;
     [[nodiscard]] bool has_more_uses(fi_addr_t number) noexcept;
-    [[nodiscard]] fi_addr_t find_number(std::uint64_t home, std::uint64_t nonce, std::uint32_t index) noexcept;
+    [[nodiscard]] fi_addr_t find_number(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept;
 
-    fi_addr_t place_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
+    fi_addr_t index_mask_ = ~fi_addr_t{0}; ///< without the bits of receive contexts
     int rx_bits_ = 0;                      ///< number of these bits
     PeerStore store_;
     std::unique_ptr<Index> index_; ///< used only by the thread that has the turn

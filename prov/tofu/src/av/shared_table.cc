@@ -18,8 +18,8 @@ constexpr off_t turn_byte = 0;
 constexpr off_t users_byte = 1;
 
 constexpr std::size_t numbers_at = 4096;
-constexpr std::size_t places_at = numbers_at + PeerStore::most * sizeof(fi_addr_t);
-constexpr std::size_t file_size = places_at + PeerStore::most * sizeof(Peer);
+constexpr std::size_t entries_at = numbers_at + PeerStore::most * sizeof(fi_addr_t);
+constexpr std::size_t file_size = entries_at + PeerStore::most * sizeof(Peer);
 static_assert(sizeof(PeerStore::Head) <= numbers_at && std::atomic<std::uint64_t>::is_always_lock_free);
 
 PeerStore::~PeerStore()
@@ -80,15 +80,15 @@ bool PeerStore::map() noexcept
     mapped_ = static_cast<char*>(memory);
     owner_ = getpid();
     head_ = reinterpret_cast<Head*>(mapped_);
-    auto* const places = reinterpret_cast<Peer*>(mapped_ + places_at);
+    auto* const entries = reinterpret_cast<Peer*>(mapped_ + entries_at);
     for (unsigned chunk = 0; chunk < chunks; chunk++)
-        set_chunk(chunk, places + (first_chunk << chunk) - first_chunk);
+        set_chunk(chunk, entries + (first_chunk << chunk) - first_chunk);
     return true;
 }
 
-void PeerStore::set_chunk(unsigned chunk, Peer* places) noexcept
+void PeerStore::set_chunk(unsigned chunk, Peer* entries) noexcept
 {
-    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(places);
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(entries);
     chunks_[chunk].store(first - (first_chunk << chunk) * sizeof(Peer), std::memory_order_release);
 }
 
@@ -135,7 +135,7 @@ bool PeerStore::make_next() noexcept
         return false;
     if (is_shared()) {
         if (next % file_step == 0 && (!fill(numbers_at + next * sizeof(fi_addr_t), file_step * sizeof(fi_addr_t)) ||
-                                      !fill(places_at + next * sizeof(Peer), file_step * sizeof(Peer))))
+                                      !fill(entries_at + next * sizeof(Peer), file_step * sizeof(Peer))))
             return false;
         numbers()[next] = next;
         return true;
@@ -143,10 +143,10 @@ bool PeerStore::make_next() noexcept
     if (at(next) != nullptr)
         return true;
     const unsigned chunk = chunk_of(next + first_chunk);
-    auto* const places = static_cast<Peer*>(std::calloc(first_chunk << chunk, sizeof(Peer)));
-    if (places != nullptr)
-        set_chunk(chunk, places);
-    return places != nullptr;
+    auto* const entries = static_cast<Peer*>(std::calloc(first_chunk << chunk, sizeof(Peer)));
+    if (entries != nullptr)
+        set_chunk(chunk, entries);
+    return entries != nullptr;
 }
 
 } // namespace tofu

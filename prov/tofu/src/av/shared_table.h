@@ -16,9 +16,9 @@
 
 namespace tofu {
 
-/// One peer. `home` 0 marks a free place.
+/// One peer. `target_vcq` 0 marks a free place.
 struct Peer {
-    std::uint64_t home;
+    std::uint64_t target_vcq;
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
     std::uint8_t further;     ///< receive contexts after the first, with the numbers that follow
@@ -65,10 +65,10 @@ class PeerStore {
         const std::uintptr_t origin = chunks_[chunk_of(n)].load(std::memory_order_acquire);
         if (origin == 0)
             return nullptr;
-        Peer* const place = reinterpret_cast<Peer*>(origin + n * sizeof(Peer));
-        if (place == nullptr)
+        Peer* const entry = reinterpret_cast<Peer*>(origin + n * sizeof(Peer));
+        if (entry == nullptr)
             __builtin_unreachable(); // spares each caller a second test
-        return place;
+        return entry;
     }
     [[nodiscard]] Head& head() const noexcept { return *head_; }
 
@@ -102,7 +102,7 @@ class PeerStore {
     {
         return static_cast<unsigned>(std::bit_width(n) - std::bit_width(first_chunk));
     }
-    void set_chunk(unsigned chunk, Peer* places) noexcept;
+    void set_chunk(unsigned chunk, Peer* entries) noexcept;
     [[nodiscard]] bool map() noexcept;
     [[nodiscard]] bool fill(std::size_t from, std::size_t bytes) noexcept;
 

@@ -78,7 +78,7 @@ bool AvSet::add(fi_addr_t address) noexcept
     });
 }
 
-const AvSet* AvSet::mate(const fid_av_set* other) const noexcept
+const AvSet* AvSet::compatible(const fid_av_set* other) const noexcept
 {
     const bool ours = other != nullptr && is_ours(&other->fid, FI_CLASS_AV_SET);
     const auto* const set = ours ? static_cast<const AvSet*>(other) : nullptr;
@@ -87,7 +87,7 @@ const AvSet* AvSet::mate(const fid_av_set* other) const noexcept
 
 int AvSet::unite(const fid_av_set* other) noexcept
 {
-    const AvSet* const from = mate(other);
+    const AvSet* const from = compatible(other);
     if (from == nullptr)
         return -FI_EINVAL;
     if (from == this)
@@ -105,7 +105,7 @@ int AvSet::unite(const fid_av_set* other) noexcept
 /// Keeps the members that the other set also has (`common`), or those that it has not.
 int AvSet::keep(const fid_av_set* other, bool common) noexcept
 {
-    const AvSet* const with = mate(other);
+    const AvSet* const with = compatible(other);
     if (with == nullptr)
         return -FI_EINVAL;
     std::erase_if(members_, [&](fi_addr_t address) { return with->has(address) != common; }); // their order stays
@@ -126,7 +126,7 @@ int AvSet::tell(fi_addr_t* to) const noexcept
 
 int AvSet::insert(fi_addr_t address) noexcept
 {
-    if (peers().find(address) == nullptr || peers().place_of(address) != address || has(address))
+    if (peers().find(address) == nullptr || peers().index_of(address) != address || has(address))
         return -FI_EINVAL;
     return add(address) ? 0 : -FI_ENOMEM;
 }

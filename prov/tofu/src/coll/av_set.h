@@ -38,7 +38,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
 
   private:
     /// The set of a fid. Null: it is not a set of the same address vector.
-    [[nodiscard]] const AvSet* mate(const fid_av_set* other) const noexcept;
+    [[nodiscard]] const AvSet* compatible(const fid_av_set* other) const noexcept;
     [[nodiscard]] int keep(const fid_av_set* other, bool common) noexcept;
     [[nodiscard]] bool has(fi_addr_t address) const noexcept { return address < present_.size() && present_[address]; }
     [[nodiscard]] bool add(fi_addr_t address) noexcept;

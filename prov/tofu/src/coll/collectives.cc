@@ -27,15 +27,15 @@ constexpr std::uint64_t known_flags = FI_COMPLETION | FI_MORE | FI_INJECT_COMPLE
                                       FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COLLECTIVE;
 // The address of a group: the top bit, which the address of a set never has; a serial number; the index in by_number_.
 constexpr std::uint64_t group_bit = std::uint64_t{1} << 63;
-constexpr unsigned place_bits = 20;
-constexpr std::uint64_t place_mask = (std::uint64_t{1} << place_bits) - 1;
+constexpr unsigned index_bits = 20;
+constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
 /// Shared by all endpoints, so the address of a group of one endpoint is no address of a group of another.
 constinit std::atomic<std::uint64_t> serials{0};
-constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (62 - place_bits)) - 1;
+constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (62 - index_bits)) - 1;
 
 std::uint64_t identity_of(const Peer& peer) noexcept
 {
-    return directory::mix(directory::mix(peer.home ^ peer.nonce) + peer.index);
+    return directory::mix(directory::mix(peer.target_vcq ^ peer.nonce) + peer.index);
 }
 
 /// True if the operation needs this buffer of the member.
@@ -82,10 +82,10 @@ Collectives::~Collectives()
 
 Group* Collectives::find(fi_addr_t address) const noexcept
 {
-    const std::uint64_t place = address & place_mask;
-    if ((address & group_bit) == 0 || place >= by_number_.size())
+    const std::uint64_t index = address & index_mask;
+    if ((address & group_bit) == 0 || index >= by_number_.size())
         return nullptr;
-    Group* const group = by_number_[place];
+    Group* const group = by_number_[index];
     return group != nullptr && group->fi_addr == address ? group : nullptr;
 }
 
@@ -113,7 +113,7 @@ int Collectives::collect(const fi_collective_addr& address, Roster& roster, std:
         allowed.push_reserved(identity_of(parent->roster().members[i]));
     std::sort(allowed.begin(), allowed.end());
     const EndpointAddress& own = tx_.config().known;
-    const Peer self{own.home, own.nonce, own.index, 0, false, 0};
+    const Peer self{own.target_vcq, own.nonce, own.index, 0, false, 0};
     bool present = false;
     list = parents;
     for (const fi_addr_t at : set.members()) {
@@ -172,7 +172,7 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
             group->destroy(true);
         return ret;
     }
-    group->lanes().show(DoorLine::open); // from here on neighbours may write, and nothing fails
+    group->lanes().show(LaneEntry::open); // from here on neighbours may write, and nothing fails
     *mc = group.release();
     return static_cast<int>(tx_.call_locked([] { return ssize_t{0}; }));
 }
@@ -181,21 +181,21 @@ int Collectives::join(EventQueue& events, const void* address, std::uint64_t fla
 int Collectives::enter(Group& group) noexcept
 {
     std::lock_guard guard(tx_.lock());
-    auto place = std::ranges::find(by_number_, nullptr);
-    if (place == by_number_.end()) {
-        if (by_number_.size() > place_mask)
+    auto index = std::ranges::find(by_number_, nullptr);
+    if (index == by_number_.end()) {
+        if (by_number_.size() > index_mask)
             return -FI_ENOSPC;
         if (!by_number_.push(nullptr))
             return -FI_ENOMEM;
-        place = std::prev(by_number_.end());
+        index = std::prev(by_number_.end());
     }
     if (!groups_.reserve(groups_.size() + 1))
         return -FI_ENOMEM;
     if (int ret = group.lanes().register_local(); ret != 0)
         return ret;
-    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << place_bits |
-                    static_cast<std::uint64_t>(place - by_number_.begin());
-    *place = &group;
+    group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << index_bits |
+                    static_cast<std::uint64_t>(index - by_number_.begin());
+    *index = &group;
     open_++;
     groups_.push_reserved(&group);
     wake(group);
@@ -207,7 +207,7 @@ int Collectives::close_group(Group& group) noexcept
 {
     {
         std::lock_guard guard(tx_.lock());
-        by_number_[group.fi_addr & place_mask] = nullptr;
+        by_number_[group.fi_addr & index_mask] = nullptr;
         open_--;
         group.closing = true;
         group.leave();
@@ -216,7 +216,7 @@ int Collectives::close_group(Group& group) noexcept
     if (group.all_found())
         group.lanes().hide();
     else
-        group.lanes().show(DoorLine::given_up);
+        group.lanes().show(LaneEntry::given_up);
     {
         std::lock_guard guard(tx_.lock());
         group.closing = false;

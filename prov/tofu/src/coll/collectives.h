@@ -27,7 +27,7 @@ class Collectives final : public tofu::Engine {
     explicit Collectives(TxContext& tx) noexcept;
     ~Collectives();
 
-    // --- Called without the context's lock, since they acquire the home lock.
+    // --- Called without the context's lock, since they acquire the target lock.
     /// fi_join_collective(3). 0, -FI_EINVAL (no set, a set without this endpoint, or with an endpoint twice),
     /// -FI_EBADFLAGS, -FI_ENOSPC, -FI_ENOMEM. A later failure is reported to `events`.
     int join(EventQueue& events, const void* address, std::uint64_t flags, fid_mc** mc, void* context) noexcept;

@@ -23,7 +23,7 @@ constexpr std::uint64_t question_after_ms = 20;
 
 // --- Vigil
 
-void Vigil::step(unsigned all) noexcept
+void LivenessWatch::step(unsigned all) noexcept
 {
     const std::uint64_t time = clock_ms();
     if (!lanes_.idle() || time < asked_ + question_after_ms) // the answer of a census has the same place
@@ -38,9 +38,9 @@ void Vigil::step(unsigned all) noexcept
     asked_ = time;
 }
 
-void Vigil::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void LivenessWatch::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    Vigil& vigil = *static_cast<Vigil*>(handler);
+    LivenessWatch& vigil = *static_cast<LivenessWatch*>(handler);
     Lane& lane = vigil.lanes_.all()[vigil.next_];
     if (vigil.lanes_.answer_of(lane.peer, notice) != 0)
         vigil.lanes_.lose(lane, FI_EHOSTDOWN, notice.code);
@@ -62,13 +62,13 @@ int Joining::open(const Roster& roster) noexcept
     circuit_.reset(new (std::nothrow) Circuit);
     if (!circuit_ || !circuit_->reserve(roster.size()))
         return -FI_ENOMEM;
-    std::uint64_t homes = 0;
+    std::uint64_t target_vcqs = 0;
     for (const Peer& peer : roster.members) {
         vcq::Coords coords{};
-        if (!vcq::coords_of(backend_, peer.home, coords))
+        if (!vcq::coords_of(backend_, peer.target_vcq, coords))
             return 0;
         circuit_->add(coords);
-        homes = directory::mix(homes ^ peer.home);
+        target_vcqs = directory::mix(target_vcqs ^ peer.target_vcq);
     }
     if (!circuit_->lay())
         return -FI_ENOMEM;
@@ -77,7 +77,8 @@ int Joining::open(const Roster& roster) noexcept
     width_ = circuit_->most_gates();
     // Groups of the same members start at different TNIs, and so do the processes of a node. Nothing random decides, so
     // that runs by a virtual clock repeat.
-    const auto spread = static_cast<unsigned>(homes % 0x10000) + join_.number + circuit_->index_in_node(roster.rank);
+    const auto spread =
+        static_cast<unsigned>(target_vcqs % 0x10000) + join_.number + circuit_->index_in_node(roster.rank);
     if (!gates_.gates().alloc(backend_, wires.count, spread))
         return 0;
     row_.reset(new (std::nothrow) utofu_vbg_id_t[width_]());
@@ -103,7 +104,7 @@ bool Joining::wire(const Roster& roster) noexcept
             return UTOFU_VBG_ID_NULL;
         const utofu_vbg_id_t id = rows_[std::size_t{at.member} * width_ + at.gate];
         vcq::Coords there{}, claimed{};
-        good = good && vcq::coords_of(backend_, roster.members[at.member].home, there) &&
+        good = good && vcq::coords_of(backend_, roster.members[at.member].target_vcq, there) &&
                vcq::coords_of_gate(backend_, id, claimed) && std::memcmp(there, claimed, sizeof(there)) == 0;
         return id;
     };
@@ -194,7 +195,7 @@ static fi_ops group_fid_ops = object_ops({.close = close_group});
 
 Group::Group(Collectives& engine, TxContext& tx, const Joining::Join& join, Roster&& roster, void* context) noexcept
     : engine_(engine), roster_(std::move(roster)), lanes_(tx, key_of(join.key, roster_.rank), *this),
-      rounds_(lanes_, roster_), vigil_(lanes_), gates_(join.key), joining_(tx, join, lanes_, gates_)
+      rounds_(lanes_, roster_), liveness_watch_(lanes_), gates_(join.key), joining_(tx, join, lanes_, gates_)
 {
     fid.fclass = FI_CLASS_MC;
     fid.context = context;
@@ -220,7 +221,7 @@ bool Group::gone() const noexcept
 void Group::seek_dead() noexcept
 {
     if (state_ == State::left && !gone())
-        vigil_.step(bits_of(roster_.size()));
+        liveness_watch_.step(bits_of(roster_.size()));
 }
 
 void Group::leave() noexcept
@@ -276,11 +277,11 @@ void Group::end_first(int err, int prov_errno) noexcept
 void Group::progress() noexcept
 {
     if (lanes_.owe())
-        lanes_.pay_all();
+        lanes_.return_all_slots();
     if (joining_.searches()) {
         joining_.search();
         // A neighbour that was found may know that a member is lost, while others have not called yet.
-        if (const Outcome out = rounds_.hear_all(); state_ == State::joining && out.kind == breaks)
+        if (const Outcome out = rounds_.read_states(); state_ == State::joining && out.kind == breaks)
             lost(out.err, out.prov_errno);
     }
     if (!joining_.searches() && state_ == State::joining && ops_.empty())
@@ -290,7 +291,7 @@ void Group::progress() noexcept
     if (!ops_.empty())
         run();
     if (waits_for_leaves())
-        gates_.hear_leaves(lanes_, roster_.size());
+        gates_.collect_leaves(lanes_, roster_.size());
 }
 
 void Group::run() noexcept

@@ -29,9 +29,9 @@ class Group;
 /// Asks the neighbours that have not left whether they live, one at a time. The memory of a closed group is released
 /// when all have left or are dead; one that dies before says nothing, nor does one whose endpoint closed before this
 /// member had called.
-class Vigil : vcq::CompletionHandler {
+class LivenessWatch : vcq::CompletionHandler {
   public:
-    explicit Vigil(Lanes& lanes) noexcept : lanes_(lanes) { notify = on_answer; }
+    explicit LivenessWatch(Lanes& lanes) noexcept : lanes_(lanes) { notify = on_answer; }
     /// Asks the next one, if the last question is old enough. `all`: see Lanes::is_quiet.
     void step(unsigned all) noexcept;
 
@@ -132,7 +132,7 @@ class Group final : public fid_mc {
     bool listed_busy = false;
     bool closing = false; ///< a thread is in close_group; no other thread releases the group
 
-    // --- Called before and after its life, without the context's lock, since they acquire the home lock.
+    // --- Called before and after its life, without the context's lock, since they acquire the target lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
@@ -184,7 +184,7 @@ class Group final : public fid_mc {
     Lanes lanes_;
     OpQueue ops_;
     Rounds rounds_;
-    Vigil vigil_;
+    LivenessWatch liveness_watch_;
     OverGates gates_;
     Joining joining_;
 };

@@ -22,36 +22,37 @@ namespace tofu::coll {
 // --- Doors
 
 /// Allocates the table at its first use, and publishes it in the directory.
-int Doors::make() noexcept
+int LaneDirectory::make() noexcept
 {
-    OwnMemory made(door_rows * sizeof(DoorRow));
+    OwnMemory made(door_rows * sizeof(LaneRow));
     if (!made)
         return -FI_ENOMEM;
     std::memset(made.get(), 0, made.size());
-    if (int ret = domain_.home().reg(made.get(), made.size(), false, stadd_); ret != 0)
+    if (int ret = domain_.target_vcq().reg(made.get(), made.size(), false, stadd_); ret != 0)
         return ret;
     table_ = std::move(made);
-    domain_.regions().directory().point_to_doors(stadd_);
+    domain_.regions().directory().point_to_lane_directory(stadd_);
     return 0;
 }
 
 /// The line of the key, or with `free` an unused line. Null: there is none.
-DoorLine* Doors::seek(std::uint64_t key, bool free) noexcept
+LaneEntry* LaneDirectory::seek(std::uint64_t key, bool free) noexcept
 {
     for (unsigned i = 0; table_ && i < door_choices; i++)
-        for (DoorLine& line : std::launder(reinterpret_cast<DoorRow*>(table_.get() + door_offset(key, i)))->line)
-            if (free ? line.check == DoorLine::free : line.check != DoorLine::free && line.key == key)
+        for (LaneEntry& line :
+             std::launder(reinterpret_cast<LaneRow*>(table_.get() + lane_directory_offset(key, i)))->line)
+            if (free ? line.check == LaneEntry::free : line.check != LaneEntry::free && line.key == key)
                 return &line;
     return nullptr;
 }
 
-int Doors::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
+int LaneDirectory::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     if (!table_)
         if (int ret = make(); ret != 0)
             return ret;
-    DoorLine* line = seek(key, false);
+    LaneEntry* line = seek(key, false);
     if (line == nullptr)
         line = seek(key, true);
     if (line == nullptr) {
@@ -59,52 +60,52 @@ int Doors::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
                                   "have not closed them: close some at all members\n");
         return -FI_ENOSPC;
     }
-    if (int ret = slabs_.take(cells, slab); ret != 0)
+    if (int ret = slabs_.alloc(cells, slab); ret != 0)
         return ret;
-    std::atomic_ref(line->check).store(DoorLine::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(line->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
     std::atomic_ref(line->key).store(key, std::memory_order_seq_cst);
     std::atomic_ref(line->stadd).store(slab.stadd, std::memory_order_seq_cst);
     return 0;
 }
 
-/// The check is changed first and last. Partner: Get of Search::look.
-void Doors::show(std::uint64_t key, std::uint64_t state) noexcept
+/// The check is changed first and last. Partner: Get of Search::query.
+void LaneDirectory::show(std::uint64_t key, std::uint64_t state) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
-    DoorLine* const line = seek(key, false);
+    std::lock_guard guard(domain_.target_lock());
+    LaneEntry* const line = seek(key, false);
     if (line == nullptr)
         return;
     const std::uint64_t check = check_of({key, line->stadd, 0, state}, domain_.nonce());
-    std::atomic_ref(line->check).store(DoorLine::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(line->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
     std::atomic_ref(line->state).store(state, std::memory_order_seq_cst);
     std::atomic_ref(line->check).store(check, std::memory_order_seq_cst);
 }
 
-void Doors::remove(std::uint64_t key) noexcept
+void LaneDirectory::remove(std::uint64_t key) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
-    if (DoorLine* const line = seek(key, false); line != nullptr)
-        std::atomic_ref(line->check).store(DoorLine::free, std::memory_order_seq_cst);
+    std::lock_guard guard(domain_.target_lock());
+    if (LaneEntry* const line = seek(key, false); line != nullptr)
+        std::atomic_ref(line->check).store(LaneEntry::free, std::memory_order_seq_cst);
 }
 
-void Doors::release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept
+void LaneDirectory::release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     if (!keep)
         gates.free();
     else if (gates.count() != 0)
         (void)left_.push(gates); // no memory to remember them: they are never freed
-    slabs_.give_back(slab, quiet);
+    slabs_.release(slab, quiet);
 }
 
-void Doors::close() noexcept
+void LaneDirectory::close() noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     for (vcq::Gates& gates : left_)
         gates.free();
     slabs_.close();
     if (table_)
-        domain_.home().dereg(stadd_);
+        domain_.target_vcq().dereg(stadd_);
 }
 
 std::uint64_t clock_ms() noexcept
@@ -120,7 +121,7 @@ int Lanes::open(const Roster& roster) noexcept
 {
     const unsigned count = 2 * bits_of(roster.size());
     lanes_.reset(new (std::nothrow) Lane[count]);
-    staging_ = OwnMemory(count * slots * sizeof(Slot) + sizeof(DoorRow));
+    staging_ = OwnMemory(count * slots * sizeof(Slot) + sizeof(LaneRow));
     if (!lanes_ || !staging_)
         return -FI_ENOMEM;
     count_ = count;
@@ -132,19 +133,19 @@ int Lanes::open(const Roster& roster) noexcept
         lane.notify = on_put;
     }
     std::memset(staging_.get(), 0, staging_.size());
-    return tx_.domain().doors().open(key_, count, slab_);
+    return tx_.domain().lane_directory().open(key_, count, slab_);
 }
 
 void Lanes::show(std::uint64_t state) noexcept
 {
     if (slab_)
-        tx_.domain().doors().show(key_, state);
+        tx_.domain().lane_directory().show(key_, state);
 }
 
 void Lanes::hide() noexcept
 {
     if (slab_)
-        tx_.domain().doors().remove(key_);
+        tx_.domain().lane_directory().remove(key_);
 }
 
 int Lanes::register_local() noexcept
@@ -168,7 +169,7 @@ void Lanes::destroy(vcq::Gates& gates, bool keep, bool quiet) noexcept
     if (quiet)
         hide();
     if (slab_)
-        tx_.domain().doors().release(std::exchange(slab_, {}), gates, keep, quiet);
+        tx_.domain().lane_directory().release(std::exchange(slab_, {}), gates, keep, quiet);
 }
 
 // --- Lanes: posts
@@ -184,14 +185,14 @@ vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from, std::size_t size) noexcept
 {
     // No message is sent yet, so the bytes can be read into the first slot.
-    return posted(lane, tx_.vcq().get(lane.peer.home, staged_stadd(lane.number, 0), from, size,
+    return posted(lane, tx_.vcq().get(lane.peer.target_vcq, staged_stadd(lane.number, 0), from, size,
                                       {.level = vcq::CompletionLevel::delivered, .handler = &handler}));
 }
 
 vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexcept
 {
     utofu_stadd_t from = 0;
-    if (tx_.vcq().query_stadd(member.home, directory_stag, from) != 0)
+    if (tx_.vcq().query_stadd(member.target_vcq, directory_stag, from) != 0)
         return vcq::Post::error;
     return read(member, handler, from + directory::endpoint_offset(member.index), sizeof(std::uint64_t));
 }
@@ -207,7 +208,7 @@ int Lanes::answer_of(const Peer& member, vcq::Notice notice) noexcept
 vcq::Post Lanes::read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
                       std::size_t size) noexcept
 {
-    const vcq::Post post = tx_.vcq().get(member.home, staged_stadd(count_, 0), from, size,
+    const vcq::Post post = tx_.vcq().get(member.target_vcq, staged_stadd(count_, 0), from, size,
                                          {.level = vcq::CompletionLevel::delivered, .handler = &handler});
     in_flight_ += post == vcq::Post::done;
     return post;
@@ -216,7 +217,7 @@ vcq::Post Lanes::read(const Peer& member, vcq::CompletionHandler& handler, utofu
 vcq::Post Lanes::put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept
 {
     return posted(
-        lane, tx_.vcq().put_inline(lane.peer.home, from, lane.remote + offset, size,
+        lane, tx_.vcq().put_inline(lane.peer.target_vcq, from, lane.remote + offset, size,
                                    {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &lane}));
 }
 
@@ -260,7 +261,7 @@ void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept
 // --- Lanes: words and counts
 
 /// Puts the pending count and word to the peer. False: the VCQ is busy; call again.
-bool Lanes::pay(Lane& lane) noexcept
+bool Lanes::return_slots(Lane& lane) noexcept
 {
     if (lane.step != Lane::Step::known) {
         lane.owes_word = lane.owes_taken = false; // the peer is lost, or found() will set them again
@@ -277,11 +278,11 @@ bool Lanes::pay(Lane& lane) noexcept
     return !lane.owes_taken && !lane.owes_word;
 }
 
-void Lanes::pay_all() noexcept
+void Lanes::return_all_slots() noexcept
 {
     owes_ = false;
     for (Lane& lane : all())
-        if ((lane.owes_taken || lane.owes_word) && !pay(lane))
+        if ((lane.owes_taken || lane.owes_word) && !return_slots(lane))
             owes_ = true;
 }
 
@@ -291,7 +292,7 @@ void Lanes::tell(std::uint64_t word) noexcept
         lane.own_word = word;
         lane.owes_word = true;
     }
-    pay_all();
+    return_all_slots();
 }
 
 /// The put fails if the member is dead. If the member waits in another operation, the put tells it of ours: otherwise
@@ -328,7 +329,7 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
     } else if (!lane.half) {
         view.read(at, slot.payload, size);
         const vcq::Post post = posted(
-            lane, tx_.vcq().put(lane.peer.home, staged_stadd(lane.number, message), lane.remote + offset, size,
+            lane, tx_.vcq().put(lane.peer.target_vcq, staged_stadd(lane.number, message), lane.remote + offset, size,
                                 {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &lane}));
         if (post != vcq::Post::done)
             return post;
@@ -372,7 +373,7 @@ bool Lanes::take(Lane& lane) noexcept
         return true;
     const Lane::Step before = lane.step;
     lane.owes_taken = true;
-    if (!pay(lane))
+    if (!return_slots(lane))
         owes_ = true;
     return lane.step == before;
 }
@@ -384,15 +385,15 @@ constexpr std::uint64_t pause_ms = 1; // between two reads for a member that has
 bool Search::open(const Roster& roster) noexcept
 {
     const auto lanes = lanes_.all();
-    looks_.reset(new (std::nothrow) Look[lanes.size()]);
-    if (!looks_)
+    queries_.reset(new (std::nothrow) Query[lanes.size()]);
+    if (!queries_)
         return false;
     for (Lane& lane : lanes) {
-        Look& look = looks_[lane.number];
-        look.search = this;
-        look.lane = &lane;
-        look.key = key_of(group_, member_at(lane.number, roster.rank, roster.size()));
-        look.notify = on_read;
+        Query& query = queries_[lane.number];
+        query.search = this;
+        query.lane = &lane;
+        query.key = key_of(group_, member_at(lane.number, roster.rank, roster.size()));
+        query.notify = on_read;
     }
     unknown_ = static_cast<unsigned>(lanes.size());
     again_.search = this;
@@ -403,101 +404,101 @@ bool Search::open(const Roster& roster) noexcept
 void Search::progress() noexcept
 {
     for (const Lane& lane : lanes_.all())
-        look(looks_[lane.number]);
+        query(queries_[lane.number]);
 }
 
-void Search::lose(Look& look, int err, int prov_errno) noexcept
+void Search::lose(Query& query, int err, int prov_errno) noexcept
 {
     unknown_--;
-    lanes_.lose(*look.lane, err, prov_errno);
+    lanes_.lose(*query.lane, err, prov_errno);
 }
 
-void Search::look(Look& look) noexcept
+void Search::query(Query& query) noexcept
 {
-    Lane& lane = *look.lane;
-    if (lane.step != Lane::Step::unknown || look.reading || (look.due != 0 && clock_ms() < look.due))
+    Lane& lane = *query.lane;
+    if (lane.step != Lane::Step::unknown || query.reading || (query.due != 0 && clock_ms() < query.due))
         return;
-    utofu_stadd_t from = look.table + door_offset(look.key, look.choice);
-    std::size_t size = sizeof(DoorRow);
-    if (look.asks || look.table == 0) {
-        if (tx_.vcq().query_stadd(lane.peer.home, directory_stag, from) != 0) {
-            lose(look, FI_EADDRNOTAVAIL, 0);
+    utofu_stadd_t from = query.table + lane_directory_offset(query.key, query.choice);
+    std::size_t size = sizeof(LaneRow);
+    if (query.asks || query.table == 0) {
+        if (tx_.vcq().query_stadd(lane.peer.target_vcq, directory_stag, from) != 0) {
+            lose(query, FI_EADDRNOTAVAIL, 0);
             return;
         }
-        from += look.asks ? directory::endpoint_offset(lane.peer.index) : directory::doors_offset;
-        size = look.asks ? sizeof(std::uint64_t) : sizeof(directory::DoorsLine);
+        from += query.asks ? directory::endpoint_offset(lane.peer.index) : directory::doors_offset;
+        size = query.asks ? sizeof(std::uint64_t) : sizeof(directory::LaneDirectoryLine);
     }
-    const vcq::Post post = lanes_.get(lane, look, from, size);
-    look.reading = post == vcq::Post::done;
+    const vcq::Post post = lanes_.get(lane, query, from, size);
+    query.reading = post == vcq::Post::done;
     if (post == vcq::Post::error)
         unknown_--;
 }
 
 void Search::on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    Look& look = *static_cast<Look*>(handler);
-    look.reading = false;
-    const std::byte* const at = look.search->lanes_.got(*look.lane);
+    Query& query = *static_cast<Query*>(handler);
+    query.reading = false;
+    const std::byte* const at = query.search->lanes_.got(*query.lane);
     if (notice.code == UTOFU_SUCCESS)
-        look.search->looked(look, at);
+        query.search->on_row(query, at);
     else
-        look.search->lose(look, fi_error_of(notice.code), notice.code);
+        query.search->lose(query, fi_error_of(notice.code), notice.code);
 }
 
 /// Evaluates the bytes of a read. A line counts only with a matching check.
-void Search::looked(Look& look, const std::byte* at) noexcept
+void Search::on_row(Query& query, const std::byte* at) noexcept
 {
-    Lane& lane = *look.lane;
-    look.due = 0;
-    if (std::exchange(look.asks, false)) {
+    Lane& lane = *query.lane;
+    query.due = 0;
+    if (std::exchange(query.asks, false)) {
         std::uint64_t open = 0;
         std::memcpy(&open, at, sizeof(open));
         if (open != lane.peer.nonce)
-            lose(look, FI_EHOSTDOWN, 0);
+            lose(query, FI_EHOSTDOWN, 0);
         return;
     }
-    if (look.table == 0) {
-        directory::DoorsLine line;
+    if (query.table == 0) {
+        directory::LaneDirectoryLine line;
         std::memcpy(&line, at, sizeof(line));
         if (line.nonce != nonce_of_domain(lane.peer.nonce))
-            lose(look, FI_EHOSTDOWN, 0); // another process has the VCQ now
-        else if (line.stadd != 0 && line.check == directory::check_of_doors(line.stadd, line.nonce))
-            look.table = line.stadd;
+            lose(query, FI_EHOSTDOWN, 0); // another process has the VCQ now
+        else if (line.stadd != 0 && line.check == directory::check_of_lane_directory(line.stadd, line.nonce))
+            query.table = line.stadd;
         else
-            not_there(look);
+            on_missing(query);
         return;
     }
-    DoorRow row;
+    LaneRow row;
     std::memcpy(&row, at, sizeof(row));
-    const DoorLine* const line = line_of(look, row);
+    const LaneEntry* const line = line_of(query, row);
     if (line == nullptr) {
-        look.choice = (look.choice + 1) % door_choices;
-        if (look.choice == 0)
-            not_there(look);
+        query.choice = (query.choice + 1) % door_choices;
+        if (query.choice == 0)
+            on_missing(query);
     } else {
         unknown_--;
         lanes_.found(lane, line->stadd + mirror(lane.number) * sizeof(LaneArea));
-        if (line->state == DoorLine::given_up)
+        if (line->state == LaneEntry::given_up)
             lanes_.given_up();
     }
 }
 
 /// The peer has not called yet, or will never call.
-void Search::not_there(Look& look) noexcept
+void Search::on_missing(Query& query) noexcept
 {
     const std::uint64_t time = clock_ms();
-    look.due = time + pause_ms;
-    if (look.asked == 0)
-        look.asked = time;
-    look.asks = time >= look.asked + again_after_ms;
-    if (look.asks)
-        look.asked = time;
+    query.due = time + pause_ms;
+    if (query.asked == 0)
+        query.asked = time;
+    query.asks = time >= query.asked + again_after_ms;
+    if (query.asks)
+        query.asked = time;
 }
 
-const DoorLine* Search::line_of(const Look& look, const DoorRow& row) const noexcept
+const LaneEntry* Search::line_of(const Query& query, const LaneRow& row) const noexcept
 {
-    const auto found = std::ranges::find_if(row.line, [&](const DoorLine& line) {
-        return line.key == look.key && line.check == check_of(line, nonce_of_domain(look.lane->peer.nonce));
+    const auto found = std::ranges::find_if(row.line, [&](const LaneEntry& line) {
+        return line.key == query.key && line.check == check_of(line, nonce_of_domain(query.lane->peer.nonce));
     });
     return found != std::end(row.line) ? found : nullptr;
 }
@@ -525,9 +526,9 @@ void Search::read_again() noexcept
         // One that waits in the vote would say that it leaves. Its death is found by probes, once the search is over.
         if (lane.step != Lane::Step::known || area.said() != 0 || (area.awaited() != 0 && over()))
             continue;
-        const Look& look = looks_[again_.lane];
-        again_.reading &= lanes_.read(lane.peer, again_, look.table + door_offset(look.key, look.choice),
-                                      sizeof(DoorRow)) == vcq::Post::done;
+        const Query& query = queries_[again_.lane];
+        again_.reading &= lanes_.read(lane.peer, again_, query.table + lane_directory_offset(query.key, query.choice),
+                                      sizeof(LaneRow)) == vcq::Post::done;
         return;
     }
     again_.reading = false;
@@ -547,15 +548,15 @@ void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) 
             lanes.lose(lane, FI_EHOSTDOWN, 0);
         return;
     }
-    const DoorRow row = lanes.answer<DoorRow>();
+    const LaneRow row = lanes.answer<LaneRow>();
     if (notice.code != UTOFU_SUCCESS) {
         if (lane.step == Lane::Step::known)
             lanes.lose(lane, fi_error_of(notice.code), notice.code);
         return;
     }
-    const DoorLine* const line = search.line_of(search.looks_[again.lane], row);
+    const LaneEntry* const line = search.line_of(search.queries_[again.lane], row);
     again.asks = line == nullptr;
-    if (line != nullptr && line->state == DoorLine::given_up)
+    if (line != nullptr && line->state == LaneEntry::given_up)
         lanes.given_up();
 }
 

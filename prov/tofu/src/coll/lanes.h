@@ -43,9 +43,9 @@ struct Roster {
 // endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
 
 /// A line: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete line.
-struct DoorLine {
+struct LaneEntry {
     std::uint64_t key;   ///< of the group and of the member (key_of)
-    std::uint64_t stadd; ///< of the member's slab, at the home VCQ
+    std::uint64_t stadd; ///< of the member's slab, at the target VCQ
     std::uint64_t check; ///< over the others and the domain's nonce; `free`; `hidden`
     std::uint64_t state; ///< `open` or `given_up`
     static constexpr std::uint64_t free = 0;
@@ -53,27 +53,27 @@ struct DoorLine {
     static constexpr std::uint64_t open = 0;
     static constexpr std::uint64_t given_up = 1; ///< the member has left before the join ended
 };
-struct DoorRow {
+struct LaneRow {
     static constexpr unsigned lines = 8;
-    DoorLine line[lines];
+    LaneEntry line[lines];
 };
-static_assert(sizeof(DoorRow) == 256 && std::is_trivially_copyable_v<DoorRow>);
+static_assert(sizeof(LaneRow) == 256 && std::is_trivially_copyable_v<LaneRow>);
 inline constexpr unsigned door_rows = 256;
 /// Number of rows in which a line may lie, from the row of its key on.
 inline constexpr unsigned door_choices = 8;
-constexpr std::uint64_t door_offset(std::uint64_t key, unsigned choice) noexcept
+constexpr std::uint64_t lane_directory_offset(std::uint64_t key, unsigned choice) noexcept
 {
-    return (key + choice) % door_rows * sizeof(DoorRow);
+    return (key + choice) % door_rows * sizeof(LaneRow);
 }
-constexpr std::uint64_t check_of(const DoorLine& line, std::uint64_t nonce) noexcept
+constexpr std::uint64_t check_of(const LaneEntry& line, std::uint64_t nonce) noexcept
 {
     return directory::mix(directory::mix(directory::mix(line.key ^ nonce) + line.stadd) + line.state) | 1;
 }
 
-/// All calls acquire the home lock.
-class Doors {
+/// All calls acquire the target lock.
+class LaneDirectory {
   public:
-    explicit Doors(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
+    explicit LaneDirectory(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
     /// Allocates the memory that a member's peers write, and a line, which is hidden. 0 or -FI_E* (-FI_ENOSPC: too many
     /// groups).
     [[nodiscard]] int open(std::uint64_t key, unsigned cells, Slab& slab) noexcept;
@@ -84,13 +84,13 @@ class Doors {
     /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again.
     /// `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's gates.
     void release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept;
-    /// Deregisters all memory and frees the gates. Called before the home VCQ is closed. The destructor, which runs
+    /// Deregisters all memory and frees the gates. Called before the target VCQ is closed. The destructor, which runs
     /// after that, frees the memory.
     void close() noexcept;
 
   private:
     [[nodiscard]] int make() noexcept;
-    [[nodiscard]] DoorLine* seek(std::uint64_t key, bool free) noexcept;
+    [[nodiscard]] LaneEntry* seek(std::uint64_t key, bool free) noexcept;
 
     DomainBase& domain_;
     OwnMemory table_;
@@ -159,7 +159,7 @@ struct LaneArea {
     std::byte unused[256 - 24];
     Slot slot[slots];
 
-    // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::pay() and probe().
+    // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::return_slots() and probe().
     [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
     [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
     [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
@@ -205,7 +205,7 @@ class Lanes {
     /// `key`: of the member (key_of). `group`: notified of neighbours that have become unreachable (Group::lost).
     Lanes(TxContext& tx, std::uint64_t key, Group& group) noexcept : tx_(tx), key_(key), group_(group) {}
 
-    // --- Called without the context's lock, since they acquire the home lock.
+    // --- Called without the context's lock, since they acquire the target lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open(const Roster& roster) noexcept;
     /// Lets the neighbours find the memory that they write.
@@ -242,7 +242,7 @@ class Lanes {
     }
     /// Reads the nonce of the endpoint that has the member's number now. One at a time.
     [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
-    /// Reads bytes of a member, at most a DoorRow. One at a time, ask() included.
+    /// Reads bytes of a member, at most a LaneRow. One at a time, ask() included.
     [[nodiscard]] vcq::Post read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
                                  std::size_t size) noexcept;
     /// An ask() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
@@ -251,7 +251,7 @@ class Lanes {
     template <class Line>
     [[nodiscard]] Line answer() noexcept
     {
-        static_assert(sizeof(Line) <= sizeof(DoorRow));
+        static_assert(sizeof(Line) <= sizeof(LaneRow));
         in_flight_--;
         Line line;
         std::memcpy(&line, staged(count_, 0).payload, sizeof(line));
@@ -273,7 +273,7 @@ class Lanes {
     // --- Words.
     /// Puts a word to all neighbours.
     void tell(std::uint64_t word) noexcept;
-    void pay_all() noexcept;
+    void return_all_slots() noexcept;
     void probe(std::uint32_t signature) noexcept;
     /// True if the peer does not take part in the operation any more.
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
@@ -295,7 +295,7 @@ class Lanes {
   private:
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
-    [[nodiscard]] bool pay(Lane& lane) noexcept;
+    [[nodiscard]] bool return_slots(Lane& lane) noexcept;
     static void on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer lands.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
@@ -347,7 +347,7 @@ class Search {
     void read_again() noexcept;
 
   private:
-    struct Look;
+    struct Query;
     static constexpr std::uint64_t again_after_ms = 20;
     struct Again : vcq::CompletionHandler {
         Search* search = nullptr;
@@ -357,10 +357,10 @@ class Search {
         std::uint64_t due = 0; ///< time of the next read; 0: none has been planned yet
     };
     static void on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    [[nodiscard]] const DoorLine* line_of(const Look& look, const DoorRow& row) const noexcept;
+    [[nodiscard]] const LaneEntry* line_of(const Query& query, const LaneRow& row) const noexcept;
     /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
     /// While there is no line, asks from time to time whether the peer's endpoint is open.
-    struct Look : vcq::CompletionHandler {
+    struct Query : vcq::CompletionHandler {
         Search* search = nullptr;
         Lane* lane = nullptr;
         bool reading = false;
@@ -371,16 +371,16 @@ class Search {
         std::uint64_t due = 0;   ///< time of the next read (clock_ms)
         utofu_stadd_t table = 0; ///< the peer's table; 0: not known yet
     };
-    void look(Look& look) noexcept;
-    void looked(Look& look, const std::byte* at) noexcept;
-    void not_there(Look& look) noexcept;
-    void lose(Look& look, int err, int prov_errno) noexcept;
+    void query(Query& query) noexcept;
+    void on_row(Query& query, const std::byte* at) noexcept;
+    void on_missing(Query& query) noexcept;
+    void lose(Query& query, int err, int prov_errno) noexcept;
     static void on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_;
     Lanes& lanes_;
     std::uint64_t group_;
-    std::unique_ptr<Look[]> looks_;
+    std::unique_ptr<Query[]> queries_;
     unsigned unknown_ = 0; ///< lanes whose peer has not been found yet
     Again again_;
 };

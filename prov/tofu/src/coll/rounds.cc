@@ -19,7 +19,7 @@ constexpr unsigned probes_alone = 100;     // that it may last before members th
 
 // --- Census
 
-Outcome Census::step() noexcept
+Outcome LivenessCheck::step() noexcept
 {
     if (found_.kind != waits || asking_)
         return found_;
@@ -32,9 +32,9 @@ Outcome Census::step() noexcept
     return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
 }
 
-void Census::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    Census& census = *static_cast<Census*>(handler);
+    LivenessCheck& census = *static_cast<LivenessCheck*>(handler);
     const int gone = census.lanes_.answer_of(census.asked(), notice);
     census.asking_ = false;
     if (gone != 0)
@@ -50,8 +50,8 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     if (++in_vain_ % per_look == 0)
         if (const Outcome out = ask_all(op); out.kind != waits)
             return out;
-    if (census_.under_way())
-        if (const Outcome out = census_.step(); out.kind != waits)
+    if (liveness_check_.under_way())
+        if (const Outcome out = liveness_check_.step(); out.kind != waits)
             return out.kind == over ? mismatch : out;
     if (in_vain_ % rounds_per_clock != 0)
         return {waits};
@@ -68,13 +68,13 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     probes_++;
     overtaken_ = overtaken() ? overtaken_ + 1 : 0;
     if (overtaken_ == probes_overtaken) {
-        census_.begin();
-    } else if (probes_ > probes_alone && !census_.under_way()) {
+        liveness_check_.begin();
+    } else if (probes_ > probes_alone && !liveness_check_.under_way()) {
         // Asks one member after the other, one for each probe. The packet that a round lacks may be that of a member
         // that is no neighbour. If all others have ended the operation, none of them looks for its death.
-        if (const Outcome out = census_.step(); out.kind != over)
+        if (const Outcome out = liveness_check_.step(); out.kind != over)
             return out;
-        census_.start_over();
+        liveness_check_.start_over();
     }
     return {waits};
 }
@@ -84,9 +84,9 @@ Outcome Rounds::seek_death(const CollectiveOp& op) noexcept
     if (++in_vain_ % polls_per_look == 0)
         if (const Outcome out = ask_all(op); out.kind != waits)
             return out;
-    if (!census_.under_way())
-        census_.begin();
-    return census_.step();
+    if (!liveness_check_.under_way())
+        liveness_check_.begin();
+    return liveness_check_.step();
 }
 
 /// True if the neighbour's messages or its probe belong to another call than ours.
@@ -109,7 +109,7 @@ bool Rounds::overtaken() const noexcept
 }
 
 /// What the neighbour's word says of the operation under way, or of the next one.
-Outcome Rounds::hear(const Lane& lane) const noexcept
+Outcome Rounds::read_state(const Lane& lane) const noexcept
 {
     const std::uint64_t word = lanes_.area(lane).said();
     const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.now());
@@ -128,10 +128,10 @@ Outcome Rounds::hear(const Lane& lane) const noexcept
     return {waits};
 }
 
-Outcome Rounds::hear_all() const noexcept
+Outcome Rounds::read_states() const noexcept
 {
     for (const Lane& lane : lanes_.all())
-        if (const Outcome out = hear(lane); out.kind != waits)
+        if (const Outcome out = read_state(lane); out.kind != waits)
             return out;
     return {waits};
 }
@@ -141,7 +141,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.now();
     for (Lane& lane : lanes_.all()) {
-        if (const Outcome out = hear(lane); out.kind != waits)
+        if (const Outcome out = read_state(lane); out.kind != waits)
             return out;
         const bool contradiction = contradicts(op, lane);
         if (now != lanes_.now())
@@ -321,7 +321,7 @@ bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
 
 /// Packets may arrive at our gates until all members have left. The word of a member that has left says of how many
 /// members it knows this, from itself down. That number doubles when the last of these knows of as many.
-void OverGates::hear_leaves(Lanes& lanes, unsigned n) noexcept
+void OverGates::collect_leaves(Lanes& lanes, unsigned n) noexcept
 {
     const unsigned all = bits_of(n);
     const unsigned before = heard_;

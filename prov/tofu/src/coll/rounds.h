@@ -53,9 +53,9 @@ inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BAR
 
 /// Asks all members, one after the other, whether their endpoints are open. A member whose death keeps a round of gates
 /// from its end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
-class Census : vcq::CompletionHandler {
+class LivenessCheck : vcq::CompletionHandler {
   public:
-    Census(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
+    LivenessCheck(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), roster_(roster) { notify = on_answer; }
     void begin() noexcept
     {
         under_way_ = true;
@@ -96,13 +96,13 @@ class Census : vcq::CompletionHandler {
 
 class Rounds {
   public:
-    Rounds(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), census_(lanes, roster) {}
+    Rounds(Lanes& lanes, const Roster& roster) noexcept : lanes_(lanes), liveness_check_(lanes, roster) {}
     /// Called before the next operation begins.
     void restart() noexcept
     {
         begun_ = false;
         in_vain_ = probes_ = overtaken_ = 0;
-        census_.end();
+        liveness_check_.end();
     }
     /// Executes as much of the operation's round as possible now.
     [[nodiscard]] Outcome step(CollectiveOp& op) noexcept;
@@ -111,19 +111,19 @@ class Rounds {
     /// Called when the operation has failed over gates. `breaks`: a member is dead; `over`: all live.
     [[nodiscard]] Outcome seek_death(const CollectiveOp& op) noexcept;
     /// What the neighbours say of the next operation, before it begins.
-    [[nodiscard]] Outcome hear_all() const noexcept;
+    [[nodiscard]] Outcome read_states() const noexcept;
     void moved() noexcept { in_vain_ = 0; }
 
   private:
     [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
     [[nodiscard]] bool receive_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
-    [[nodiscard]] Outcome hear(const Lane& lane) const noexcept;
+    [[nodiscard]] Outcome read_state(const Lane& lane) const noexcept;
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
     [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
-    Census census_;
+    LivenessCheck liveness_check_;
     bool begun_ = false;       ///< round_ is a round of the operation under way
     unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
     unsigned probes_ = 0;      ///< of the operation over gates
@@ -158,7 +158,7 @@ class OverGates {
     [[nodiscard]] bool retire(const OpQueue& ops, const Roster& roster) noexcept;
     /// Called when this member has left the group. Frees the gates when all members have left. Reports to the
     /// neighbours how many members are known to have left.
-    void hear_leaves(Lanes& lanes, unsigned n) noexcept;
+    void collect_leaves(Lanes& lanes, unsigned n) noexcept;
     /// Some members will not be known to have left: the gates stay until the domain is closed.
     void give_up() noexcept { heard_ = given_up; }
     [[nodiscard]] bool gave_up() const noexcept { return heard_ == given_up; }

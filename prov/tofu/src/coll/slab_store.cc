@@ -25,8 +25,8 @@ int SlabStore::open(Arena& arena, unsigned cells) noexcept
     std::memset(arena.memory.get(), 0, head_size);
     const proto::AreaHeader header{proto::area_magic, wire_version, static_cast<std::uint16_t>(max_endpoints), 0, 0};
     std::memcpy(arena.memory.get(), &header, sizeof header);
-    return domain_.home().reg_with_stag(arena.memory.get(), arena.memory.size(), endpoint_stag(arena.number),
-                                        arena.stadd);
+    return domain_.target_vcq().reg_with_stag(arena.memory.get(), arena.memory.size(), endpoint_stag(arena.number),
+                                              arena.stadd);
 }
 
 int SlabStore::make(unsigned cells) noexcept
@@ -35,7 +35,7 @@ int SlabStore::make(unsigned cells) noexcept
     if (!arenas_.reserve(arenas_.size() + 1))
         return -FI_ENOMEM;
     std::uint16_t incarnation; // the header names no endpoint
-    if (int ret = domain_.numbers().take(1, arena.number, incarnation); ret != 0)
+    if (int ret = domain_.numbers().alloc(1, arena.number, incarnation); ret != 0)
         return ret;
     unsigned all = 0;
     for (const Arena& each : arenas_)
@@ -46,14 +46,14 @@ int SlabStore::make(unsigned cells) noexcept
     if (ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "collective group: cannot register %zu bytes for its neighbours: close some groups\n",
                   head_size + cells * cell_size);
-        domain_.numbers().give_back(arena.number, 1);
+        domain_.numbers().release(arena.number, 1);
         return ret;
     }
     arenas_.push_reserved(std::move(arena));
     return 0;
 }
 
-int SlabStore::take(unsigned cells, Slab& slab) noexcept
+int SlabStore::alloc(unsigned cells, Slab& slab) noexcept
 {
     const auto has_room = [&](Arena& arena) { return arena.find(cells) != arena.cells.end(); };
     auto arena = std::ranges::find_if(arenas_, has_room);
@@ -70,7 +70,7 @@ int SlabStore::take(unsigned cells, Slab& slab) noexcept
     return 0;
 }
 
-void SlabStore::give_back(const Slab& slab, bool quiet) noexcept
+void SlabStore::release(const Slab& slab, bool quiet) noexcept
 {
     const auto has_it = [&](const Arena& arena) {
         return slab.base >= arena.memory.get() && slab.base < arena.memory.get() + arena.memory.size();
@@ -87,10 +87,10 @@ void SlabStore::give_back(const Slab& slab, bool quiet) noexcept
 
 void SlabStore::drop(Arena& arena) noexcept
 {
-    domain_.home().dereg(arena.stadd);
+    domain_.target_vcq().dereg(arena.stadd);
     if (!arena.has_only_free())
         domain_.numbers().set_unsettled(arena.number);
-    domain_.numbers().give_back(arena.number, 1);
+    domain_.numbers().release(arena.number, 1);
 }
 
 void SlabStore::close() noexcept

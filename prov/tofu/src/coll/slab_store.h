@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The memory of a domain that the members of its groups give to their neighbours, which write there unconditionally. It
 // lies under reserved STags of the target VCQ, those of endpoint numbers, so that a late write meets no successor's
-// memory (docs/wire-protocol.md, "Writes that outlive their endpoint"). All calls are made under the home lock.
+// memory (docs/wire-protocol.md, "Writes that outlive their endpoint"). All calls are made under the target lock.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +37,10 @@ class SlabStore {
     static constexpr std::size_t head_size = 256;
     explicit SlabStore(DomainBase& domain) noexcept : domain_(domain) {}
     /// Cells that are zero. 0 or -FI_E* (-FI_ENOSPC: all numbers are in use).
-    [[nodiscard]] int take(unsigned cells, Slab& slab) noexcept;
+    [[nodiscard]] int alloc(unsigned cells, Slab& slab) noexcept;
     /// `quiet`: no peer writes there any more. Else the cells are not used again, nor is their arena's number before
     /// others.
-    void give_back(const Slab& slab, bool quiet) noexcept;
+    void release(const Slab& slab, bool quiet) noexcept;
     /// Deregisters all memory. Called before the target VCQ is closed.
     void close() noexcept;
 

@@ -179,8 +179,8 @@ template <class Value>
 class Recent {
   public:
     /// The value noted for this address, or for another one with the same low bits: the user compares its `address`.
-    [[nodiscard]] const Value& at(std::uint64_t address) const noexcept { return values_[place_of(address)]; }
-    void note(const Value& value) noexcept { values_[place_of(value.address)] = value; }
+    [[nodiscard]] const Value& at(std::uint64_t address) const noexcept { return values_[slot_of(address)]; }
+    void note(const Value& value) noexcept { values_[slot_of(value.address)] = value; }
     /// Forgets the values for which `is_void` holds.
     template <class IsVoid>
     void forget_if(IsVoid&& is_void) noexcept
@@ -193,7 +193,7 @@ class Recent {
   private:
     static constexpr std::size_t size = 64;
     /// Receive contexts (fi_rx_addr) stand in the upper bits.
-    static std::size_t place_of(std::uint64_t address) noexcept { return (address ^ address >> 58) % size; }
+    static std::size_t slot_of(std::uint64_t address) noexcept { return (address ^ address >> 58) % size; }
 
     Value values_[size] = {};
 };

@@ -47,7 +47,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     }
 
     [[nodiscard]] ProgressSet& progress() noexcept { return progress_; }
-    /// The counter counts what peers do to regions: the home VCQ, which has the notices, is polled by each read.
+    /// The counter counts what peers do to regions: the target VCQ, which has the notices, is polled by each read.
     void count_remote_events() noexcept { counts_remote_events_.store(true, std::memory_order_relaxed); }
 
     // --- operations that wait for the counter (api/triggered.h), by threshold; under DeferredWork::lock

@@ -18,7 +18,7 @@ namespace tofu {
 CqEntry CqEntry::of_unknown_source(const Completion& completion, const EndpointAddress& source) noexcept
 {
     CqEntry entry{completion, FI_EADDRNOTAVAIL, source.flags << 16 | source.further << 8 | source.index, source.nonce};
-    entry.completion.source = source.home;
+    entry.completion.source = source.target_vcq;
     return entry;
 }
 

@@ -148,7 +148,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     [[nodiscard]] int set_up(const fi_cq_attr* attr) noexcept;
 
     /// Writes an entry. Never fails: beyond its size the queue grows (slow path). Without memory for that, an error
-    /// entry FI_EOVERRUN stands for the entries that are lost. Takes the queue's lock; callers hold at most home and
+    /// entry FI_EOVERRUN stands for the entries that are lost. Takes the queue's lock; callers hold at most target lock and
     /// endpoint locks.
     [[gnu::always_inline]] void write(const Completion& completion) noexcept
     {

@@ -107,10 +107,10 @@ class Counter;
 class DeferredCalls;
 class RegionTable;
 namespace coll {
-class Doors;
+class LaneDirectory;
 }
 namespace proto {
-class Estate;
+class OrphanedCopies;
 }
 
 /// The attributes of the domain that its objects ask for again and again.
@@ -168,28 +168,28 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] const vcq::Backend& backend() const noexcept { return *vcqs_.backend; }
     [[nodiscard]] VcqSource& vcqs() noexcept { return vcqs_; }
 
-    // --- the home VCQ, target of all remote access to the domain's regions and endpoints: every call under home_lock()
-    [[nodiscard]] Lock& home_lock() noexcept { return home_lock_; }
-    [[nodiscard]] vcq::Vcq& home() noexcept { return home_; }
-    [[nodiscard]] utofu_vcq_id_t home_id() const noexcept { return home_.id(); }
-    /// A random number. With home_id() it names the domain among all domains, earlier ones with this VCQ ID included.
+    // --- the target VCQ, target of all remote access to the domain's regions and endpoints: every call under target_lock()
+    [[nodiscard]] Lock& target_lock() noexcept { return target_lock_; }
+    [[nodiscard]] vcq::Vcq& target_vcq() noexcept { return target_vcq_; }
+    [[nodiscard]] utofu_vcq_id_t target_vcq_id() const noexcept { return target_vcq_.id(); }
+    /// A random number. With target_vcq_id() it names the domain among all domains, earlier ones with this VCQ ID included.
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
-    /// Polls all VCQs at which peers reach the domain. Takes the home lock; if another thread holds it and `patient` is
+    /// Polls all VCQs at which peers reach the domain. Takes the target lock; if another thread holds it and `patient` is
     /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
-    virtual bool progress_home(bool patient) noexcept = 0;
+    virtual bool progress_target_vcq(bool patient) noexcept = 0;
     /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
     virtual void forget_counter(const Counter&) noexcept {}
-    /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the home lock.
-    [[nodiscard]] virtual std::size_t homes(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
+    /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the target lock.
+    [[nodiscard]] virtual std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
     [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }
     [[nodiscard]] StatisticsBook& statistics() noexcept { return vcqs_.statistics; }
     /// mem/mr.h
     [[nodiscard]] RegionTable& regions() noexcept { return *regions_; }
     /// coll/lanes.h
-    [[nodiscard]] coll::Doors& doors() noexcept { return *doors_; }
+    [[nodiscard]] coll::LaneDirectory& lane_directory() noexcept { return *lane_directory_; }
     /// msg/copies.h
-    [[nodiscard]] proto::Estate& estate() noexcept { return *estate_; }
+    [[nodiscard]] proto::OrphanedCopies& orphaned_copies() noexcept { return *orphaned_copies_; }
     [[nodiscard]] DeferredWork& deferred() noexcept { return deferred_; }
     /// The lock of all endpoints that share a context with others (api/contexts.h), or of all endpoints of a
     /// serialised domain.
@@ -206,12 +206,12 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     VcqSource vcqs_; ///< destroyed after the VCQs whose statistics it adds up
     std::uint64_t nonce_ = 0;
     AutoProgress auto_progress_{*this};
-    Lock home_lock_;
+    Lock target_lock_;
     Lock shared_lock_;
-    vcq::Vcq home_;
+    vcq::Vcq target_vcq_;
     RegionTable* regions_ = nullptr;
-    coll::Doors* doors_ = nullptr;
-    proto::Estate* estate_ = nullptr;
+    coll::LaneDirectory* lane_directory_ = nullptr;
+    proto::OrphanedCopies* orphaned_copies_ = nullptr;
     DeferredWork deferred_;
 
   private:

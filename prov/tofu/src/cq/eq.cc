@@ -219,7 +219,7 @@ bool EventQueue::run(bool patient) noexcept
     return some;
 }
 
-/// The answers of members come to the endpoints' VCQs, and what members put to the home VCQs.
+/// The answers of members come to the endpoints' VCQs, and what members put to the target VCQ.
 std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
     std::lock_guard guard(polled_mutex_);
@@ -230,7 +230,7 @@ std::size_t EventQueue::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcep
         if (!may_poll(polled, several_domains))
             continue;
         if (std::exchange(before, polled.domain) != polled.domain)
-            count += polled.domain->homes(handles + count, most - count);
+            count += polled.domain->target_vcqs(handles + count, most - count);
         count += vcqs_of(*polled.endpoint, handles + count, most - count);
     }
     return count;

@@ -46,7 +46,7 @@ void ProgressSet::endpoints_changed() noexcept
 bool ProgressSet::run(bool patient) noexcept
 {
     // The lock keeps endpoints from being closed meanwhile; a thread that does not get it leaves the round to the
-    // holder. Order: this lock, then home, then endpoint; remove() is called with none of them.
+    // holder. Order: this lock, then target lock, then endpoint; remove() is called with none of them.
     if (patient)
         lock_.lock();
     else if (!lock_.try_lock())
@@ -58,7 +58,7 @@ bool ProgressSet::run(bool patient) noexcept
 
 bool ProgressSet::poll_all(bool patient) noexcept
 {
-    bool some = domain_.progress_home(patient);
+    bool some = domain_.progress_target_vcq(patient);
     for (Pollable* endpoint : endpoints_)
         some |= endpoint->progress(patient);
     return some;
@@ -95,7 +95,7 @@ std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexce
     ProgressSet& everything = domain_.auto_progress().everything();
     if (domain_.deferred().any() && this != &everything)
         return everything.vcqs(handles, most);
-    std::size_t count = domain_.homes(handles, most);
+    std::size_t count = domain_.target_vcqs(handles, most);
     std::lock_guard guard(lock_);
     for (const Pollable* endpoint : endpoints_)
         count += vcqs_of(*endpoint, handles + count, most - count);

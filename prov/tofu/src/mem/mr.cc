@@ -49,7 +49,7 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
     std::unique_lock turn(openings_, std::defer_lock);
     if (needs_address(region))
         turn.lock();
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     int ret = reach(region);
     if (ret == 0 && !descs_.add(region))
         ret = -FI_ENOMEM;
@@ -80,12 +80,16 @@ int RegionTable::reach(MemoryRegion& region) noexcept
             key_readers_.revoke();
         }
     }
-    if (int ret = give_key(region); ret != 0)
+    if (int ret = assign_key(region); ret != 0)
         return ret;
     if (!region.reachable_)
         return 0;
     longest_ = std::max(longest_, region.length_);
-    return allocates([&] { by_place_.emplace(Place{region.vcq_number_, region.stadd_}, &region); }) ? 0 : -FI_ENOMEM;
+    return allocates([&] {
+        by_location_.emplace(Location{region.vcq_number_, region.stadd_}, &region);
+    })
+               ? 0
+               : -FI_ENOMEM;
 }
 
 /// uTofu gives memory that is registered already the same steering tag again (guide 3.6). With keys of the user's
@@ -123,18 +127,18 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
         return entry.first.first == region.vcq_number_ &&
                entry.first.second - entry.second->base_ == region.stadd_ - region.base_;
     };
-    const auto next = by_place_.lower_bound(Place{region.vcq_number_, region.stadd_});
-    return (next != by_place_.end() && same(*next)) || (next != by_place_.begin() && same(*std::prev(next)));
+    const auto next = by_location_.lower_bound(Location{region.vcq_number_, region.stadd_});
+    return (next != by_location_.end() && same(*next)) || (next != by_location_.begin() && same(*std::prev(next)));
 }
 
 /// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
 /// VCQ is not the one that peers know, the bias looks like a indirect key, the region must not be read, which a TNI
 /// cannot refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
-int RegionTable::give_key(MemoryRegion& region) noexcept
+int RegionTable::assign_key(MemoryRegion& region) noexcept
 {
     bool indirect = region.reachable_;
     if (domain_.model().provider_keys) {
-        region.key = bias_of(region);
+        region.key = stadd_offset_of(region);
         indirect = indirect && (region.vcq_number_ != 0 || directory::is_indirect(region.key) ||
                                 (region.access_ & FI_REMOTE_READ) == 0 || (region.before_ | region.behind_) != 0);
         if (indirect)
@@ -144,7 +148,7 @@ int RegionTable::give_key(MemoryRegion& region) noexcept
         return 0;
     directory::Entry entry{};
     entry.key = region.key;
-    entry.bias = bias_of(region);
+    entry.stadd_offset = stadd_offset_of(region);
     entry.begin = domain_.model().virtual_addresses ? region.base_ : 0;
     entry.length = region.length_;
     entry.rights = static_cast<std::uint16_t>(((region.access_ & FI_REMOTE_READ) ? directory::right_read : 0) |
@@ -169,13 +173,13 @@ void RegionTable::part(MemoryRegion& region) noexcept
         return;
     overflow_.dereg(region.vcq_number_, region.stadd_ - region.before_);
     if (!region.target_.empty() || events_.any()) {
-        take_events();
+        drain_events();
         remember(region);
     }
-    auto [first, last] = by_place_.equal_range(Place{region.vcq_number_, region.stadd_});
+    auto [first, last] = by_location_.equal_range(Location{region.vcq_number_, region.stadd_});
     for (; first != last; ++first)
         if (first->second == &region) {
-            by_place_.erase(first);
+            by_location_.erase(first);
             break;
         }
 }
@@ -183,7 +187,7 @@ void RegionTable::part(MemoryRegion& region) noexcept
 void RegionTable::remove(MemoryRegion& region) noexcept
 {
     {
-        std::lock_guard guard(domain_.home_lock());
+        std::lock_guard guard(domain_.target_lock());
         part(region);
     }
     descs_.remove(region); // first: no LocalMemory finds it again after it has forgotten it
@@ -197,12 +201,12 @@ void RegionTable::remove(MemoryRegion& region) noexcept
 int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t rights) noexcept
 {
     counter.count_remote_events();
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     EventTarget& target = region.target_;
     if (((rights & FI_REMOTE_WRITE) && target.write_counter != nullptr) ||
         ((rights & FI_REMOTE_READ) && target.read_counter != nullptr))
         return -FI_EINVAL;
-    take_events();
+    drain_events();
     if (rights & FI_REMOTE_WRITE)
         target.write_counter = &counter;
     if (rights & FI_REMOTE_READ)
@@ -212,41 +216,41 @@ int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t righ
 
 void RegionTable::bind(MemoryRegion& region, unsigned endpoint) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
-    take_events();
+    std::lock_guard guard(domain_.target_lock());
+    drain_events();
     region.target_.endpoint = endpoint;
     region.target_.serial = events_.serial(endpoint);
 }
 
 void RegionTable::add_endpoint(unsigned number, const RxCounters& counters) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     events_.add(number, counters);
 }
 
 void RegionTable::remove_endpoint(unsigned number) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
-    take_events();
+    std::lock_guard guard(domain_.target_lock());
+    drain_events();
     events_.remove(number);
 }
 
 void RegionTable::count_everything(unsigned number) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
-    take_events();
+    std::lock_guard guard(domain_.target_lock());
+    drain_events();
     events_.count_everything(number);
 }
 
 void RegionTable::show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     directory_.show_endpoint(first, count, nonce);
 }
 
 void RegionTable::hide_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     directory_.hide_endpoint(first, count, nonce);
 }
 
@@ -258,14 +262,14 @@ void RegionTable::hide_endpoint(unsigned first, unsigned count, std::uint64_t no
 
 /// Counts what peers have done so far. Polls may find a notice later than it came, so one that finds nothing proves
 /// little; and a peer can send notices for ever, so no more are taken than all queues hold.
-void RegionTable::take_events() noexcept
+void RegionTable::drain_events() noexcept
 {
     constexpr unsigned polls_without_news = 64;
     std::int64_t polls = event_pool::capacity();
     for (unsigned silent = 0; silent < polls_without_news && polls != 0; polls--) {
-        const bool home = domain_.home().poll() != 0;
+        const bool target_vcq = domain_.target_vcq().poll() != 0;
         const bool others = overflow_.poll();
-        silent = home || others ? 0 : silent + 1;
+        silent = target_vcq || others ? 0 : silent + 1;
     }
     directory_.return_credits();
 }
@@ -278,7 +282,7 @@ void RegionTable::remember(MemoryRegion& region) noexcept
 
 void RegionTable::forget_counter(const Counter& counter) noexcept
 {
-    std::lock_guard guard(domain_.home_lock());
+    std::lock_guard guard(domain_.target_lock());
     for (Closed& closed : closed_)
         for (Ref<Counter>* held : {&closed.target.write_counter, &closed.target.read_counter})
             if (*held == &counter)
@@ -325,7 +329,7 @@ const EventTarget* RegionTable::target_at(unsigned vcq_number, utofu_stadd_t fir
     const auto inside = [first](utofu_stadd_t begin, std::size_t length) {
         return first < begin || first - begin < length;
     };
-    for (auto it = by_place_.upper_bound(Place{vcq_number, last}); it != by_place_.begin();) {
+    for (auto it = by_location_.upper_bound(Location{vcq_number, last}); it != by_location_.begin();) {
         const MemoryRegion& before = *(--it)->second;
         if (before.vcq_number_ == vcq_number && inside(before.stadd_, before.length_))
             return &before.target_;
@@ -353,7 +357,7 @@ void RegionTable::detach(LocalMemory& memory) noexcept
     users_.erase({&memory, nullptr});
 }
 
-std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
+std::uint64_t RegionTable::stadd_offset_of(const MemoryRegion& region) const noexcept
 {
     return domain_.model().virtual_addresses ? region.stadd_ - region.base_ : region.stadd_;
 }
@@ -362,7 +366,7 @@ std::uint64_t RegionTable::bias_of(const MemoryRegion& region) const noexcept
 
 vcq::Vcq& OverflowVcqs::vcq_of(unsigned number) noexcept
 {
-    return number == 0 ? domain_.home() : vcqs_[number - 1]->vcq;
+    return number == 0 ? domain_.target_vcq() : vcqs_[number - 1]->vcq;
 }
 
 int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& number,

@@ -38,7 +38,7 @@ struct EventTarget {
     }
 };
 
-/// One region of memory (fi_mr). Registered with the domain's home VCQ, or an overflow VCQ of it, where peers may reach
+/// One region of memory (fi_mr). Registered with the domain's target VCQ, or an overflow VCQ of it, where peers may reach
 /// it (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
   public:
@@ -60,7 +60,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uintptr_t base_ = 0;
     std::size_t length_ = 0;
     utofu_stadd_t stadd_ = 0; ///< with this VCQ; meaningless unless reachable_
-    unsigned vcq_number_ = 0; ///< 0: the home VCQ, else an overflow VCQ
+    unsigned vcq_number_ = 0; ///< 0: the target VCQ, else an overflow VCQ
     std::uint8_t before_ = 0; ///< bytes before the region that are registered with it, and
     std::uint8_t behind_ = 0; ///< behind it (RegionTable::register_alone)
     std::uint64_t access_ = 0;
@@ -99,10 +99,10 @@ class Descs {
     Map<const void*, const MemoryRegion*> regions_;
 };
 
-// --- OverflowVcqs: a VCQ has some 6144 steering tags. When those of the home VCQ are used up, the domain opens a further
-// VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable asks for them under the home lock.
+// --- OverflowVcqs: a VCQ has some 6144 steering tags. When those of the target VCQ are used up, the domain opens a further
+// VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable asks for them under the target lock.
 //
-// An overflow VCQ has the domain's directory memory under the same reserved STag as the home VCQ. By the nonce there a
+// An overflow VCQ has the domain's directory memory under the same reserved STag as the target VCQ. By the nonce there a
 // peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an
 // overflow VCQ is found only through the directory, with either kind of keys. An overflow VCQ stays until the domain is
 // closed: peers remember its ID, which another process must not get.
@@ -117,7 +117,7 @@ class OverflowVcqs {
     /// Closes the overflow VCQs. All regions have been deregistered.
     void close() noexcept;
 
-    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the home VCQ, or the number
+    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the target VCQ, or the number
     /// of the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
     [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& number,
                           utofu_stadd_t& stadd) noexcept;
@@ -154,24 +154,24 @@ class OverflowVcqs {
 
 // --- RegionTable: the regions of a domain: how peers reach each, and which accesses of peers it counts
 
-/// The regions of one domain. Slow path; its functions take the domain's home lock unless they say otherwise.
+/// The regions of one domain. Slow path; its functions take the domain's target lock unless they say otherwise.
 class RegionTable {
   public:
     explicit RegionTable(DomainBase& domain) noexcept;
     ~RegionTable() { close(); }
-    /// Registers the directory under its STag; the home VCQ is open. 0 or -FI_E*.
+    /// Registers the directory under its STag; the target VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
-    /// Called before the home VCQ is closed. All regions have been closed.
+    /// Called before the target VCQ is closed. All regions have been closed.
     void close() noexcept;
 
-    /// Takes a notice of the home VCQ (`home` 0) that belongs to no message area, or of an overflow VCQ: counts the
-    /// event for the region that it hit, and for endpoints. Under the home lock.
+    /// Takes a notice of the target VCQ (`target_vcq` 0) that belongs to no message area, or of an overflow VCQ: counts the
+    /// event for the region that it hit, and for endpoints. Under the target lock.
     void remote_event(unsigned vcq_number, const vcq::RemoteNotice& notice) noexcept;
 
-    /// The further VCQs of the domain; under the home lock.
+    /// The further VCQs of the domain; under the target lock.
     [[nodiscard]] OverflowVcqs& overflow() noexcept { return overflow_; }
 
-    /// The directory that peers read; under the home lock.
+    /// The directory that peers read; under the target lock.
     [[nodiscard]] OwnDirectory& directory() noexcept { return directory_; }
 
     /// Adds a LocalMemory, which is notified of each closed region, to end its registration. 0 or -FI_ENOMEM.
@@ -220,16 +220,16 @@ class RegionTable {
     [[nodiscard]] int reach(MemoryRegion& region) noexcept;
     [[nodiscard]] int register_alone(MemoryRegion& region) noexcept;
     [[nodiscard]] bool shares_tag(const MemoryRegion& region) const noexcept;
-    [[nodiscard]] int give_key(MemoryRegion& region) noexcept;
+    [[nodiscard]] int assign_key(MemoryRegion& region) noexcept;
     void part(MemoryRegion& region) noexcept;
-    void take_events() noexcept;
+    void drain_events() noexcept;
     void remember(MemoryRegion& region) noexcept;
     void count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept;
     [[nodiscard]] const EventTarget* target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept;
-    [[nodiscard]] std::uint64_t bias_of(const MemoryRegion& region) const noexcept;
+    [[nodiscard]] std::uint64_t stadd_offset_of(const MemoryRegion& region) const noexcept;
 
     /// A STADD, and the number of the VCQ that it belongs to.
-    using Place = std::pair<unsigned, utofu_stadd_t>;
+    using Location = std::pair<unsigned, utofu_stadd_t>;
     /// A region that has been closed. An event that peers caused before may still come.
     struct Closed {
         unsigned vcq_number = 0;
@@ -243,10 +243,10 @@ class RegionTable {
     OwnDirectory directory_;
     OverflowVcqs overflow_;
     KeyReaders key_readers_;
-    Mutex openings_;         ///< a region that peers reach is opened at a time. Taken before the home lock
+    Mutex openings_;         ///< a region that peers reach is opened at a time. Taken before the target lock
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
-    Map<std::uint64_t, MemoryRegion*> by_key_; ///< keys of the user
-    MultiMap<Place, MemoryRegion*> by_place_;  ///< regions that peers may reach
+    Map<std::uint64_t, MemoryRegion*> by_key_;      ///< keys of the user
+    MultiMap<Location, MemoryRegion*> by_location_; ///< regions that peers may reach
     Descs descs_;
     std::size_t longest_ = 0; ///< bytes of the longest region ever; bounds the search for the region of an address
     EventCounters events_;

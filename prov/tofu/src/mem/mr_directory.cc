@@ -24,7 +24,7 @@ std::uint64_t check_of(const Entry& entry, std::uint64_t nonce) noexcept
 {
     std::uint64_t sum = mix(nonce + 0x7f4a7c15u);
     for (std::uint64_t word :
-         {entry.key, entry.bias, entry.begin, entry.length,
+         {entry.key, entry.stadd_offset, entry.begin, entry.length,
           std::uint64_t{entry.vcq_number} << 48 | std::uint64_t{entry.rights} << 32 | entry.generation})
         sum = mix(sum ^ word) + 0x9e3779b97f4a7c15u;
     return sum != 0 ? sum : 1; // 0 marks an empty entry
@@ -125,9 +125,9 @@ int OwnDirectory::open() noexcept
     point_to({});
     // Plain stores: no peer can read the memory yet.
     at<directory::Contacts>(directory::contacts_offset).nonce = domain_.nonce();
-    at<directory::DoorsLine>(directory::doors_offset).nonce = domain_.nonce();
+    at<directory::LaneDirectoryLine>(directory::doors_offset).nonce = domain_.nonce();
     at<std::uint64_t>(event_pool::offset) = event_pool::word(domain_.nonce(), event_pool::capacity());
-    const int ret = domain_.home().reg_with_stag(area(), directory::area_bytes, directory_stag, tables_[0].stadd);
+    const int ret = domain_.target_vcq().reg_with_stag(area(), directory::area_bytes, directory_stag, tables_[0].stadd);
     if (ret != 0)
         tables_.clear();
     return ret;
@@ -136,16 +136,16 @@ int OwnDirectory::open() noexcept
 void OwnDirectory::close() noexcept
 {
     for (const Table& table : tables_)
-        domain_.home().dereg(table.stadd);
+        domain_.target_vcq().dereg(table.stadd);
     tables_.clear();
 }
 
-void OwnDirectory::point_to_doors(utofu_stadd_t stadd) noexcept
+void OwnDirectory::point_to_lane_directory(utofu_stadd_t stadd) noexcept
 {
-    auto& line = at<directory::DoorsLine>(directory::doors_offset);
+    auto& line = at<directory::LaneDirectoryLine>(directory::doors_offset);
     put_word(line.stadd, std::uint64_t{stadd});
     // Partner: Get of coll::Search::look, through the check.
-    put_word(line.check, directory::check_of_doors(stadd, line.nonce), std::memory_order_release);
+    put_word(line.check, directory::check_of_lane_directory(stadd, line.nonce), std::memory_order_release);
 }
 
 /// Partner of both: Gets of coll::Lanes::ask and coll::Search::look. Release: all posts of the endpoint have ended before.
@@ -216,7 +216,7 @@ Entry* OwnDirectory::seek(const Table& table, std::uint64_t key) noexcept
 void OwnDirectory::store(Entry& to, const Entry& value) noexcept
 {
     put_word(to.key, value.key);
-    put_word(to.bias, value.bias);
+    put_word(to.stadd_offset, value.stadd_offset);
     put_word(to.begin, value.begin);
     put_word(to.length, value.length);
     put_word(to.rights, value.rights);
@@ -244,10 +244,10 @@ bool OwnDirectory::refill(const Table& from, const Table& to) noexcept
         for (const Entry& entry : from.buckets[i].entry) {
             if (entry.check == 0)
                 continue;
-            Entry* place = room(to, entry.key);
-            if (place == nullptr)
+            Entry* slot = room(to, entry.key);
+            if (slot == nullptr)
                 return false;
-            *place = entry; // no peer can read it yet
+            *slot = entry; // no peer can read it yet
         }
     return true;
 }
@@ -264,8 +264,8 @@ int OwnDirectory::grow() noexcept
         if (tables_.size() > 1 && !refill(tables_.back(), table))
             continue;
         // A reserved STag, since regions may have used all others.
-        if (int ret =
-                domain_.home().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2), table.stadd);
+        if (int ret = domain_.target_vcq().reg_with_stag(table.memory.get(), table.memory.size(), table_stag(log2),
+                                                         table.stadd);
             ret != 0)
             return ret;
         tables_.push_reserved(std::move(table));
@@ -280,16 +280,16 @@ int OwnDirectory::publish(Entry entry) noexcept
 {
     entry.generation = ++generation_;
     entry.check = directory::check_of(entry, domain_.nonce());
-    Entry* place = room(tables_[0], entry.key);
-    while (place == nullptr) {
+    Entry* slot = room(tables_[0], entry.key);
+    while (slot == nullptr) {
         if (tables_.size() > 1)
-            place = room(tables_.back(), entry.key);
-        if (place != nullptr)
+            slot = room(tables_.back(), entry.key);
+        if (slot != nullptr)
             break;
         if (int ret = grow(); ret != 0)
             return ret;
     }
-    store(*place, entry);
+    store(*slot, entry);
     return 0;
 }
 
@@ -330,7 +330,7 @@ void KeyReaders::revoke() noexcept
         wait();
 }
 
-/// A TNI confirms within microseconds. If one does not, the other threads go on meanwhile: the home lock is needed by
+/// A TNI confirms within microseconds. If one does not, the other threads go on meanwhile: the target lock is needed by
 /// each of them, and a reader that is gone may take seconds (Vcq::lost_after).
 void KeyReaders::wait() noexcept
 {
@@ -338,9 +338,9 @@ void KeyReaders::wait() noexcept
     constexpr std::chrono::microseconds pause{50};
     if (++polls_ < polls_at_once)
         return;
-    domain_.home_lock().unlock();
+    domain_.target_lock().unlock();
     Clock::sleep(pause);
-    domain_.home_lock().lock();
+    domain_.target_lock().lock();
 }
 
 /// An unused revocation. Waits for the end of another one if necessary.
@@ -356,7 +356,7 @@ KeyReaders::Revocation& KeyReaders::unused() noexcept
 bool KeyReaders::advance() noexcept
 {
     bool some = false;
-    (void)domain_.home().poll();
+    (void)domain_.target_vcq().poll();
     for (Revocation& revocation : revocations_) {
         if (revocation.state == Revocation::State::ended)
             end(revocation);
@@ -376,16 +376,16 @@ void KeyReaders::begin(Revocation& revocation) noexcept
 /// A queue that has no room for as long as an access may last has none for this reader.
 void KeyReaders::post(Revocation& revocation) noexcept
 {
-    vcq::Vcq& home = domain_.home();
+    vcq::Vcq& target_vcq = domain_.target_vcq();
     utofu_stadd_t area = 0;
     revocation.notify = on_notice;
     revocation.code = UTOFU_ERR_INVALID_VCQ_ID;
     revocation.state = Revocation::State::under_way; // the notice may come within the post
     vcq::Post posted = vcq::Post::error;
-    if (home.query_stadd(revocation.reader, directory_stag, area) == 0)
-        posted =
-            home.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1, area + directory::epoch_offset(domain_.home_id()),
-                      {.level = vcq::CompletionLevel::delivered, .handler = &revocation});
+    if (target_vcq.query_stadd(revocation.reader, directory_stag, area) == 0)
+        posted = target_vcq.armw(8, revocation.reader, UTOFU_ARMW_OP_ADD, 1,
+                                 area + directory::epoch_offset(domain_.target_vcq_id()),
+                                 {.level = vcq::CompletionLevel::delivered, .handler = &revocation});
     if (posted == vcq::Post::busy && Clock::now() - revocation.begun < vcq::Vcq::lost_after)
         revocation.state = Revocation::State::to_post;
     else if (posted != vcq::Post::done)

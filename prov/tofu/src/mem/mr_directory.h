@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of a domain that peers read and write, under the reserved STag `directory_stag` of its home VCQ and its
+// The memory of a domain that peers read and write, under the reserved STag `directory_stag` of its target VCQ and its
 // overflow VCQs. Namespaces directory and event_pool: its layout and the checks of a reader, for the directory of
 // regions, the lock words of wide atomics, the domain's nonce, overflow VCQs, and the pool of event credits. Classes
 // of the owner: the directory (OwnDirectory), the endpoints that count accesses (EventCounters), and the domains that
@@ -30,11 +30,11 @@ namespace directory {
 
 struct Entry {
     std::uint64_t key;
-    std::uint64_t bias;       ///< STADD offset: STADD of the target = bias + remote address
-    std::uint64_t begin;      ///< first remote address
-    std::uint64_t length;     ///< bytes
-    std::uint16_t rights;     ///< right_*
-    std::uint16_t vcq_number; ///< VCQ of the STADD: the home VCQ (0), or the overflow VCQ with this number
+    std::uint64_t stadd_offset; ///< STADD offset: STADD of the target = bias + remote address
+    std::uint64_t begin;        ///< first remote address
+    std::uint64_t length;       ///< bytes
+    std::uint16_t rights;       ///< right_*
+    std::uint16_t vcq_number;   ///< VCQ of the STADD: the target VCQ (0), or the overflow VCQ with this number
     std::uint32_t generation;
     std::uint64_t check; ///< over all other members and the domain's nonce; 0 in an empty entry
 };
@@ -42,7 +42,7 @@ static_assert(sizeof(Entry) == 48 && std::is_trivially_copyable_v<Entry>);
 
 struct Bucket {
     static constexpr unsigned entries = 5;
-    std::uint64_t next_stadd; ///< STADD of the second table, at the home VCQ; 0: none
+    std::uint64_t next_stadd; ///< STADD of the second table, at the target VCQ; 0: none
     std::uint32_t next_log2;  ///< its number of buckets
     std::uint32_t next_check; ///< over both and the nonce
     Entry entry[entries];
@@ -95,13 +95,13 @@ static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == overflow
 /// The address of the table of collective groups (coll/lanes.h), if there is one.
 inline constexpr std::size_t doors_offset = overflow_lines_offset + overflow_lines_bytes;
 inline constexpr std::size_t doors_bytes = 256;
-struct DoorsLine {
+struct LaneDirectoryLine {
     std::uint64_t nonce; ///< of the domain
-    std::uint64_t stadd; ///< of the table, at the home VCQ; 0: none yet
+    std::uint64_t stadd; ///< of the table, at the target VCQ; 0: none yet
     std::uint64_t check; ///< over both
 };
-static_assert(sizeof(DoorsLine) == 24 && std::is_trivially_copyable_v<DoorsLine>);
-/// The home VCQs of the domains that cache keys of this one, each in one of `reader_probes` slots; 0 marks an empty
+static_assert(sizeof(LaneDirectoryLine) == 24 && std::is_trivially_copyable_v<LaneDirectoryLine>);
+/// The target VCQ of the domains that cache keys of this one, each in one of `reader_probes` slots; 0 marks an empty
 /// slot (KeyReaders). A reader that finds no slot looks each key up in each call.
 inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
 inline constexpr unsigned max_readers = 4096;
@@ -131,18 +131,18 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept
     x *= 0xbf58476d1ce4e5b9u;
     return x ^ (x >> 32);
 }
-/// The slots in which a reader enters its home VCQ.
+/// The slots in which a reader enters its target VCQ.
 constexpr std::size_t reader_offset(utofu_vcq_id_t reader, unsigned probe) noexcept
 {
     return readers_offset + ((mix(reader) + probe) & (max_readers - 1)) * sizeof(utofu_vcq_id_t);
 }
-/// The offset, at each reader, of the epoch of the keys of the domain with this home VCQ. Domains with equal hashes
+/// The offset, at each reader, of the epoch of the keys of the domain with this target VCQ. Domains with equal hashes
 /// share an epoch; a reader then looks up more keys than necessary.
-constexpr std::size_t epoch_offset(utofu_vcq_id_t home) noexcept
+constexpr std::size_t epoch_offset(utofu_vcq_id_t target_vcq) noexcept
 {
-    return epochs_offset + mix(home) % epochs * sizeof(std::uint64_t);
+    return epochs_offset + mix(target_vcq) % epochs * sizeof(std::uint64_t);
 }
-constexpr std::uint64_t check_of_doors(std::uint64_t stadd, std::uint64_t nonce) noexcept
+constexpr std::uint64_t check_of_lane_directory(std::uint64_t stadd, std::uint64_t nonce) noexcept
 {
     return mix(mix(stadd) + nonce) | 1;
 }
@@ -170,7 +170,7 @@ enum class Found {
 } // namespace directory
 
 // --- event_pool: the word from which peers acquire credits for the events that they cause in a domain's MRQ
-// (tx/event_credits.h). A reader checks each value of it (sound()).
+// (tx/event_credits.h). A reader checks each value of it (is_valid()).
 
 /// The word of the pool: {nonce of the domain (upper half), bias + credits (lower half)}. ARMW ADDs never carry between
 /// the halves, since the bias exceeds every possible number of credits and every possible debt.
@@ -178,21 +178,21 @@ namespace event_pool {
 
 inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< of the word, under the directory's STag
 static_assert(offset + 8 <= directory::contacts_offset + directory::contacts_bytes);
-inline constexpr std::int64_t bias = 1 << 30;
+inline constexpr std::int64_t stadd_offset = 1 << 30;
 inline constexpr std::int64_t most_entries = 1 << 21; ///< the largest number of entries of an MRQ (guide 4.3.2.3)
 /// Initiators that find too few credits make the count negative, each by a batch, until they have returned them.
 inline constexpr std::int64_t most_overdrawn = 1 << 29;
 
 constexpr std::uint64_t word(std::uint64_t nonce, std::int64_t credits) noexcept
 {
-    return nonce << 32 | static_cast<std::uint32_t>(bias + credits);
+    return nonce << 32 | static_cast<std::uint32_t>(stadd_offset + credits);
 }
 constexpr std::int64_t left(std::uint64_t word) noexcept
 {
-    return static_cast<std::int64_t>(word & 0xffffffff) - bias;
+    return static_cast<std::int64_t>(word & 0xffffffff) - stadd_offset;
 }
 /// True if the word is the pool of the domain with this nonce and has a possible number of credits.
-constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
+constexpr bool is_valid(std::uint64_t word, std::uint64_t nonce) noexcept
 {
     return word >> 32 == (nonce & 0xffffffff) && left(word) <= most_entries && left(word) >= -most_overdrawn;
 }
@@ -212,11 +212,11 @@ constexpr bool sound(std::uint64_t word, std::uint64_t nonce) noexcept
 
 class DomainBase;
 
-/// Called under the domain's home lock, or while the domain is opened or closed.
+/// Called under the domain's target lock, or while the domain is opened or closed.
 class OwnDirectory {
   public:
     explicit OwnDirectory(DomainBase& domain) noexcept : domain_(domain) {}
-    /// Registers the directory under its STag. The home VCQ is open. 0 or -FI_E*.
+    /// Registers the directory under its STag. The target VCQ is open. 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
     /// Deregisters and frees the memory. Later accesses of peers fail.
     void close() noexcept;
@@ -229,7 +229,7 @@ class OwnDirectory {
         return *reinterpret_cast<T*>(area() + offset);
     }
     /// Publishes the address of the domain's table of collective groups.
-    void point_to_doors(utofu_stadd_t stadd) noexcept;
+    void point_to_lane_directory(utofu_stadd_t stadd) noexcept;
     /// Shows peers that `count` numbers from `first` on belong to the endpoint with this nonce.
     void show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept;
     /// Shows peers that this endpoint has closed.
@@ -353,7 +353,7 @@ class KeyReaders {
   public:
     explicit KeyReaders(DomainBase& domain) noexcept : domain_(domain) {}
     /// Revokes the cached keys of this domain at all readers. Returns when the TNIs of all readers have confirmed it. A
-    /// reader that cannot be reached is removed. Called under the home lock, one call at a time. While it waits for
+    /// reader that cannot be reached is removed. Called under the target lock, one call at a time. While it waits for
     /// longer than a round trip, other threads can take the lock.
     void revoke() noexcept;
 

@@ -11,25 +11,25 @@ namespace tofu::proto {
 
 constexpr std::uint64_t probe_ms = 20; // between two questions whether a receiver lives
 
-Estate::Estate(DomainBase& domain) noexcept
+OrphanedCopies::OrphanedCopies(DomainBase& domain) noexcept
     : domain_(domain),
-      answers_(std::in_place, domain.home(), BouncePool::Kind{BouncePool::small_size, 1}, BouncePool::Kind{})
+      answers_(std::in_place, domain.target_vcq(), BouncePool::Kind{BouncePool::small_size, 1}, BouncePool::Kind{})
 {
     probe_.notify = on_probe;
 }
 
-void Estate::take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept
+void OrphanedCopies::take(std::unique_ptr<Copies> copies, Area&& area, unsigned number) noexcept
 {
     std::lock_guard guard(mutex_);
     copies->area.emplace(std::move(area));
-    copies->area->disown();
+    copies->area->mark_closed();
     copies->number = number;
     copies->next = std::move(first_);
     first_ = std::move(copies);
     count_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Estate::progress() noexcept
+void OrphanedCopies::progress() noexcept
 {
     std::unique_ptr<Copies> ended;
     {
@@ -37,13 +37,13 @@ void Estate::progress() noexcept
         if (!guard)
             return; // another thread is at it
         watch();
-        ended = take_ended();
+        ended = collect_ended();
     }
     drop(std::move(ended));
 }
 
 /// Releases the copies that have been fetched. Returns the endpoints that have none left.
-std::unique_ptr<Copies> Estate::take_ended() noexcept
+std::unique_ptr<Copies> OrphanedCopies::collect_ended() noexcept
 {
     std::unique_ptr<Copies> ended;
     for (std::unique_ptr<Copies>* at = &first_; *at != nullptr;) {
@@ -67,24 +67,24 @@ std::unique_ptr<Copies> Estate::take_ended() noexcept
     return ended;
 }
 
-/// Closes areas and gives their numbers back. Takes the home lock.
-void Estate::drop(std::unique_ptr<Copies> all) noexcept
+/// Closes areas and gives their numbers back. Takes the target lock.
+void OrphanedCopies::drop(std::unique_ptr<Copies> all) noexcept
 {
     while (all != nullptr) {
         all->area.reset();
-        domain_.numbers().give_back(all->number, 1);
+        domain_.numbers().release(all->number, 1);
         all = std::exchange(all->next, nullptr);
     }
 }
 
-std::size_t Estate::messages() noexcept
+std::size_t OrphanedCopies::messages() noexcept
 {
     std::lock_guard guard(mutex_);
     return count_messages();
 }
 
 /// Under the mutex.
-std::size_t Estate::count_messages() const noexcept
+std::size_t OrphanedCopies::count_messages() const noexcept
 {
     std::size_t count = 0;
     for (const Copies* each = first_.get(); each != nullptr; each = each->next.get())
@@ -92,18 +92,18 @@ std::size_t Estate::count_messages() const noexcept
     return count;
 }
 
-std::size_t Estate::close() noexcept
+std::size_t OrphanedCopies::close() noexcept
 {
     // A Get that is not answered counts as failed after some seconds (Vcq::lost_after).
     for (bool under_way = true; under_way;) {
-        std::lock_guard guard(domain_.home_lock());
-        domain_.home().poll();
+        std::lock_guard guard(domain_.target_lock());
+        domain_.target_vcq().poll();
         under_way = probe_.under_way;
         if (!under_way)
             answers_.reset();
     }
     std::lock_guard guard(mutex_);
-    std::unique_ptr<Copies> fetched = take_ended();
+    std::unique_ptr<Copies> fetched = collect_ended();
     const std::size_t lost = count_messages();
     drop(std::move(fetched));
     drop(std::exchange(first_, nullptr));
@@ -114,9 +114,9 @@ std::size_t Estate::close() noexcept
 // --- receivers that are gone
 
 /// Asks one receiver after the other whether it lives, by a read of its area's header.
-void Estate::watch() noexcept
+void OrphanedCopies::watch() noexcept
 {
-    if (!domain_.home_lock().try_lock())
+    if (!domain_.target_lock().try_lock())
         return;
     if (!probe_.under_way) {
         if (std::exchange(probe_.gone, false))
@@ -126,11 +126,11 @@ void Estate::watch() noexcept
             start_probe();
         }
     }
-    domain_.home_lock().unlock();
+    domain_.target_lock().unlock();
 }
 
 /// The copies for this receiver are not fetched any more.
-void Estate::release_for(const Probe& gone) noexcept
+void OrphanedCopies::release_for(const Probe& gone) noexcept
 {
     for (Copies* each = first_.get(); each != nullptr; each = each->next.get())
         each->each([&](Copy& copy) {
@@ -139,7 +139,7 @@ void Estate::release_for(const Probe& gone) noexcept
         });
 }
 
-void Estate::start_probe() noexcept
+void OrphanedCopies::start_probe() noexcept
 {
     const std::size_t in_all = count_messages();
     if (in_all == 0)
@@ -158,15 +158,15 @@ void Estate::start_probe() noexcept
     probe_.receiver = next->receiver;
     probe_.under_way = true; // the notice may come within the post
     const vcq::Post post =
-        domain_.home().get(next->receiver.home, probe_.answer.stadd, next->receiver.area, sizeof(AreaHeader),
-                           {.level = vcq::CompletionLevel::delivered, .handler = &probe_});
+        domain_.target_vcq().get(next->receiver.target_vcq, probe_.answer.stadd, next->receiver.area,
+                                 sizeof(AreaHeader), {.level = vcq::CompletionLevel::delivered, .handler = &probe_});
     if (post == vcq::Post::done)
         return;
     probe_.under_way = false;
     probe_.gone = post == vcq::Post::error;
 }
 
-void Estate::on_probe(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
+void OrphanedCopies::on_probe(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     auto& probe = *static_cast<Probe*>(handler);
     probe.under_way = false;

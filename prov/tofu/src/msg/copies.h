@@ -22,7 +22,7 @@ class DomainBase;
 
 namespace tofu::proto {
 
-// --- Copies: their blocks are registered with the home VCQ of the domain, so that they can outlive their endpoint
+// --- Copies: their blocks are registered with the target VCQ of the domain, so that they can outlive their endpoint
 // (Estate). The sending half makes the object with its first copy.
 
 /// A copy and its receiver.
@@ -36,9 +36,9 @@ struct Copy {
 
 class Copies {
   public:
-    /// The destructor takes the home lock.
-    Copies(vcq::Vcq& home, Lock& home_lock) noexcept
-        : blocks_(home, {BouncePool::small_size, small_ones}, {BouncePool::large_size, large_ones}, &home_lock)
+    /// The destructor takes the target lock.
+    Copies(vcq::Vcq& target_vcq, Lock& target_lock) noexcept
+        : blocks_(target_vcq, {BouncePool::small_size, small_ones}, {BouncePool::large_size, large_ones}, &target_lock)
     {
     }
     /// Null: none is free now.
@@ -88,11 +88,11 @@ class Copies {
 // have not been fetched, and the areas with the completion words that end them. Each stays until its receiver has
 // fetched it, or is gone, or the domain is closed.
 
-/// Any thread may call; it holds neither the home lock nor an endpoint's.
-class Estate {
+/// Any thread may call; it holds neither the target lock nor an endpoint's.
+class OrphanedCopies {
   public:
-    explicit Estate(DomainBase& domain) noexcept;
-    ~Estate() { drop(std::move(first_)); }
+    explicit OrphanedCopies(DomainBase& domain) noexcept;
+    ~OrphanedCopies() { drop(std::move(first_)); }
 
     /// Takes over the copies of a closed endpoint, and its area. The endpoint's number stays in use until they are
     /// freed.
@@ -103,11 +103,11 @@ class Estate {
     /// Frees what has been fetched, and what belongs to receivers that are gone.
     void progress() noexcept;
     /// Frees everything and returns how many messages are lost by that. Called after the last poll, before the
-    /// home VCQ is closed.
+    /// target VCQ is closed.
     [[nodiscard]] std::size_t close() noexcept;
 
   private:
-    /// Reads the header of a receiver's area. Guarded by the home lock.
+    /// Reads the header of a receiver's area. Guarded by the target lock.
     struct Probe : vcq::CompletionHandler {
         Bounce answer{};
         PeerArea receiver{};
@@ -119,14 +119,14 @@ class Estate {
     void watch() noexcept;
     void release_for(const Probe& gone) noexcept;
     void start_probe() noexcept;
-    [[nodiscard]] std::unique_ptr<Copies> take_ended() noexcept;
+    [[nodiscard]] std::unique_ptr<Copies> collect_ended() noexcept;
     void drop(std::unique_ptr<Copies> all) noexcept;
 
     DomainBase& domain_;
-    Mutex mutex_; ///< taken before the home lock
+    Mutex mutex_; ///< taken before the target lock
     std::unique_ptr<Copies> first_;
     std::atomic<unsigned> count_{0};    ///< endpoints; a hint without the mutex
-    std::optional<BouncePool> answers_; ///< guarded by the home lock; until close()
+    std::optional<BouncePool> answers_; ///< guarded by the target lock; until close()
     Probe probe_{};
     std::uint64_t probed_at_ = 0; ///< milliseconds
     std::size_t turn_ = 0;        ///< the copy whose receiver is checked next

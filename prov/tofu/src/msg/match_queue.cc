@@ -47,7 +47,7 @@ int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
     const Peer* peer = peers.find(source);
     if (peer == nullptr)
         return -FI_EINVAL;
-    key = peer_key(peer->home, peer->nonce, peer->index);
+    key = peer_key(peer->target_vcq, peer->nonce, peer->index);
     recent_.note({source, generation, key});
     return 0;
 }
@@ -95,7 +95,7 @@ void MatchQueue::free_entry(Unexpected& message) noexcept
 void MatchQueue::forget(Unexpected& kept) noexcept
 {
     if (kept.owned != nullptr) [[unlikely]]
-        owner_->forsake(kept);
+        owner_->abandon(kept);
     if (!kept.claimed)
         matcher(kept.tagged).drop(kept);
     kept.peer->forgotten(kept);

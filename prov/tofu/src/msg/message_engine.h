@@ -33,7 +33,7 @@ class MessageEngine final : private Protocol {
         return rings_.close_area() && sender_.requests().writers_gone();
     }
     /// Hands over what receivers have still to fetch, with the area. False: nothing; call close_area(). Called as that.
-    [[nodiscard]] bool hand_over_to(Estate& estate) noexcept;
+    [[nodiscard]] bool hand_over_to(OrphanedCopies& orphaned_copies) noexcept;
 
     [[nodiscard]] Sender& sender() noexcept { return sender_; }
     [[nodiscard]] Receiver& receiver() noexcept { return receiver_; }
@@ -41,7 +41,7 @@ class MessageEngine final : private Protocol {
     void progress() noexcept;
     /// progress(), and every few milliseconds what is due then.
     void progress_fully() noexcept;
-    /// What peers have brought that waits for a round of progress, or for Receiver::take_packets().
+    /// What peers have brought that waits for a round of progress, or for Receiver::accept_packets().
     [[nodiscard, gnu::always_inline]] PollHint poll_hint() noexcept
     {
         if (rings_.doorbell_rang())
@@ -62,7 +62,7 @@ class MessageEngine final : private Protocol {
     {
         sender_.requests().channel_failed(channel, handler);
     }
-    bool take_anonymous(RxRing& anonymous) noexcept override
+    bool accept_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
         return receiver_.take(anonymous, slots);

@@ -64,12 +64,12 @@ ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept
     if (int ret = sources_.find(call.source, key); ret != 0) [[unlikely]]
         return ret;
     RecvRequest* const r = make_receive(call, key);
-    return r != nullptr ? take_kept(*r) : -FI_ENOMEM;
+    return r != nullptr ? claim_kept(*r) : -FI_ENOMEM;
 }
 
 /// Gives a receive the message that came before it, or posts it. A multi-receive is posted in any case, and is behind
 /// as long as it has not got all messages that came before it.
-ssize_t ReceiveQueue::take_kept(RecvRequest& r) noexcept
+ssize_t ReceiveQueue::claim_kept(RecvRequest& r) noexcept
 {
     if (!none_behind(r.tagged)) {
         free_entry(r);
@@ -393,7 +393,7 @@ void SrxOwner::cancel(RecvRequest& r) noexcept
     done(r, rx.queue_of(r.flags));
 }
 
-void SrxOwner::forsake(Unexpected& message) noexcept
+void SrxOwner::abandon(Unexpected& message) noexcept
 {
     RecvRequest& r = *message.owned;
     const Tail& tail = tail_of(r);

@@ -82,7 +82,7 @@ class ReceiveQueue final : public MatchQueue {
         Unexpected* message = nullptr;
         bool operator==(const Claim&) const noexcept = default;
     };
-    [[nodiscard]] ssize_t take_kept(RecvRequest& receive) noexcept;
+    [[nodiscard]] ssize_t claim_kept(RecvRequest& receive) noexcept;
     /// False: a receive of this kind is behind, and there is still no room.
     [[nodiscard]] bool none_behind(bool tagged) noexcept
     {
@@ -141,7 +141,7 @@ class SrxOwner {
     /// Continues messages that the owner has started and that found no room. Called now and then.
     void resume() noexcept;
     /// The message is dropped without having found its receive.
-    void forsake(Unexpected& message) noexcept;
+    void abandon(Unexpected& message) noexcept;
     /// No message comes through this peer any more.
     void leave(const SrxPeer& peer) noexcept;
     /// The address vector has changed. Takes the lock.

@@ -27,12 +27,12 @@ Receiver::Receiver(TxContext& tx, const RxContext& rx, RingContext& own) noexcep
       reports_unknown_sources_((tx.config().caps & FI_SOURCE_ERR) != 0),
       queue_(rx.shared != nullptr ? *rx.shared
                                   : own_queue_.emplace((tx.config().caps & FI_DIRECTED_RECV) != 0, rx.min_multi_recv)),
-      rendezvous_(tx, own, *this), eager_gets_(own), hold_up_{{[](RetryItem& item) noexcept {
-                                                                  auto& held = static_cast<HoldUp&>(item);
-                                                                  held.waiting = false;
-                                                                  (void)held.owner->queue_.catch_up();
-                                                              }},
-                                                              this}
+      rendezvous_(tx, own, *this), eager_gets_(own), stall_{{[](RetryItem& item) noexcept {
+                                                                auto& held = static_cast<MultiRecvStall&>(item);
+                                                                held.waiting = false;
+                                                                (void)held.owner->queue_.catch_up();
+                                                            }},
+                                                            this}
 {
 }
 
@@ -65,7 +65,7 @@ void Receiver::part_from_queue() noexcept
 void Receiver::find_source(RxRing& in) noexcept
 {
     const std::uint32_t generation = tx_.peers().generation();
-    in.address = tx_.peers().lookup(in.known.home, in.known.nonce, in.known.index);
+    in.address = tx_.peers().lookup(in.known.target_vcq, in.known.nonce, in.known.index);
     in.generation = generation;
 }
 
@@ -138,7 +138,7 @@ bool Receiver::give(RecvRequest& r, const Message& m) noexcept
         rendezvous_.start(*f);
         return true;
     }
-    if (m.ack && !put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0))
+    if (m.ack && !put_completion(tx_.vcq(), m.in->known.target_vcq, m.in->area, m.completion, 0))
         return false;
     iovec into[max_segments];
     std::uint8_t count = 0;
@@ -202,7 +202,7 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         return false;
     if (m.type != Type::rts && m.ack && !m.at_match) {
         // Delivered: the message has arrived and is available to the application (fi_cq(3), FI_DELIVERY_COMPLETE).
-        if (!put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0)) {
+        if (!put_completion(tx_.vcq(), m.in->known.target_vcq, m.in->area, m.completion, 0)) {
             queue_.free_entry(*kept);
             return false;
         }
@@ -223,19 +223,19 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
 
 /// Gives a message that was kept to its receive. A multi-receive that found no room for it tries again in a later
 /// round.
-bool Receiver::give_kept(RecvRequest& r, Unexpected& kept) noexcept
+bool Receiver::deliver_kept(RecvRequest& r, Unexpected& kept) noexcept
 {
     if (give(r, Message::unpack(kept)))
         return true;
-    if (r.behind && !std::exchange(hold_up_.waiting, true))
-        rendezvous_.put_off(hold_up_);
+    if (r.behind && !std::exchange(stall_.waiting, true))
+        rendezvous_.put_off(stall_);
     return false;
 }
 
 bool Receiver::discard(const Message& m) noexcept
 {
     if (m.type != Type::rts)
-        return !m.ack || put_completion(tx_.vcq(), m.in->known.home, m.in->area, m.completion, 0);
+        return !m.ack || put_completion(tx_.vcq(), m.in->known.target_vcq, m.in->area, m.completion, 0);
     Fetch* const f = rendezvous_.make(m);
     if (f != nullptr)
         rendezvous_.start(*f); // has nothing to fetch, so it only writes the completion word
@@ -256,9 +256,9 @@ bool Receiver::take(RxRing& in, std::uint32_t& slots) noexcept
     case Type::eager:
     case Type::long_eager:
     case Type::rts:
-    case Type::eager_by_get: return take_message(in, packet, slots);
-    case Type::write_data: take_write_data(in, packet); return true;
-    case Type::fence: return take_fence(in, packet);
+    case Type::eager_by_get: return accept_message(in, packet, slots);
+    case Type::write_data: accept_write_data(in, packet); return true;
+    case Type::fence: return accept_fence(in, packet);
     case Type::release: // decode() lets none of these through
     case Type::none: break;
     }
@@ -283,7 +283,7 @@ static bool read_rts(const Packet& packet, Message& m) noexcept
     return m.length <= limits::max_msg_size;
 }
 
-bool Receiver::take_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept
+bool Receiver::accept_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept
 {
     const std::uint8_t flags = packet.control.flags;
     const auto has = [flags](std::uint8_t flag) { return (flags & flag) != 0; };
@@ -310,7 +310,7 @@ bool Receiver::take_message(RxRing& in, const Packet& packet, std::uint32_t& slo
             return true;
         }
         if (by_get)
-            return take_eager_by_get(m);
+            return accept_eager_by_get(m);
     }
     if (!deliver(m)) {
         slots = 1;
@@ -322,7 +322,7 @@ bool Receiver::take_message(RxRing& in, const Packet& packet, std::uint32_t& slo
 }
 
 /// An eager-by-get message of an anonymous packet: once its payload has arrived, it is an eager message.
-bool Receiver::take_eager_by_get(Message& m) noexcept
+bool Receiver::accept_eager_by_get(Message& m) noexcept
 {
     switch (eager_gets_.look(m, arrivals.offers())) {
     case EagerGets::Stage::getting:
@@ -337,7 +337,7 @@ bool Receiver::take_eager_by_get(Message& m) noexcept
     return true;
 }
 
-void Receiver::take_write_data(RxRing& in, const Packet& packet) noexcept
+void Receiver::accept_write_data(RxRing& in, const Packet& packet) noexcept
 {
     std::uint64_t length;
     std::memcpy(&length, packet.body, sizeof length);
@@ -347,10 +347,10 @@ void Receiver::take_write_data(RxRing& in, const Packet& packet) noexcept
 }
 
 /// Takes a fence: all packets before it have been taken.
-bool Receiver::take_fence(RxRing& in, const Packet& packet) noexcept
+bool Receiver::accept_fence(RxRing& in, const Packet& packet) noexcept
 {
     if ((packet.control.flags & flag_match) == 0)
-        return put_completion(tx_.vcq(), in.known.home, in.area, packet.ack, 0);
+        return put_completion(tx_.vcq(), in.known.target_vcq, in.area, packet.ack, 0);
     // A sender waits for one fence at a time.
     const auto of_sender = [&](const PendingFence& fence) { return fence.in->same_sender(in); };
     if (const auto old = std::find_if(fences_.begin(), fences_.end(), of_sender); old != fences_.end()) {
@@ -370,7 +370,7 @@ void Receiver::answer_fences() noexcept
     for (const PendingFence& fence : fences_)
         if (queue_.holds(*this,
                          [&](const Unexpected& kept) { return Message::kept_of(kept).in->same_sender(*fence.in); }) ||
-            !put_completion(tx_.vcq(), fence.in->known.home, fence.in->area, fence.ack, 0))
+            !put_completion(tx_.vcq(), fence.in->known.target_vcq, fence.in->area, fence.ack, 0))
             fences_[left++] = fence;
         else
             fence.in->unref();
@@ -470,8 +470,8 @@ static_assert(offsetof(Control, type) == 0 && offsetof(Control, flags) == 1);
 
 /// Takes a message that stands in one slot; its control word, which said its length, is at `end`.
 template <bool tagged, bool has_data>
-[[gnu::always_inline]] inline std::uint32_t Receiver::take_eager(RxRing& in, const std::uint64_t* end,
-                                                                 std::size_t length) noexcept
+[[gnu::always_inline]] inline std::uint32_t Receiver::accept_eager(RxRing& in, const std::uint64_t* end,
+                                                                   std::size_t length) noexcept
 {
     const std::byte* const slot = reinterpret_cast<const std::byte*>(end + 1) - slot_size;
     const std::uint64_t data = has_data ? *--end : 0;
@@ -484,37 +484,37 @@ template <bool tagged, bool has_data>
 }
 
 /// Takes one message all the way; its control word is at `end`. Every decision rests on `control`, which was read once.
-[[gnu::always_inline]] inline std::uint32_t Receiver::take_fast(RxRing& in, const std::uint64_t* end,
-                                                                std::uint64_t control) noexcept
+[[gnu::always_inline]] inline std::uint32_t Receiver::accept_fast(RxRing& in, const std::uint64_t* end,
+                                                                  std::uint64_t control) noexcept
 {
     if (in.state != RingState::begun) [[unlikely]]
         return 0;
     const auto c = std::bit_cast<Control>(control);
     const auto head = static_cast<std::uint16_t>(control);
     if (head == head_of(Type::eager, flag_tag)) [[likely]]
-        return take_eager<true, false>(in, end, c.length);
+        return accept_eager<true, false>(in, end, c.length);
     if (head == head_of(Type::eager, flag_tag | flag_data)) // of Open MPI
-        return take_eager<true, true>(in, end, c.length);
+        return accept_eager<true, true>(in, end, c.length);
     if (head == head_of(Type::eager, 0))
-        return take_eager<false, false>(in, end, c.length);
-    return take_with_data_or_long(in, end, c);
+        return accept_eager<false, false>(in, end, c.length);
+    return accept_with_data_or_long(in, end, c);
 }
 
-[[gnu::noinline]] std::uint32_t Receiver::take_with_data_or_long(RxRing& in, const std::uint64_t* end,
-                                                                 const Control& c) noexcept
+[[gnu::noinline]] std::uint32_t Receiver::accept_with_data_or_long(RxRing& in, const std::uint64_t* end,
+                                                                   const Control& c) noexcept
 {
     if ((c.flags & ~(flag_tag | flag_data)) != 0)
         return 0;
     if (c.type == Type::long_eager)
-        return take_long(in, end, c);
+        return accept_long(in, end, c);
     if (c.type != Type::eager) // and CQ data
         return 0;
-    return (c.flags & flag_tag) != 0 ? take_eager<true, true>(in, end, c.length)
-                                     : take_eager<false, true>(in, end, c.length);
+    return (c.flags & flag_tag) != 0 ? accept_eager<true, true>(in, end, c.length)
+                                     : accept_eager<false, true>(in, end, c.length);
 }
 
-/// As take_fast(), for a message whose payload stands in the slots behind.
-std::uint32_t Receiver::take_long(RxRing& in, const std::uint64_t* end, const Control& c) noexcept
+/// As accept_fast(), for a message whose payload stands in the slots behind.
+std::uint32_t Receiver::accept_long(RxRing& in, const std::uint64_t* end, const Control& c) noexcept
 {
     const Geometry& g = geometry();
     if (c.length == 0 || c.length > g.eager_limit()) [[unlikely]]
@@ -533,7 +533,7 @@ std::uint32_t Receiver::take_long(RxRing& in, const std::uint64_t* end, const Co
     return where.total;
 }
 
-/// Gives a kept message to its receive: copies it at once if the fast path can, else as any other (give_kept).
+/// Gives a kept message to its receive: copies it at once if the fast path can, else as any other (deliver_kept).
 bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
 {
     const Kept of_it = Message::kept_of(kept);
@@ -541,15 +541,15 @@ bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
     const FastMessage m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
         (reports_unknown_sources_ && source == FI_ADDR_NOTAVAIL)) [[unlikely]]
-        return give_kept(r, kept);
+        return deliver_kept(r, kept);
     finish_fast<false>(r, m, source);
     queue_.free_entry(r);
     return true;
 }
 
-void Receiver::take_packets(RingPoll& first) noexcept
+void Receiver::accept_packets(RingPoll& first) noexcept
 {
-    take_arrived<Receiver>(first);
+    accept_arrived<Receiver>(first);
 }
 
 // --- MessageEngine (msg/message_engine.h): it is defined here, since the polls of the rings are inlined into its
@@ -561,7 +561,7 @@ static LocalEndpoint local(TxContext& tx) noexcept
 {
     DomainBase& domain = tx.domain();
     const auto& config = tx.config();
-    return {tx.vcq(), domain.home(), domain.home_lock(), config.known.nonce, config.number, config.known};
+    return {tx.vcq(), domain.target_vcq(), domain.target_lock(), config.known.nonce, config.number, config.known};
 }
 
 MessageEngine::MessageEngine(TxContext& tx, RxContext& rx) noexcept
@@ -569,12 +569,12 @@ MessageEngine::MessageEngine(TxContext& tx, RxContext& rx) noexcept
 {
 }
 
-bool MessageEngine::hand_over_to(Estate& estate) noexcept
+bool MessageEngine::hand_over_to(OrphanedCopies& orphaned_copies) noexcept
 {
     std::unique_ptr<Copies> copies = sender_.requests().hand_over_copies();
     if (copies == nullptr)
         return false;
-    estate.take(std::move(copies), std::move(rings_.own.area), rings_.own.index);
+    orphaned_copies.take(std::move(copies), std::move(rings_.own.area), rings_.own.index);
     return true;
 }
 

@@ -46,13 +46,13 @@ class Receiver final : public RxRings, private SrxPeer {
     }
     [[nodiscard]] RendezvousReceiver& rendezvous() noexcept { return rendezvous_; }
     /// Takes packets from the ring of first_arrived() on, a bounded number.
-    void take_packets(RingPoll& first) noexcept;
+    void accept_packets(RingPoll& first) noexcept;
     /// Answers the fences of senders without a message that waits for its receive. Messages that came after the
     /// fence count, too, which may delay the answer but is safe.
     void answer_fences() noexcept;
 
     // --- from RxRings::poll
-    [[nodiscard]] std::uint32_t take_fast(RxRing& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
+    [[nodiscard]] std::uint32_t accept_fast(RxRing& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
     [[nodiscard]] bool take(RxRing& ring, std::uint32_t& slots) noexcept;
 
     // --- from RendezvousReceiver
@@ -62,17 +62,17 @@ class Receiver final : public RxRings, private SrxPeer {
 
   private:
     // --- packets that the fast path leaves
-    [[nodiscard]] bool take_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept;
-    [[nodiscard]] bool take_eager_by_get(Message& message) noexcept;
-    void take_write_data(RxRing& in, const Packet& packet) noexcept;
-    [[nodiscard]] bool take_fence(RxRing& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool accept_message(RxRing& in, const Packet& packet, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool accept_eager_by_get(Message& message) noexcept;
+    void accept_write_data(RxRing& in, const Packet& packet) noexcept;
+    [[nodiscard]] bool accept_fence(RxRing& in, const Packet& packet) noexcept;
     // --- from a message to its receive
     /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
     [[nodiscard]] bool deliver(Message& message) noexcept;
     [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
-    [[nodiscard]] bool give_kept(RecvRequest& receive, Unexpected& message) noexcept;
+    [[nodiscard]] bool deliver_kept(RecvRequest& receive, Unexpected& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;
     /// Writes the entry of a message that has succeeded, and finds its source for that.
     void report_success(CompletionQueue& cq, Completion& entry, RxRing& in) noexcept;
@@ -87,11 +87,11 @@ class Receiver final : public RxRings, private SrxPeer {
     // --- the fast path
     struct FastMessage;
     template <bool tagged, bool has_data>
-    [[nodiscard, gnu::always_inline]] std::uint32_t take_eager(RxRing& in, const std::uint64_t* end,
-                                                               std::size_t length) noexcept;
-    [[nodiscard]] std::uint32_t take_with_data_or_long(RxRing& in, const std::uint64_t* end,
-                                                       const Control& control) noexcept;
-    [[nodiscard]] std::uint32_t take_long(RxRing& ring, const std::uint64_t* end, const Control& control) noexcept;
+    [[nodiscard, gnu::always_inline]] std::uint32_t accept_eager(RxRing& in, const std::uint64_t* end,
+                                                                 std::size_t length) noexcept;
+    [[nodiscard]] std::uint32_t accept_with_data_or_long(RxRing& in, const std::uint64_t* end,
+                                                         const Control& control) noexcept;
+    [[nodiscard]] std::uint32_t accept_long(RxRing& ring, const std::uint64_t* end, const Control& control) noexcept;
     /// As deliver(), for a message that stands in its ring and asks for no answer. False: deliver() has to do it.
     [[nodiscard]] bool deliver_fast(RxRing& in, const FastMessage& message) noexcept;
     [[nodiscard]] bool deliver_otherwise(RxRing& in, const FastMessage& message, fi_addr_t source) noexcept;
@@ -116,10 +116,10 @@ class Receiver final : public RxRings, private SrxPeer {
     EagerGets eager_gets_;
     Array<PendingFence> fences_;
     /// A message of this endpoint holds up a multi-receive (ReceiveQueue::catch_up) until there is room.
-    struct HoldUp : RetryItem {
+    struct MultiRecvStall : RetryItem {
         Receiver* owner;
         bool waiting = false;
-    } hold_up_;
+    } stall_;
 };
 
 } // namespace tofu::proto

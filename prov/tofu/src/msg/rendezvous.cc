@@ -80,7 +80,7 @@ Fetch* RendezvousReceiver::make(const Message& message) noexcept
 
 void RendezvousReceiver::start(Fetch& f) noexcept
 {
-    f.rail = tx_.rails().take(Rails::By::us, f.message.in->known.home, f.to_fetch);
+    f.rail = tx_.rails().take(Rails::By::us, f.message.in->known.target_vcq, f.to_fetch);
     advance(f);
 }
 
@@ -173,7 +173,7 @@ void RendezvousReceiver::finish(Fetch& f) noexcept
     f.ending = true;
     f.pending++; // the notice may come within the post
     const vcq::Post post =
-        vcq_.cswap(8, in.known.home, completion_word(ack.seq, completion_pending),
+        vcq_.cswap(8, in.known.target_vcq, completion_word(ack.seq, completion_pending),
                    completion_word(ack.seq, static_cast<std::uint32_t>(f.err)), in.area + completion_offset(ack.word),
                    {.level = vcq::CompletionLevel::delivered, .handler = &f});
     if (post == vcq::Post::done)
@@ -278,8 +278,10 @@ EagerGets::Transfer* EagerGets::make(const Message& message, std::uint32_t round
 EagerGets::Stage EagerGets::look(Message& message, std::uint32_t round) noexcept
 {
     Transfer* transfer = find(message);
-    const auto is_sender = [&](const Gone& gone) { return gone.sender == sender_of(message) && gone.round == round; };
-    if (transfer == nullptr && std::ranges::any_of(gone_, is_sender)) [[unlikely]]
+    const auto is_sender = [&](const DeadSender& gone) {
+        return gone.sender == sender_of(message) && gone.round == round;
+    };
+    if (transfer == nullptr && std::ranges::any_of(dead_senders_, is_sender)) [[unlikely]]
         return Stage::lost;
     if (transfer == nullptr && (transfer = make(message, round)) == nullptr)
         return Stage::getting;
@@ -310,7 +312,7 @@ void EagerGets::get(Transfer& transfer) noexcept
         transfer.word = own_.bounces.alloc(sizeof(CompletionWord));
     transfer.asks = transfer.word.data != nullptr;
     if (transfer.asks &&
-        !post(transfer, transfer.from.home, transfer.word.stadd,
+        !post(transfer, transfer.from.target_vcq, transfer.word.stadd,
               transfer.from.area + completion_offset(transfer.what.completion.word), sizeof(CompletionWord)))
         transfer.asks = false;
     if (transfer.asks)
@@ -326,12 +328,12 @@ void EagerGets::judge(Transfer& transfer) noexcept
     const bool waits =
         transfer.asked == UTOFU_SUCCESS && word == completion_word(transfer.what.completion.seq, completion_pending);
     if (transfer.asked == never_notified) // else each of its messages would be awaited for seconds, one after the other
-        gone_[next_gone_++ % most_gone] = {transfer.from, transfer.round};
+        dead_senders_[next_dead_senders_++ % max_dead_senders] = {transfer.from, transfer.round};
     if (!waits || transfer.code == UTOFU_SUCCESS) {
         transfer.stage = waits ? Stage::here : Stage::lost;
         return;
     }
-    if (put_completion(own_.vcq, transfer.from.home, transfer.from.area, transfer.what.completion,
+    if (put_completion(own_.vcq, transfer.from.target_vcq, transfer.from.area, transfer.what.completion,
                        fi_error_of(transfer.code)))
         transfer.stage = Stage::lost;
 }

@@ -24,11 +24,11 @@ namespace tofu::proto {
 // --- Message: a message that has come, between its packet and its receive
 
 /// Writes a completion word: the result of the send that waits for it, 0 or FI_E*. False: no room now.
-[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t home, utofu_stadd_t area, const Ack& ack,
+[[nodiscard]] inline bool put_completion(vcq::Vcq& vcq, utofu_vcq_id_t target_vcq, utofu_stadd_t area, const Ack& ack,
                                          int status) noexcept
 {
     const CompletionWord word = completion_word(ack.seq, static_cast<std::uint32_t>(status));
-    return vcq.put_inline(home, &word, area + completion_offset(ack.word), sizeof word, {}) != vcq::Post::busy;
+    return vcq.put_inline(target_vcq, &word, area + completion_offset(ack.word), sizeof word, {}) != vcq::Post::busy;
 }
 
 /// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
@@ -184,13 +184,13 @@ class EagerGets {
     };
     /// A sender whose completion word was read, and no notice came: its endpoint is gone, and all its messages that
     /// have arrived by then are lost.
-    struct Gone {
+    struct DeadSender {
         PeerArea sender{};
         std::uint32_t round = 0; ///< a later message may be a successor's
     };
     [[nodiscard]] static PeerArea sender_of(const Message& message) noexcept
     {
-        return {message.in->known.home, message.in->area, message.in->known.nonce};
+        return {message.in->known.target_vcq, message.in->area, message.in->known.nonce};
     }
     [[nodiscard]] Transfer* find(const Message& message) noexcept;
     [[nodiscard]] Transfer* make(const Message& message, std::uint32_t round) noexcept;
@@ -202,12 +202,12 @@ class EagerGets {
     static void on_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     static constexpr unsigned at_once = 8; ///< payloads; as many blocks as senders leave free (PacketBuffers)
-    static constexpr unsigned most_gone = 16;
+    static constexpr unsigned max_dead_senders = 16;
 
     RingContext& own_;
     Pool<Transfer> transfers_{at_once};
-    Gone gone_[most_gone]; ///< the latest ones
-    unsigned next_gone_ = 0;
+    DeadSender dead_senders_[max_dead_senders]; ///< the latest ones
+    unsigned next_dead_senders_ = 0;
 };
 
 } // namespace tofu::proto

@@ -132,9 +132,10 @@ void Area::drop_spare() noexcept
 }
 
 Area::Area(Area&& other) noexcept
-    : home_(other.home_), home_lock_(other.home_lock_), fd_(other.fd_), base_(std::exchange(other.base_, nullptr)),
-      stadd_(other.stadd_), further_(other.further_), open_rings_(other.open_rings_), index_(other.index_),
-      full_(other.full_), hidden_(other.hidden_), geometry_(other.geometry_)
+    : target_vcq_(other.target_vcq_), target_lock_(other.target_lock_), fd_(other.fd_),
+      base_(std::exchange(other.base_, nullptr)), stadd_(other.stadd_), further_(other.further_),
+      open_rings_(other.open_rings_), index_(other.index_), full_(other.full_), hidden_(other.hidden_),
+      geometry_(other.geometry_)
 {
     other.unregister_fork();
     if (base_ != nullptr)
@@ -146,7 +147,8 @@ void Area::in_child() noexcept
     (void)mmap(base_, geometry_.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_, 0);
 }
 
-int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index, const Geometry& geometry) noexcept
+int Area::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, unsigned index,
+               const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr) {
@@ -168,29 +170,29 @@ int Area::open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned in
     const AreaHeader header{area_magic, wire_version, static_cast<std::uint16_t>(index), 0, nonce};
     std::memcpy(base_, &header, sizeof header); // before any peer can see it
     *slot_counter() = slot_counter_word(nonce, 0, geometry.anon_slot_count);
-    std::lock_guard guard(home_lock);
+    std::lock_guard guard(target_lock);
     const std::size_t bytes = geometry.ring(open_rings_);
-    if (int ret = home.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
+    if (int ret = target_vcq.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: cannot register its receive area of %zu bytes: lower FI_TOFU_RINGS\n",
                   index, bytes);
         spare().give(pages);
         base_ = nullptr;
         return ret;
     }
-    home_ = &home;
-    home_lock_ = &home_lock;
+    target_vcq_ = &target_vcq;
+    target_lock_ = &target_lock;
     register_fork();
     return 0;
 }
 
 bool Area::grow() noexcept
 {
-    // The caller holds the endpoint's lock, which has to be taken after the home's: so only try_lock() is allowed.
-    if (open_rings_ == geometry_.ring_count || full_ || !home_lock_->try_lock())
+    // The caller holds the endpoint's lock, which has to be taken after the target lock: so only try_lock() is allowed.
+    if (open_rings_ == geometry_.ring_count || full_ || !target_lock_->try_lock())
         return false;
     const std::size_t bytes = geometry_.size() - geometry_.ring(open_rings_);
-    full_ = home_->reg_with_stag(ring(open_rings_), bytes, further_stag(index_), further_) != 0;
-    home_lock_->unlock();
+    full_ = target_vcq_->reg_with_stag(ring(open_rings_), bytes, further_stag(index_), further_) != 0;
+    target_lock_->unlock();
     if (full_)
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: cannot register %zu more bytes: its senders share %u rings; set FI_TOFU_RINGS to that "
@@ -205,13 +207,13 @@ void Area::hide() noexcept
 {
     if (base_ == nullptr || std::exchange(hidden_, true))
         return;
-    std::lock_guard guard(*home_lock_);
-    home_->dereg(stadd_);
+    std::lock_guard guard(*target_lock_);
+    target_vcq_->dereg(stadd_);
     if (open_rings_ != geometry_.first_rings(index_))
-        home_->dereg(further_);
+        target_vcq_->dereg(further_);
 }
 
-void Area::disown() noexcept
+void Area::mark_closed() noexcept
 {
     // relaxed: a peer takes whatever is not the whole header, and no slot counter of this nonce, for that of another
     // process
@@ -238,11 +240,11 @@ bool same_process(const Bounce& answer, std::uint64_t nonce) noexcept
     return header.magic == area_magic && header.nonce == nonce;
 }
 
-void RingContext::ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept
+void RingContext::ring_doorbell(utofu_vcq_id_t target_vcq, utofu_stadd_t at, Doorbell bell) noexcept
 {
     constexpr std::uint16_t rings = 1;
     static_assert(sizeof rings == doorbell_size);
-    (void)vcq.put_inline(home, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
+    (void)vcq.put_inline(target_vcq, &rings, at + doorbell_offset(bell), sizeof rings, {.strong_order = true});
 }
 
 } // namespace tofu::proto

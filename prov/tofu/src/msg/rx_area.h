@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An endpoint's message area: the memory that its peers write to (layout: msg/wire.h). The rings register it with the
-// home VCQ. Pages are touched only where a peer talks. And what both directions of an endpoint's rings know: our
+// target VCQ. Pages are touched only where a peer talks. And what both directions of an endpoint's rings know: our
 // identity (LocalEndpoint), the protocol above (Protocol), the area and the VCQ (RingContext).
 #pragma once
 
@@ -26,20 +26,20 @@ class Area final : ForkAware {
     Area& operator=(const Area&) = delete;
     ~Area() { close(); }
 
-    /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the home lock. 0 or
+    /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the target lock. 0 or
     /// -FI_E*.
-    [[nodiscard]] int open(vcq::Vcq& home, Lock& home_lock, std::uint64_t nonce, unsigned index,
+    [[nodiscard]] int open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, unsigned index,
                            const Geometry& geometry) noexcept;
-    /// Registers the rings that are not registered yet. False: there are none, another thread has the home's lock, or
+    /// Registers the rings that are not registered yet. False: there are none, another thread has the target lock, or
     /// the registration failed.
     [[nodiscard]] bool grow() noexcept;
     [[nodiscard]] bool is_open() const noexcept { return base_ != nullptr; }
     /// The number of registered rings.
     [[nodiscard]] std::uint32_t open_rings() const noexcept { return open_rings_; }
-    /// Deregisters the memory: peers reach it no more, its owner still does. Takes the home lock.
+    /// Deregisters the memory: peers reach it no more, its owner still does. Takes the target lock.
     void hide() noexcept;
     /// Lets peers see that the endpoint is closed, while they still reach the completion words.
-    void disown() noexcept;
+    void mark_closed() noexcept;
     void close() noexcept;
     /// Frees the memory that closed areas have left for later ones. Any thread.
     static void drop_spare() noexcept;
@@ -74,8 +74,8 @@ class Area final : ForkAware {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + offset));
     }
 
-    vcq::Vcq* home_ = nullptr;
-    Lock* home_lock_ = nullptr;
+    vcq::Vcq* target_vcq_ = nullptr;
+    Lock* target_lock_ = nullptr;
     int fd_ = -1;
     std::byte* base_ = nullptr;
     std::uint64_t stadd_ = 0;
@@ -89,7 +89,7 @@ class Area final : ForkAware {
 
 /// A peer's area.
 struct PeerArea {
-    utofu_vcq_id_t home = 0;
+    utofu_vcq_id_t target_vcq = 0;
     utofu_stadd_t area = 0;
     std::uint64_t nonce = 0;
     bool operator==(const PeerArea&) const noexcept = default;
@@ -103,8 +103,8 @@ struct RxRing;
 /// Our endpoint, as its peers know it.
 struct LocalEndpoint {
     vcq::Vcq& vcq;         ///< the endpoint posts from it
-    vcq::Vcq& home;        ///< the domain's home VCQ, through which peers reach the area,
-    Lock& home_lock;       ///< and its lock
+    vcq::Vcq& target_vcq;  ///< the domain's target VCQ, through which peers reach the area,
+    Lock& target_lock;     ///< and its lock
     std::uint64_t nonce;   ///< of the address
     unsigned index;        ///< of the endpoint in the domain
     EndpointAddress known; ///< the address that peers know
@@ -118,7 +118,7 @@ class Protocol {
     /// The channel has failed: requests to its peer end. `handler`: that of a packet that has never left, or null.
     virtual void channel_failed(TxChannel& channel, vcq::CompletionHandler* handler) noexcept = 0;
     /// Takes an anonymous packet; `anonymous` is a ring with that one slot. False: the packet stays.
-    [[nodiscard]] virtual bool take_anonymous(RxRing& anonymous) noexcept = 0;
+    [[nodiscard]] virtual bool accept_anonymous(RxRing& anonymous) noexcept = 0;
     /// Called every few milliseconds.
     virtual void tick() noexcept = 0;
 
@@ -148,18 +148,18 @@ struct RingContext : LocalEndpoint {
 
     /// Rings a doorbell in the area at `at`, in strong order behind what it announces. If the TNI has no room, the peer
     /// finds out in one of its slow rounds.
-    void ring_doorbell(utofu_vcq_id_t home, utofu_stadd_t at, Doorbell bell) noexcept;
+    void ring_doorbell(utofu_vcq_id_t target_vcq, utofu_stadd_t at, Doorbell bell) noexcept;
     /// Posts the Get of `size` bytes of an inquiry that is not under way. Post::busy also when all bounce blocks are in
     /// use.
     template <class Of>
-    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t home, utofu_stadd_t from,
+    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t target_vcq, utofu_stadd_t from,
                                 std::size_t size) noexcept
     {
         inquiry.answer = bounces.alloc(size);
         if (inquiry.answer.data == nullptr)
             return vcq::Post::busy;
         inquiry.under_way = true; // the notice may come within the post
-        const vcq::Post post = vcq.get(home, inquiry.answer.stadd, from, size,
+        const vcq::Post post = vcq.get(target_vcq, inquiry.answer.stadd, from, size,
                                        {.level = vcq::CompletionLevel::delivered, .handler = &inquiry});
         if (post != vcq::Post::done)
             end(inquiry);

@@ -64,7 +64,7 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
 {
     for (const RingPoll& poll : polls_) // L15
         if (RxRing& old = *rings_[poll.ring];
-            old.known.home == who.home && old.known.nonce == who.nonce && old.index == who.index)
+            old.known.target_vcq == who.target_vcq && old.known.nonce == who.nonce && old.index == who.index)
             set_dead(old);
     const utofu_stadd_t credits = area + credit_offset(who.credit_index);
     unsigned number = 0;
@@ -74,14 +74,14 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
     std::unique_ptr<RxRing> ring(is_free ? new (std::nothrow) RxRing : nullptr);
     if (ring == nullptr) {
         wanted_ = true;
-        return reply(who.home, area, credits, {0, LeaseStatus::denied, who.serial});
+        return reply(who.target_vcq, area, credits, {0, LeaseStatus::denied, who.serial});
     }
     ring->owner = this;
     ring->base = own_.area.ring(number);
     ring->number = number;
     ring->index = who.index;
     ring->known = known_address(who);
-    ring->key = peer_key(who.home, who.nonce, who.identity);
+    ring->key = peer_key(who.target_vcq, who.nonce, who.identity);
     ring->serial = who.serial;
     ring->area = area;
     ring->credits = credits;
@@ -141,11 +141,12 @@ void RxRings::revoke_all() noexcept
 }
 
 /// Puts the answer that a sender waits for into its credit block. False: no room in the queue of the TNI.
-bool RxRings::reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits, const CreditBlock& block) noexcept
+bool RxRings::reply(utofu_vcq_id_t target_vcq, utofu_stadd_t area, utofu_stadd_t credits,
+                    const CreditBlock& block) noexcept
 {
-    if (own_.vcq.put_inline(home, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
+    if (own_.vcq.put_inline(target_vcq, &block, credits, sizeof block, {.strong_order = true}) == vcq::Post::busy)
         return false;
-    own_.ring_doorbell(home, area, Doorbell::status);
+    own_.ring_doorbell(target_vcq, area, Doorbell::status);
     return true;
 }
 
@@ -158,9 +159,9 @@ void RxRings::report(RxRing& ring) noexcept
                             ring.serial};
     // In strong order: an earlier report that arrived later would overwrite this one.
     const vcq::Post post =
-        own_.vcq.put_inline(ring.known.home, &block, ring.credits, sizeof block, {.strong_order = true});
+        own_.vcq.put_inline(ring.known.target_vcq, &block, ring.credits, sizeof block, {.strong_order = true});
     if (ring.status != LeaseStatus::open) [[unlikely]]
-        own_.ring_doorbell(ring.known.home, ring.area, Doorbell::status);
+        own_.ring_doorbell(ring.known.target_vcq, ring.area, Doorbell::status);
     if (post == vcq::Post::done) [[likely]]
         ring.reported = ring.next_seq - 1;
     ring.report_due = post == vcq::Post::busy;
@@ -180,16 +181,17 @@ void RxRings::watch() noexcept
     start_probe(*rings_[polls_[next_watched_].ring]);
 }
 
-void RxRings::peer_failed(utofu_vcq_id_t home) noexcept
+void RxRings::peer_failed(utofu_vcq_id_t target_vcq) noexcept
 {
     for (std::size_t i = polls_.size(); i-- > 0;)
-        if (RxRing& ring = *rings_[polls_[i].ring]; ring.known.home == home)
+        if (RxRing& ring = *rings_[polls_[i].ring]; ring.known.target_vcq == target_vcq)
             start_probe(ring);
 }
 
 void RxRings::start_probe(RxRing& ring) noexcept
 {
-    if (!ring.life.under_way && own_.ask(ring.life, ring.known.home, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
+    if (!ring.life.under_way &&
+        own_.ask(ring.life, ring.known.target_vcq, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
         set_dead(ring);
 }
 
@@ -259,11 +261,11 @@ void Arrivals::take() noexcept
     refused_.clear();
     refuse_all_ = false;
     offers_++;
-    anon_slots_.take_arrived([this](std::byte* end) { return take_one(end); });
+    anon_slots_.accept_arrived([this](std::byte* end) { return accept_one(end); });
 }
 
 /// Takes the packet in the slot that ends at `end`. False: the packet stays, and so do later ones of the same sender.
-bool Arrivals::take_one(std::byte* end) noexcept
+bool Arrivals::accept_one(std::byte* end) noexcept
 {
     if (in_.seen() != nullptr) [[unlikely]]
         (void)in_.seen()(end - sizeof(Control), sizeof(Control));
@@ -274,12 +276,12 @@ bool Arrivals::take_one(std::byte* end) noexcept
     Envelope envelope;
     alignas(8) std::byte packet[slot_size]; // a copy, which the sender cannot change any more
     const bool good = read_anonymous(end, own_.nonce, envelope, packet);
-    const std::uint64_t key = peer_key(envelope.home, envelope.nonce, envelope.index);
+    const std::uint64_t key = peer_key(envelope.target_vcq, envelope.nonce, envelope.index);
     if (good && refuses(key))
         return false;
     if (anonymous_ == nullptr)
         anonymous_.reset(new (std::nothrow) RxRing);
-    if (anonymous_ == nullptr || !take_one(envelope, good ? packet : nullptr, end)) {
+    if (anonymous_ == nullptr || !accept_one(envelope, good ? packet : nullptr, end)) {
         refuse_all_ |= !refused_.push(key);
         own_.vcq.set_busy();
         return false;
@@ -293,7 +295,7 @@ bool Arrivals::take_one(std::byte* end) noexcept
 
 /// Hands a packet to the protocol as the only one of a ring. `packet` is null where the slot holds none that makes
 /// sense.
-bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
+bool Arrivals::accept_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
     RxRing& anonymous = *anonymous_;
     anonymous.base = const_cast<std::byte*>(packet);
@@ -303,8 +305,8 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
     anonymous.index = who.index;
     anonymous.known = known_address(who);
     anonymous.generation = ~0u; // the last packet may have had another sender
-    anonymous.key = peer_key(who.home, who.nonce, who.identity);
-    if (packet == nullptr || own_.vcq.query_stadd(who.home, endpoint_stag(who.index), anonymous.area) != 0) {
+    anonymous.key = peer_key(who.target_vcq, who.nonce, who.identity);
+    if (packet == nullptr || own_.vcq.query_stadd(who.target_vcq, endpoint_stag(who.index), anonymous.area) != 0) {
         in_.bad_packet(anonymous, "with invalid fields");
         return true;
     }
@@ -313,7 +315,7 @@ bool Arrivals::take_one(const Envelope& who, const std::byte* packet, std::byte*
             return false;
         std::memcpy(end - asks_before_end, &no_credit_block, sizeof no_credit_block); // so that it asks only once
     }
-    return own_.protocol.take_anonymous(anonymous);
+    return own_.protocol.accept_anonymous(anonymous);
 }
 
 // --- RxRings: packets
@@ -332,7 +334,7 @@ int RxRings::open(const Geometry& geometry) noexcept
 [[gnu::noinline]] bool RxRings::begin(RxRing& ring) noexcept
 {
     arrivals.take();
-    if (arrivals.refuses(peer_key(ring.known.home, ring.known.nonce, ring.index)))
+    if (arrivals.refuses(peer_key(ring.known.target_vcq, ring.known.nonce, ring.index)))
         return false;
     ring.state = RingState::begun;
     if (!ring.revoked)
@@ -341,7 +343,7 @@ int RxRings::open(const Geometry& geometry) noexcept
 }
 
 /// False: the packet stays in the ring, because the TNI has no room for the answer.
-[[gnu::noinline]] bool RxRings::take_release(RxRing& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] bool RxRings::accept_release(RxRing& ring, std::uint64_t control) noexcept
 {
     const auto c = std::bit_cast<Control>(control);
     if (c.flags != 0 || c.length > static_cast<std::uint16_t>(Release::of_ring)) {
@@ -349,7 +351,7 @@ int RxRings::open(const Geometry& geometry) noexcept
         return true;
     }
     if (c.length == static_cast<std::uint16_t>(Release::of_ring) &&
-        !reply(ring.known.home, ring.area, ring.credits, {ring.next_seq, LeaseStatus::closed, ring.serial}))
+        !reply(ring.known.target_vcq, ring.area, ring.credits, {ring.next_seq, LeaseStatus::closed, ring.serial}))
         return false;
     close(ring);
     return true;
@@ -361,7 +363,7 @@ int RxRings::open(const Geometry& geometry) noexcept
         TOFU_WARN(FI_LOG_EP_DATA,
                   "endpoint %u: dropped a packet %s in ring %u of peer 0x%llx: use the same release of the provider on "
                   "all nodes; further errors are not logged\n",
-                  own_.index, what, ring.number, static_cast<unsigned long long>(ring.known.home));
+                  own_.index, what, ring.number, static_cast<unsigned long long>(ring.known.target_vcq));
 }
 
 void RxRings::blank(const RxRing& ring, std::uint32_t slots) noexcept
@@ -395,7 +397,7 @@ constexpr unsigned watched_at_once = 64;
 int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept
 {
     const LocalEndpoint& self = own;
-    const utofu_onesided_caps& caps = self.home.backend().caps();
+    const utofu_onesided_caps& caps = self.target_vcq.backend().caps();
     if (caps.max_piggyback_size < inline_limit || caps.max_putget_size < slot_size ||
         caps.cache_line_size > slot_size || // a slot's neighbours would be padding (vcq::whole_line)
         caps.num_reserved_stags <= endpoint_stag(self.index)) {
@@ -412,7 +414,7 @@ int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t an
     if (int ret = in.open(geometry); ret != 0)
         return ret;
     own.now = milliseconds();
-    if (int ret = own.area.open(self.home, self.home_lock, self.nonce, self.index, geometry); ret != 0)
+    if (int ret = own.area.open(self.target_vcq, self.target_lock, self.nonce, self.index, geometry); ret != 0)
         return ret;
     if (!in.arrivals.open(geometry))
         return -FI_ENOMEM;
@@ -484,12 +486,12 @@ void RingSet::slow_round() noexcept
     in.watch();
 }
 
-void RingSet::peer_failed(utofu_vcq_id_t home) noexcept
+void RingSet::peer_failed(utofu_vcq_id_t target_vcq) noexcept
 {
-    if (!own.open || home == 0)
+    if (!own.open || target_vcq == 0)
         return;
-    out.peer_failed(home);
-    in.peer_failed(home);
+    out.peer_failed(target_vcq);
+    in.peer_failed(target_vcq);
 }
 
 } // namespace tofu::proto

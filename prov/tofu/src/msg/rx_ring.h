@@ -61,7 +61,7 @@ struct RxRing {
     /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
     [[nodiscard]] bool same_sender(const RxRing& other) const noexcept
     {
-        return known.home == other.known.home && known.nonce == other.known.nonce && index == other.index;
+        return known.target_vcq == other.known.target_vcq && known.nonce == other.known.nonce && index == other.index;
     }
     /// The protocol has dropped one message of this ring. Frees a closed ring with its last message.
     void unref() noexcept
@@ -90,7 +90,7 @@ class AnonSlots {
                             std::uint64_t nonce) noexcept;
     /// Looks at all slots that are out. Calls take(end of the slot) for each that holds a packet; true: it was taken.
     template <class Take>
-    void take_arrived(Take&& take) noexcept
+    void accept_arrived(Take&& take) noexcept
     {
         note_handed_out();
         // acquire: pairs with the sender's Put, whose last 8 bytes are written last
@@ -168,8 +168,8 @@ class Arrivals {
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
   private:
-    [[nodiscard]] bool take_one(std::byte* end) noexcept;
-    [[nodiscard]] bool take_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
+    [[nodiscard]] bool accept_one(std::byte* end) noexcept;
+    [[nodiscard]] bool accept_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept;
 
     RxRings& in_;
     RingContext& own_;
@@ -210,19 +210,19 @@ class RxRings {
 
     // --- packets
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
-    ///   std::uint32_t take_fast(RxRing&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
+    ///   std::uint32_t accept_fast(RxRing&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
     ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
     ///     happened.
     ///   bool take(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
     ///     stays, there is no room for it.
-    ///   void take_packets(RingPoll& first): calls take_arrived().
+    ///   void accept_packets(RingPoll& first): calls accept_arrived().
     template <class Up>
     void poll() noexcept;
-    /// Finds the first ring that has a packet, which poll() or take_arrived() takes. Null: there is none.
+    /// Finds the first ring that has a packet, which poll() or accept_arrived() takes. Null: there is none.
     [[nodiscard, gnu::always_inline]] RingPoll* first_arrived() noexcept;
     /// poll() of all rings from this one on, where there are few.
     template <class Up>
-    void take_arrived(RingPoll& first) noexcept;
+    void accept_arrived(RingPoll& first) noexcept;
     [[nodiscard]] bool has_many_rings() const noexcept { return polls_.size() > all_rings; }
     /// The slot of the packet with this sequence number.
     [[nodiscard]] const std::byte* slot(const RxRing& ring, std::uint32_t seq) const noexcept
@@ -264,8 +264,8 @@ class RxRings {
     [[nodiscard]] bool writers_gone() const noexcept { return polls_.size() == dead_; }
     /// Probes whether senders are alive, one per call.
     void watch() noexcept;
-    /// Probes the senders with this home VCQ, to which a post has failed.
-    void peer_failed(utofu_vcq_id_t home) noexcept;
+    /// Probes the senders with this target VCQ, to which a post has failed.
+    void peer_failed(utofu_vcq_id_t target_vcq) noexcept;
 
   protected:
     ~RxRings() = default;
@@ -281,11 +281,11 @@ class RxRings {
     template <class Up>
     [[nodiscard]] bool empty(RingPoll& first, std::uint64_t control) noexcept;
     template <class Up>
-    [[nodiscard]] std::uint32_t take_otherwise(RxRing& ring, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take_release(RxRing& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] std::uint32_t accept_otherwise(RxRing& ring, std::uint64_t control) noexcept;
+    [[nodiscard]] bool accept_release(RxRing& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool begin(RxRing& ring) noexcept;
 
-    [[nodiscard]] bool reply(utofu_vcq_id_t home, utofu_stadd_t area, utofu_stadd_t credits,
+    [[nodiscard]] bool reply(utofu_vcq_id_t target_vcq, utofu_stadd_t area, utofu_stadd_t credits,
                              const CreditBlock& block) noexcept;
     void revoke(RxRing& ring) noexcept;
     void start_probe(RxRing& ring) noexcept;
@@ -331,7 +331,7 @@ inline RingPoll* RxRings::first_arrived() noexcept
 
 /// No ring's place moves meanwhile: open() has made room for all. A ring that takes a closed one's place waits a round.
 template <class Up>
-[[gnu::always_inline]] inline void RxRings::take_arrived(RingPoll& first) noexcept
+[[gnu::always_inline]] inline void RxRings::accept_arrived(RingPoll& first) noexcept
 {
     RingPoll* poll = &first;
     do {
@@ -347,7 +347,7 @@ inline void RxRings::poll() noexcept
     if (has_many_rings()) [[unlikely]]
         poll_in_turn<Up>();
     else if (RingPoll* const first = first_arrived(); first != nullptr)
-        static_cast<Up&>(*this).take_packets(*first);
+        static_cast<Up&>(*this).accept_packets(*first);
 }
 
 /// Of many rings looks at the one that last had a packet, then at some of the others.
@@ -384,9 +384,9 @@ template <class Up>
     for (unsigned left = batch; left != 0; left--) {
         if (seen_ != nullptr) [[unlikely]]
             (void)seen_(ring.control(ring.next_seq, geometry_.ring_slots), sizeof control);
-        std::uint32_t slots = up.take_fast(ring, poll->word, control);
+        std::uint32_t slots = up.accept_fast(ring, poll->word, control);
         if (slots == 0) [[unlikely]] {
-            slots = take_otherwise<Up>(ring, control);
+            slots = accept_otherwise<Up>(ring, control);
             if (slots == 0)
                 return left != batch;
             if (ring.place == no_place) // the packet was a release
@@ -405,15 +405,15 @@ template <class Up>
     return true;
 }
 
-/// Takes a packet that take_fast() has left. 0: it stays; else the number of its slots.
+/// Takes a packet that accept_fast() has left. 0: it stays; else the number of its slots.
 template <class Up>
-[[gnu::noinline]] std::uint32_t RxRings::take_otherwise(RxRing& ring, std::uint64_t control) noexcept
+[[gnu::noinline]] std::uint32_t RxRings::accept_otherwise(RxRing& ring, std::uint64_t control) noexcept
 {
     if (ring.state == RingState::granted && !begin(ring))
         return 0;
     std::uint32_t slots = 1;
     const bool release = std::bit_cast<Control>(control).type == Type::release;
-    return (release ? take_release(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
+    return (release ? accept_release(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
 }
 
 // --- RingSet: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends
@@ -430,7 +430,7 @@ class RingSet {
     RingSet& operator=(const RingSet&) = delete;
     ~RingSet() { own.open = false; }
 
-    /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the home lock.
+    /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the target lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
     /// Releases the rings at peers, revokes those of peers and grants none any more. The caller makes progress and
     /// calls again. True: no peer can write to the area any more.
@@ -438,7 +438,7 @@ class RingSet {
     /// Releases all rings; nothing is posted afterwards.
     void release_all() noexcept;
     /// Closes the area, which peers then cannot reach any more. Called after release_all() and the last notice. Takes
-    /// the home lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
+    /// the target lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
     [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with RxRings::behind().
@@ -453,8 +453,8 @@ class RingSet {
     void catch_up() noexcept;
     /// Does what is due every few milliseconds. Called in every 64th round or so.
     void slow_round() noexcept;
-    /// An unsignaled communication to this home VCQ has failed: finds out whether the peer is gone.
-    void peer_failed(utofu_vcq_id_t home) noexcept;
+    /// An unsignaled communication to this target VCQ has failed: finds out whether the peer is gone.
+    void peer_failed(utofu_vcq_id_t target_vcq) noexcept;
 
     RingContext own;
     TxRings out;

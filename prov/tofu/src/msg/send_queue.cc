@@ -12,7 +12,7 @@
 
 namespace tofu::proto {
 
-/// A number that differs between the senders of this process, even if they have the same home VCQ and endpoint number.
+/// A number that differs between the senders of this process, even if they have the same target VCQ and endpoint number.
 static std::uint32_t serial(std::uint64_t nonce) noexcept
 {
     static std::atomic<std::uint32_t> made{0};
@@ -82,7 +82,7 @@ Copy* SendRequests::make_copy(std::size_t size) noexcept
 {
     if (copies_ == nullptr) {
         const LocalEndpoint& self = rings_.own;
-        copies_.reset(new (std::nothrow) Copies(self.home, self.home_lock));
+        copies_.reset(new (std::nothrow) Copies(self.target_vcq, self.target_lock));
     }
     return copies_ != nullptr ? copies_->alloc(size) : nullptr;
 }

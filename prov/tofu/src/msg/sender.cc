@@ -156,7 +156,7 @@ vcq::Post Sender::put_block(TxChannel& ch, const PacketWriter& packet, PacketBuf
         how.handler = delivered;
     }
     const vcq::Post post =
-        vcq_.put(ch.peer.home, block.block.stadd + slot_size - size, ch.slot_end() - size, size, how);
+        vcq_.put(ch.peer.target_vcq, block.block.stadd + slot_size - size, ch.slot_end() - size, size, how);
     if (post != vcq::Post::done) [[unlikely]] {
         if (delivered != nullptr)
             delivered->block = nullptr;
@@ -182,7 +182,7 @@ ssize_t Sender::put_eager_multi(TxChannel& ch, const SendCall& call, const Ack* 
         return -FI_EAGAIN;
     gather(block->block.data, call.iov, call.count, call.length);
     vcq::Post post =
-        vcq_.put(ch.peer.home, block->block.stadd, ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
+        vcq_.put(ch.peer.target_vcq, block->block.stadd, ch.ring + std::uint64_t{slots.first} * slot_size, call.length,
                  {.level = vcq::CompletionLevel::sent, .handler = block, .cache = vcq::into_cache});
     if (post != vcq::Post::done) [[unlikely]] {
         buffers_.release(*block);
@@ -239,7 +239,7 @@ int Sender::put_words(TxChannel& ch, Type type, std::uint8_t flags, std::uint64_
 /// Does the channel lead to the peer, or to one of its receive contexts?
 static bool leads_to(const TxChannel& ch, const Peer& peer) noexcept
 {
-    return ch.peer.home == peer.home && ch.peer.nonce == peer.nonce &&
+    return ch.peer.target_vcq == peer.target_vcq && ch.peer.nonce == peer.nonce &&
            static_cast<unsigned>(ch.peer.index - peer.index) <= peer.further;
 }
 
@@ -338,12 +338,12 @@ ssize_t Sender::send_rendezvous(TxChannel& ch, const SendCall& call) noexcept
         gather(copy.block.data, call.iov, call.count, call.length);
         copy.word = request->word;
         copy.seq = request->seq;
-        copy.receiver = {ch.peer.home, ch.area, ch.peer.nonce};
+        copy.receiver = {ch.peer.target_vcq, ch.area, ch.peer.nonce};
         segments[0] = {copy.block.stadd, call.length};
         request->cq = nullptr;
         request->counter = nullptr;
     } else {
-        request->rail = tx_.rails().take(Rails::By::peer, ch.peer.home, call.length);
+        request->rail = tx_.rails().take(Rails::By::peer, ch.peer.target_vcq, call.length);
     }
     for (std::size_t i = 0; !kept && i < call.count; i++) {
         if (call.iov[i].iov_len == 0)
@@ -388,7 +388,7 @@ ssize_t Sender::put_rts(TxChannel& ch, const SendCall& call, SendRequest& reques
     write_fields(packet, call, &ack, flags);
     for (unsigned i = count; i-- > 0;)
         packet.put(segments[i]);
-    packet.put(Rts{copied ? rings_.own.home.id() : tx_.rails().vcq(request.rail).id()});
+    packet.put(Rts{copied ? rings_.own.target_vcq.id() : tx_.rails().vcq(request.rail).id()});
     // release: a receiver at which the message had to wait Gets this word before it Gets from our segments
     rings_.own.area.completion(request.word)
         .store(completion_word(request.seq, completion_pending), std::memory_order_release);

@@ -157,7 +157,7 @@ class SendRequests {
     /// For a sender that closes, and posts nothing any more: hands over the copies that receivers have still to fetch,
     /// and lets them find that all other messages have been given up. Null: no receiver has to fetch any.
     [[nodiscard]] std::unique_ptr<Copies> hand_over_copies() noexcept;
-    /// Frees the copies of a sender that closes. Takes the home lock.
+    /// Frees the copies of a sender that closes. Takes the target lock.
     void drop_copies() noexcept { copies_.reset(); }
     /// Looks at the completion words that requests wait for, a bounded number of them each time.
     void poll() noexcept;
@@ -387,9 +387,9 @@ inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type t
         const std::uint64_t word = load_tail(from + words, length - words);
         std::memcpy(to + words, &word, sizeof word);
     }
-    const vcq::Post post =
-        vcq_.put_inline(ch->peer.home, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
-                        vcq::UnsignaledArgs{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
+    const vcq::Post post = vcq_.put_inline(
+        ch->peer.target_vcq, packet.data(), ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
+        vcq::UnsignaledArgs{vcq::Unsignaled::message, vcq::flags_of(true, false) | vcq::whole_line});
     if (post != vcq::Post::done) [[unlikely]]
         return false;
     vcq_.statistics().count(Stat::send_short);
@@ -419,7 +419,7 @@ inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type t
         std::memcpy(to, data, length);
     }
     const vcq::Post post =
-        vcq_.put(ch->peer.home, block->block.stadd + slot_size - packet.size(),
+        vcq_.put(ch->peer.target_vcq, block->block.stadd + slot_size - packet.size(),
                  ch->slot(ch->next_seq) + slot_size - packet.size(), packet.size(),
                  vcq::PostOptions{.level = vcq::CompletionLevel::sent, .strong_order = true, .handler = block});
     if (post != vcq::Post::done) [[unlikely]] {

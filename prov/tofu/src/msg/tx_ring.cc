@@ -59,7 +59,7 @@ int TxRings::approach(TxChannel& ch) noexcept
 {
     if (ch.anonymous.asked || ch.state == ChannelState::leaving)
         read_credit_block(ch);
-    const int ret = ch.state == ChannelState::open ? 0 : take_anon_slot(ch);
+    const int ret = ch.state == ChannelState::open ? 0 : claim_anon_slot(ch);
     if (ret == -FI_EAGAIN)
         own_.vcq.statistics().count(Stat::again_contact);
     return ret;
@@ -146,7 +146,7 @@ void TxRings::start_probe(TxChannel& ch) noexcept
     if (ch.state == ChannelState::failed || !ch.met)
         return;
     const vcq::Post post =
-        ch.life.under_way ? vcq::Post::busy : own_.ask(ch.life, ch.peer.home, ch.area, sizeof(AreaHeader));
+        ch.life.under_way ? vcq::Post::busy : own_.ask(ch.life, ch.peer.target_vcq, ch.area, sizeof(AreaHeader));
     if (post == vcq::Post::error)
         (void)post_failed(ch, post);
     else
@@ -182,17 +182,17 @@ void TxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexc
         deferred_--;
     }
     TOFU_INFO(FI_LOG_EP_DATA, "endpoint %u: peer 0x%llx lost: %s\n", own_.index,
-              static_cast<unsigned long long>(ch.peer.home), fi_strerror(ch.err));
+              static_cast<unsigned long long>(ch.peer.target_vcq), fi_strerror(ch.err));
     own_.protocol.channel_failed(ch, std::exchange(ch.deferred.handler, nullptr));
 }
 
 /// The error alone does not show that a peer is lost. The post may have been one to an earlier process with this VCQ
 /// ID, a report or a completion word to another endpoint of the peer, which has been closed, or an injected write with
 /// a bad key.
-void TxRings::peer_failed(utofu_vcq_id_t home) noexcept
+void TxRings::peer_failed(utofu_vcq_id_t target_vcq) noexcept
 {
     for (TxChannel* ch : channels)
-        if (ch->peer.home == home)
+        if (ch->peer.target_vcq == target_vcq)
             start_probe(*ch);
 }
 
@@ -243,7 +243,7 @@ Envelope TxRings::envelope(TxChannel& ch) noexcept
     if (asks) // before the packet leaves, since the answer overwrites it
         own_.area.status(ch.number).store(0, std::memory_order_release);
     ch.anonymous.asks = asks;
-    return {own_.home.id(),
+    return {own_.target_vcq.id(),
             own_.nonce,
             ch.peer.nonce,
             envelope_speaks(own_.known),
@@ -279,7 +279,7 @@ bool TxRings::wants_ring(TxChannel& ch) noexcept
         held_++;
     }
     own_.vcq.statistics().count(Stat::send_anonymous);
-    own_.ring_doorbell(ch.peer.home, ch.area, Doorbell::anonymous);
+    own_.ring_doorbell(ch.peer.target_vcq, ch.area, Doorbell::anonymous);
 }
 
 /// Takes over a granted ring, if the grant makes sense. The peer takes our anonymous packets before the ring's first
@@ -290,12 +290,12 @@ void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
         TOFU_WARN(
             FI_LOG_EP_CTRL,
             "endpoint %u: peer 0x%llx sent an invalid ring grant: use the same release of the provider on all nodes\n",
-            own_.index, static_cast<unsigned long long>(ch.peer.home));
+            own_.index, static_cast<unsigned long long>(ch.peer.target_vcq));
         fail(ch, FI_EIO, 0);
         return;
     }
     utofu_stadd_t part = ch.area;
-    if (grant.is_further() && own_.vcq.query_stadd(ch.peer.home, further_stag(ch.peer.index), part) != 0) {
+    if (grant.is_further() && own_.vcq.query_stadd(ch.peer.target_vcq, further_stag(ch.peer.index), part) != 0) {
         fail(ch, FI_EADDRNOTAVAIL, 0);
         return;
     }
@@ -312,7 +312,7 @@ void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
     ch.next_seq = base + 1;
     ch.state = ChannelState::open;
     own_.vcq.statistics().count(Stat::ring_granted);
-    TOFU_PROBE(ring_grant, ch.peer.home, grant.first);
+    TOFU_PROBE(ring_grant, ch.peer.target_vcq, grant.first);
     dismiss_anon_slot(ch);
 }
 
@@ -446,7 +446,7 @@ constexpr std::uint32_t most_unanswered = 64; // anonymous packets after one tha
 constexpr std::uint32_t longest_pause = 64;   // rounds between two looks at a slot counter without slots
 constexpr unsigned absent_pause_ms = 1;
 
-int TxRings::take_anon_slot(TxChannel& ch) noexcept
+int TxRings::claim_anon_slot(TxChannel& ch) noexcept
 {
     TxChannel::Anonymous& v = ch.anonymous;
     if (ch.state == ChannelState::pausing && own_.now >= v.pause_until)
@@ -465,7 +465,7 @@ int TxRings::take_anon_slot(TxChannel& ch) noexcept
         v.rounds--;
         return -FI_EAGAIN;
     }
-    if (ch.area == 0 && own_.vcq.query_stadd(ch.peer.home, endpoint_stag(ch.peer.index), ch.area) != 0) {
+    if (ch.area == 0 && own_.vcq.query_stadd(ch.peer.target_vcq, endpoint_stag(ch.peer.index), ch.area) != 0) {
         fail(ch, FI_EADDRNOTAVAIL, 0);
         return -ch.err;
     }
@@ -479,11 +479,11 @@ int TxRings::ask_for_slot(TxChannel& ch) noexcept
     v.reads = v.full;
     vcq::Post post;
     if (v.reads) {
-        post = own_.ask(v, ch.peer.home, ch.area + slot_counter_offset, sizeof(std::uint64_t));
+        post = own_.ask(v, ch.peer.target_vcq, ch.area + slot_counter_offset, sizeof(std::uint64_t));
     } else {
         v.under_way = true; // the notice may come within the post
         asking_++;
-        post = own_.vcq.armw(8, ch.peer.home, UTOFU_ARMW_OP_ADD, slot_counter_step, ch.area + slot_counter_offset,
+        post = own_.vcq.armw(8, ch.peer.target_vcq, UTOFU_ARMW_OP_ADD, slot_counter_step, ch.area + slot_counter_offset,
                              {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &v});
         if (post != vcq::Post::done) {
             v.under_way = false;
@@ -566,13 +566,13 @@ void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
         dismiss_anon_slot(ch);
 }
 
-/// Reads the area's header, to learn why the slot counter is not the expected one. take_anon_slot() repeats it if the
+/// Reads the area's header, to learn why the slot counter is not the expected one. claim_anon_slot() repeats it if the
 /// TNI had no room.
 void TxRings::get_header(TxChannel& ch) noexcept
 {
     ch.state = ChannelState::reading;
     ch.anonymous.reads = true;
-    if (own_.ask(ch.anonymous, ch.peer.home, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+    if (own_.ask(ch.anonymous, ch.peer.target_vcq, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
         (void)post_failed(ch, vcq::Post::error);
 }
 
@@ -583,7 +583,7 @@ void TxRings::on_header(TxChannel& ch, const AreaHeader& header) noexcept
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: wire protocol mismatch: peer 0x%llx has version %u, this endpoint %u: use the same "
                   "release of the provider on all nodes\n",
-                  own_.index, static_cast<unsigned long long>(ch.peer.home), header.version, wire_version);
+                  own_.index, static_cast<unsigned long long>(ch.peer.target_vcq), header.version, wire_version);
         fail(ch, FI_ECONNREFUSED, 0);
         return;
     case Heading::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
@@ -591,7 +591,7 @@ void TxRings::on_header(TxChannel& ch, const AreaHeader& header) noexcept
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: the slot counter of peer 0x%llx has an invalid value: its memory is damaged; restart "
                   "that process\n",
-                  own_.index, static_cast<unsigned long long>(ch.peer.home));
+                  own_.index, static_cast<unsigned long long>(ch.peer.target_vcq));
         fail(ch, FI_EIO, 0);
         return;
     }
@@ -606,7 +606,7 @@ void TxRings::dismiss_anon_slot(TxChannel& ch) noexcept
 vcq::Post TxRings::put_empty(TxChannel& ch, utofu_stadd_t slot, std::uint32_t seq) noexcept
 {
     const Control none{Type::none, 0, 0, seq};
-    return own_.vcq.put_inline(ch.peer.home, &none, slot + slot_size - sizeof none, sizeof none,
+    return own_.vcq.put_inline(ch.peer.target_vcq, &none, slot + slot_size - sizeof none, sizeof none,
                                {.strong_order = true, .cache = vcq::whole_line});
 }
 

@@ -113,7 +113,7 @@ struct TxChannel {
     [[nodiscard]] bool soon() const noexcept { return anonymous.under_way || state == ChannelState::leaving; }
     [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
     {
-        return peer.home == other.home && peer.nonce == other.nonce && peer.index == index;
+        return peer.target_vcq == other.target_vcq && peer.nonce == other.nonce && peer.index == index;
     }
     [[nodiscard]] bool has_ring() const noexcept
     {
@@ -198,7 +198,7 @@ class TxChannels {
     };
     [[nodiscard]] TxChannel** bucket_of(const Peer& peer, unsigned index) noexcept
     {
-        return &buckets_[peer_key(peer.home, peer.nonce, index) % credit_block_count];
+        return &buckets_[peer_key(peer.target_vcq, peer.nonce, index) % credit_block_count];
     }
     void note(const Destination& destination, TxChannel& channel) noexcept
     {
@@ -265,7 +265,7 @@ class TxRings {
     // --- packets without a ring
     /// Takes the next step towards a slot for one packet. 0: the channel has one; -FI_EAGAIN; or the error of a failed
     /// channel.
-    [[nodiscard]] int take_anon_slot(TxChannel& ch) noexcept;
+    [[nodiscard]] int claim_anon_slot(TxChannel& ch) noexcept;
     /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
     void dismiss_anon_slot(TxChannel& ch) noexcept;
     /// True if some peer has been asked for a slot and has not answered.
@@ -284,7 +284,7 @@ class TxRings {
     /// Probes peers that something waits for, at most `at_once` of them.
     void watch(unsigned at_once) noexcept;
     /// A post to this VCQ has failed: probes the peers that have it.
-    void peer_failed(utofu_vcq_id_t home) noexcept;
+    void peer_failed(utofu_vcq_id_t target_vcq) noexcept;
     /// Releases all rings as poll_credit_blocks() comes by: the endpoint closes.
     void leave_all() noexcept;
     /// True if no peer can write to our credit blocks and completion words any more: nothing is outstanding, no answer
@@ -300,7 +300,7 @@ class TxRings {
                                 vcq::CompletionHandler* delivered) noexcept
     {
         return own_.vcq.put_inline(
-            ch.peer.home, packet, ch.slot(seq) + slot_size - size, size,
+            ch.peer.target_vcq, packet, ch.slot(seq) + slot_size - size, size,
             {.level = delivered != nullptr ? vcq::CompletionLevel::delivered : vcq::CompletionLevel::never,
              .strong_order = true,
              .handler = delivered,

@@ -269,7 +269,7 @@ static_assert(sizeof(Control) == 8 && max_eager <= UINT16_MAX);
 
 /// Describes the sender, in the packet of an anonymous sender; stands directly before the control word.
 struct Envelope {
-    std::uint64_t home;         ///< the sender's home VCQ
+    std::uint64_t target_vcq;   ///< the sender's target VCQ
     std::uint64_t nonce;        ///< the sender's
     std::uint64_t target_nonce; ///< of the endpoint that the packet is meant for
     std::uint8_t speaks;        ///< wire_version, and in the top bit the flag of the address below
@@ -287,7 +287,7 @@ constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
 /// The address by which peers know the sender. It is sound if read_anonymous() has read the envelope.
 constexpr EndpointAddress known_address(const Envelope& who) noexcept
 {
-    return make_address(who.home, who.nonce, who.identity, who.further, who.speaks >> 7);
+    return make_address(who.target_vcq, who.nonce, who.identity, who.further, who.speaks >> 7);
 }
 inline constexpr std::uint16_t no_credit_block = 0xffff;
 /// The distance of Envelope::credit_index from the end of the slot.

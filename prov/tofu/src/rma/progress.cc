@@ -15,12 +15,12 @@ namespace tofu {
 /// Rounds of progress that an inject with CQ data spends on its first contact with a peer.
 constexpr unsigned contact_polls = 4096;
 
-/// Hands the CQ data to the sender, whose packets go to the peer's home VCQ. The data must stay behind earlier
+/// Hands the CQ data to the sender, whose packets go to the peer's target VCQ. The data must stay behind earlier
 /// communications to an overflow VCQ: the bytes of the operation were already ordered so, and where there are no bytes
 /// this function orders it.
 static ssize_t send_data(TxContext& tx, RemoteMemory& access, const RmaOp& op) noexcept
 {
-    if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.home, op.peer.home)) [[unlikely]]
+    if (op.total == 0 && op.strong_order && !access.may_go_to(op.peer.target_vcq, op.peer.target_vcq)) [[unlikely]]
         return -FI_EAGAIN;
     return proto::Sender::of(tx).write_data(op.to, op.data, op.total);
 }
@@ -74,7 +74,7 @@ bool Rma::waits_for_others(const RmaOp& op, unsigned segment) noexcept
 bool Rma::in_turn(const RmaOp& op, unsigned segment) noexcept
 {
     return !(strong_[0] || strong_[1] || op.fenced) ||
-           access_.may_go_to(op.peer.home, op.target[segment].at.vcq, op.read);
+           access_.may_go_to(op.peer.target_vcq, op.target[segment].at.vcq, op.read);
 }
 
 /// Posts one piece from op.posted on, which is byte `at` of the peer's segment `r`: as long as it stays within one
@@ -132,7 +132,7 @@ int Rma::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
     op.names_no_region = ret != 0;
     if (op.names_no_region && !access_.find_event_word(op))
         return 0; // the operation needs nothing of its peer
-    ret = access_.pay_now(op, op.prov_errno, progress);
+    ret = access_.spend_now(op, op.prov_errno, progress);
     if (refuses_call(ret))
         return ret;
     op.err = -ret;
@@ -144,7 +144,7 @@ int Rma::begin_empty(RmaOp& op, const fi_msg_rma& msg) noexcept
 BlockReason Rma::post_empty(RmaOp& op) noexcept
 {
     if (access_.is_ordering() && op.strong_order &&
-        !access_.may_go_to(op.peer.home, op.target[0].at.vcq, !op.names_no_region && op.read))
+        !access_.may_go_to(op.peer.target_vcq, op.target[0].at.vcq, !op.names_no_region && op.read))
         return BlockReason::peer;
     const vcq::SignaledArgs how{&op.last, vcq::delivered_flags(op.strong_order, true)};
     switch (access_.post_empty(op, op.read, how)) {
@@ -243,7 +243,7 @@ BlockReason Rma::notify_peer(RmaOp& op) noexcept
 /// Called when every byte is posted and every notice has come.
 void Rma::finish(RmaOp& op) noexcept
 {
-    access_.ended(op.peer.home, op.prov_errno);
+    access_.ended(op.peer.target_vcq, op.prov_errno);
     if (op.bounce.data != nullptr && op.read && op.err == 0)
         scatter(op.local, op.local_count, op.bounce.data, op.total);
     give_back(op);
@@ -263,7 +263,7 @@ void Rma::finish(RmaOp& op) noexcept
 BlockReason Rma::conclude(RmaOp& op) noexcept
 {
     if (op.step == RmaOp::Step::telling) {
-        if (op.has_further() && access_.tell_further(op) == vcq::Post::busy)
+        if (op.has_further() && access_.notify_further(op) == vcq::Post::busy)
             return BlockReason::room;
         op.step = op.remote_data ? RmaOp::Step::notifying : RmaOp::Step::ended;
     }

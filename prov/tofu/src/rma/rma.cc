@@ -54,7 +54,7 @@ int Rma::attach(RmaOp& op, const RmaCall& call) noexcept
             return -FI_EAGAIN;
     }
     if (op.total >= Rails::least_length && may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
-        op.rail = tx_.rails().take(Rails::By::us, op.peer.home, op.total);
+        op.rail = tx_.rails().take(Rails::By::us, op.peer.target_vcq, op.total);
     LocalMemory& memory = tx_.rails().memory(op.rail);
     for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
         op.refs[i] = {};
@@ -177,9 +177,9 @@ ssize_t Rma::submit(const RmaCall& call) noexcept
         const auto progress = [this] { return tx_.try_progress(); };
         int ret = access_.resolve_now(*op, progress);
         for (unsigned i = 0; i < op->targets; i++) // the data goes to the target VCQ, and must not overtake the bytes
-            op->data_at_once &= op->target[i].at.vcq == op->peer.home;
+            op->data_at_once &= op->target[i].at.vcq == op->peer.target_vcq;
         if (ret == 0 && op->remote_notice) [[unlikely]]
-            ret = access_.pay_now(*op, op->prov_errno, progress);
+            ret = access_.spend_now(*op, op->prov_errno, progress);
         if (ret != 0 && !refuses_call(ret)) { // the operation fails, not the call
             op->err = -ret;
             op->posted = total;
@@ -268,7 +268,7 @@ void Rma::fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcep
         return;
     }
     if constexpr (read) {
-        const std::byte* from = Rma::of(tx).read_buffer_.get() + tx.fast().place_of(op) * max_fast_read;
+        const std::byte* from = Rma::of(tx).read_buffer_.get() + tx.fast().tag_of(op) * max_fast_read;
         if (op.length == 8) [[likely]]
             std::memcpy(op.result, from, 8);
         else if (op.length != 0)
@@ -300,10 +300,10 @@ ssize_t Rma::go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to,
     if (in_place ? !memory_.find_in_region(desc, buffer, length, !read, local)
                  : read && !read_buffer_ && !make_read_buffer()) [[unlikely]]
         return not_fast;
-    const std::uint8_t place = vcq_.completions().next();
-    if (place == 0) [[unlikely]]
+    const std::uint8_t tag = vcq_.completions().next();
+    if (tag == 0) [[unlikely]]
         return fast_refused(vcq::Post::busy);
-    FastOp& op = tx_.fast()[place];
+    FastOp& op = tx_.fast()[tag];
     const auto& done = read ? read_done_ : write_done_;
     op.notify = tx_.reports().binding.selects(flags) ? done[true] : done[false];
     op.user_context = context;
@@ -312,8 +312,7 @@ ssize_t Rma::go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to,
     if constexpr (read) {
         op.result = buffer;
         op.length = static_cast<std::uint32_t>(in_place ? 0 : length);
-        posted =
-            vcq_.get(target.vcq, in_place ? local : read_stadd_ + place * max_fast_read, target.stadd, length, how);
+        posted = vcq_.get(target.vcq, in_place ? local : read_stadd_ + tag * max_fast_read, target.stadd, length, how);
     } else {
         posted = in_place ? vcq_.put(target.vcq, local, target.stadd, length, how)
                           : vcq_.put_inline(target.vcq, buffer, target.stadd, length, how);

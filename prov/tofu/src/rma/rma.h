@@ -122,7 +122,7 @@ class Rma final : public Engine {
                                   std::uint64_t key, void* context, std::uint64_t flags) noexcept;
     /// Makes the completion handlers of all operations do nothing. Called when the endpoint has ended and its VCQ has
     /// not.
-    void mute() noexcept
+    void detach_handlers() noexcept
     {
         ops_.each([](RmaOp& op) { op.notify = op.last.notify = [](vcq::CompletionHandler*, vcq::Notice) noexcept {}; });
     }

@@ -27,10 +27,10 @@ EventCredits::~EventCredits()
 
 /// The account at a peer's domain. Null: no memory. A process that got the VCQ ID of an earlier one has its own
 /// account.
-EventAccount* EventCredits::account_of(const Peer& peer) noexcept
+CreditAccount* EventCredits::account_of(const Peer& peer) noexcept
 {
     const std::uint64_t nonce = nonce_of_domain(peer.nonce);
-    if (last_ != nullptr && last_->home == peer.home && last_->nonce == nonce) [[likely]]
+    if (last_ != nullptr && last_->target_vcq == peer.target_vcq && last_->nonce == nonce) [[likely]]
         return last_;
     if (!read_buffer_) {
         OwnMemory made(sizeof(std::uint64_t));
@@ -38,18 +38,18 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
             return nullptr;
         read_buffer_ = std::move(made);
     }
-    const auto before = by_home_.find(peer.home);
-    EventAccount* found = before != by_home_.end() ? before->second : nullptr;
+    const auto before = by_target_vcq_.find(peer.target_vcq);
+    CreditAccount* found = before != by_target_vcq_.end() ? before->second : nullptr;
     if (found == nullptr || found->nonce != nonce) {
-        auto made = std::unique_ptr<EventAccount>(new (std::nothrow) EventAccount);
+        auto made = std::unique_ptr<CreditAccount>(new (std::nothrow) CreditAccount);
         utofu_stadd_t directory = 0;
         if (made == nullptr || !accounts_.reserve(accounts_.size() + 1) ||
-            vcq_.query_stadd(peer.home, directory_stag, directory) != 0 ||
-            !allocates([&] { by_home_[peer.home] = made.get(); }))
+            vcq_.query_stadd(peer.target_vcq, directory_stag, directory) != 0 ||
+            !allocates([&] { by_target_vcq_[peer.target_vcq] = made.get(); }))
             return nullptr;
         made->notify = on_answer;
         made->owner = this;
-        made->home = peer.home;
+        made->target_vcq = peer.target_vcq;
         made->nonce = nonce;
         made->pool = directory + event_pool::offset;
         found = made.get();
@@ -58,9 +58,9 @@ EventAccount* EventCredits::account_of(const Peer& peer) noexcept
     return last_ = found;
 }
 
-int EventCredits::pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept
+int EventCredits::spend(const Peer& peer, unsigned events, CreditAccount*& account, int& prov_errno) noexcept
 {
-    EventAccount* const p = account_of(peer);
+    CreditAccount* const p = account_of(peer);
     if (p == nullptr) [[unlikely]]
         return -FI_ENOMEM;
     p->used = true;
@@ -69,11 +69,11 @@ int EventCredits::pay(const Peer& peer, unsigned events, EventAccount*& account,
         return -std::exchange(p->err, 0);
     }
     if (p->held < events || p->held <= p->batch / 2)
-        ask(*p);
+        request_credits(*p);
     if (p->held < events) {
         if (p->skip != 0) { // the pool is empty: what is not enough here may be enough elsewhere
             p->owed += std::exchange(p->held, 0);
-            give(*p);
+            return_credits(*p);
         }
         vcq_.statistics().count(Stat::again_credit);
         return -FI_EAGAIN;
@@ -84,10 +84,10 @@ int EventCredits::pay(const Peer& peer, unsigned events, EventAccount*& account,
 }
 
 /// Asks for the next batch of credits, unless an ARMW is under way.
-void EventCredits::ask(EventAccount& p) noexcept
+void EventCredits::request_credits(CreditAccount& p) noexcept
 {
     if (p.owed != 0)
-        give(p);
+        return_credits(p);
     if (p.under_way)
         return;
     if (p.skip != 0) {
@@ -100,7 +100,7 @@ void EventCredits::ask(EventAccount& p) noexcept
         p.moving = 0;
 }
 
-void EventCredits::give(EventAccount& p) noexcept
+void EventCredits::return_credits(CreditAccount& p) noexcept
 {
     if (p.under_way || p.owed == 0)
         return;
@@ -113,10 +113,10 @@ void EventCredits::give(EventAccount& p) noexcept
     }
 }
 
-bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
+bool EventCredits::post(CreditAccount& p, std::int64_t credits) noexcept
 {
     p.under_way = true; // the notice may come within the post
-    const vcq::Post posted = vcq_.armw(8, p.home, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
+    const vcq::Post posted = vcq_.armw(8, p.target_vcq, UTOFU_ARMW_OP_ADD, static_cast<std::uint64_t>(credits), p.pool,
                                        {.level = vcq::CompletionLevel::delivered, .handler = &p});
     if (posted == vcq::Post::done)
         return true;
@@ -130,7 +130,7 @@ bool EventCredits::post(EventAccount& p, std::int64_t credits) noexcept
 
 void EventCredits::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    EventAccount& p = *static_cast<EventAccount*>(handler);
+    CreditAccount& p = *static_cast<CreditAccount*>(handler);
     p.under_way = false;
     if (notice.code != UTOFU_SUCCESS) { // the peer is gone, and its pool with it
         if (!p.giving) {
@@ -143,16 +143,16 @@ void EventCredits::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice
     if (p.giving)
         p.moving = 0;
     else
-        p.owner->judge(p, notice.value);
-    p.owner->give(p);
+        p.owner->on_word(p, notice.value);
+    p.owner->return_credits(p);
 }
 
 /// Evaluates the word that the pool held when p.moving credits were taken. It is not trusted: it may belong to another
 /// domain, or a hostile process may have written it.
-void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
+void EventCredits::on_word(CreditAccount& p, std::uint64_t word) noexcept
 {
     const std::uint32_t asked = std::exchange(p.moving, 0);
-    if (!event_pool::sound(word, p.nonce)) {
+    if (!event_pool::is_valid(word, p.nonce)) {
         p.owed += asked; // returns what was taken
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
         p.prov_errno = other ? UTOFU_ERR_MRQ_PEER : UTOFU_ERR_MRQ_OTHER;
@@ -160,7 +160,7 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
         TOFU_INFO(FI_LOG_EP_DATA,
                   "vcq 0x%llx: the event pool of peer 0x%llx has invalid contents: its memory is damaged; restart that "
                   "process\n",
-                  static_cast<unsigned long long>(vcq_.id()), static_cast<unsigned long long>(p.home));
+                  static_cast<unsigned long long>(vcq_.id()), static_cast<unsigned long long>(p.target_vcq));
         return;
     }
     const std::int64_t found = event_pool::left(word);
@@ -177,9 +177,9 @@ void EventCredits::judge(EventAccount& p, std::uint64_t word) noexcept
     p.batch = static_cast<std::uint32_t>(std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
 }
 
-void EventCredits::failed(utofu_vcq_id_t home) noexcept
+void EventCredits::failed(utofu_vcq_id_t target_vcq) noexcept
 {
-    if (const auto account = by_home_.find(home); account != by_home_.end())
+    if (const auto account = by_target_vcq_.find(target_vcq); account != by_target_vcq_.end())
         account->second->refund(1);
 }
 
@@ -190,12 +190,12 @@ void EventCredits::tick() noexcept
         return;
     last_tick_ = now;
     for (std::size_t i = 0; i < accounts_.size() && i < accounts_per_tick; i++) {
-        EventAccount& p = *accounts_[next_++ % accounts_.size()];
+        CreditAccount& p = *accounts_[next_++ % accounts_.size()];
         p.idle = p.used ? std::uint8_t{0} : static_cast<std::uint8_t>(std::min(p.idle + 1, int{idle_ticks}));
         p.used = false;
         if (p.idle == idle_ticks)
             p.owed += std::exchange(p.held, 0);
-        give(p);
+        return_credits(p);
     }
 }
 
@@ -204,7 +204,7 @@ void EventCredits::close() noexcept
     for (auto& account : accounts_) {
         for (unsigned i = 0; i < closing_polls && (account->under_way || account->held + account->owed != 0); i++) {
             account->owed += std::exchange(account->held, 0);
-            give(*account);
+            return_credits(*account);
             (void)vcq_.poll();
         }
     }

@@ -26,9 +26,9 @@ inline bool left_no_event(int utofu_code) noexcept
 }
 
 /// The credits that a context has at one domain.
-struct EventAccount : vcq::CompletionHandler {
+struct CreditAccount : vcq::CompletionHandler {
     class EventCredits* owner = nullptr;
-    std::uint64_t home = 0;
+    std::uint64_t target_vcq = 0;
     std::uint64_t nonce = 0;
     utofu_stadd_t pool = 0;
     std::uint32_t held = 0;
@@ -63,7 +63,7 @@ class EventCredits {
     ~EventCredits();
     /// Pays for `events` events at `peer`, all or none. 0, and `account` has paid; -FI_EAGAIN: credits have been asked
     /// for, or the pool is empty; -FI_ENOMEM; another -FI_E* with `prov_errno`, which ends the operation.
-    [[nodiscard]] int pay(const Peer& peer, unsigned events, EventAccount*& account, int& prov_errno) noexcept;
+    [[nodiscard]] int spend(const Peer& peer, unsigned events, CreditAccount*& account, int& prov_errno) noexcept;
     /// Posts an event that has been paid for and carries nothing: a read or a write of the region at `at`. A read needs
     /// that bytes can be read there.
     template <class Options>
@@ -73,12 +73,12 @@ class EventCredits {
                     : vcq_.armw(4, vcq, UTOFU_ARMW_OP_OR, 0, at & ~utofu_stadd_t{3}, how);
     }
     /// The STADD of the memory of a domain that lies under its reserved STag. False: there is no such VCQ.
-    [[nodiscard]] bool query_directory(utofu_vcq_id_t home, utofu_stadd_t& stadd) const noexcept
+    [[nodiscard]] bool query_directory(utofu_vcq_id_t target_vcq, utofu_stadd_t& stadd) const noexcept
     {
-        return vcq_.query_stadd(home, directory_stag, stadd) == 0;
+        return vcq_.query_stadd(target_vcq, directory_stag, stadd) == 0;
     }
-    /// An event that was posted unsignaled to the domain at `home` has failed, and left no notice.
-    void failed(utofu_vcq_id_t home) noexcept;
+    /// An event that was posted unsignaled to the domain at `target_vcq` has failed, and left no notice.
+    void failed(utofu_vcq_id_t target_vcq) noexcept;
     /// Returns credits that have not been used for a while. Called once per round.
     void progress() noexcept
     {
@@ -90,18 +90,18 @@ class EventCredits {
 
   private:
     static constexpr unsigned rounds_per_look = 64;
-    [[nodiscard]] EventAccount* account_of(const Peer& peer) noexcept;
-    void ask(EventAccount& account) noexcept;
-    void give(EventAccount& account) noexcept;
-    [[nodiscard]] bool post(EventAccount& account, std::int64_t credits) noexcept;
+    [[nodiscard]] CreditAccount* account_of(const Peer& peer) noexcept;
+    void request_credits(CreditAccount& account) noexcept;
+    void return_credits(CreditAccount& account) noexcept;
+    [[nodiscard]] bool post(CreditAccount& account, std::int64_t credits) noexcept;
     static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    void judge(EventAccount& account, std::uint64_t word) noexcept;
+    void on_word(CreditAccount& account, std::uint64_t word) noexcept;
     [[gnu::noinline]] void tick() noexcept;
 
     vcq::Vcq& vcq_;
-    EventAccount* last_ = nullptr;
-    Map<std::uint64_t, EventAccount*> by_home_; ///< the latest account of each home VCQ
-    Array<std::unique_ptr<EventAccount>> accounts_;
+    CreditAccount* last_ = nullptr;
+    Map<std::uint64_t, CreditAccount*> by_target_vcq_; ///< the latest account of each target VCQ
+    Array<std::unique_ptr<CreditAccount>> accounts_;
     OwnMemory read_buffer_; ///< what events that are reads bring, which nothing looks at
     utofu_stadd_t read_stadd_ = 0;
     std::size_t next_ = 0; ///< the account that tick() looks at next

@@ -117,8 +117,8 @@ class FastOps {
             ops_[i].context = &context;
         return ops_ != nullptr;
     }
-    [[nodiscard]] FastOp& operator[](std::uint8_t place) noexcept { return ops_[place]; }
-    [[nodiscard]] std::uint8_t place_of(const FastOp& op) const noexcept
+    [[nodiscard]] FastOp& operator[](std::uint8_t tag) noexcept { return ops_[tag]; }
+    [[nodiscard]] std::uint8_t tag_of(const FastOp& op) const noexcept
     {
         return static_cast<std::uint8_t>(&op - ops_.get());
     }

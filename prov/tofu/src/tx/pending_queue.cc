@@ -73,7 +73,7 @@ void PendingQueue::SubQueue::cancel() noexcept
     while (used_ != 0) {
         PendingOp** const queue = &first_[std::countr_zero(used_)];
         PendingOp& op = **queue;
-        take_out(queue);
+        unlink(queue);
         steps_.cancelled(engine_, op);
     }
     close(false);
@@ -94,7 +94,7 @@ bool PendingQueue::SubQueue::walk(unsigned bucket) noexcept
         case BlockReason::room: return false;
         case BlockReason::peer: queue = &op.links.next_queue; break;
         case BlockReason::nothing:
-            take_out(queue);
+            unlink(queue);
             steps_.unblocked(engine_, op);
             break;
         }
@@ -103,7 +103,7 @@ bool PendingQueue::SubQueue::walk(unsigned bucket) noexcept
 }
 
 /// The first of a queue leaves it.
-void PendingQueue::SubQueue::take_out(PendingOp** queue) noexcept
+void PendingQueue::SubQueue::unlink(PendingOp** queue) noexcept
 {
     PendingOp& op = **queue;
     PendingOp* const heir = op.links.next;

@@ -154,7 +154,7 @@ class PendingQueue {
     /// The key of the queue of a peer's endpoint, the same for all indices of the address vector that lead there.
     [[nodiscard]] static std::uint64_t queue_key(const Peer& peer) noexcept
     {
-        return peer.home ^ std::uint64_t{peer.index} << 56;
+        return peer.target_vcq ^ std::uint64_t{peer.index} << 56;
     }
 
   private:
@@ -233,7 +233,7 @@ class PendingQueue::SubQueue {
     void close(bool full) noexcept;
     [[nodiscard]] bool walk(unsigned bucket) noexcept;
     [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
-    void take_out(PendingOp** queue) noexcept;
+    void unlink(PendingOp** queue) noexcept;
 
     std::size_t size_ = 0;           ///< operations
     std::uint64_t closed_ = 0;       ///< buckets whose new operations may have to wait: used_, or all where full_

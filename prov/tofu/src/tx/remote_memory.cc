@@ -12,14 +12,14 @@ namespace tofu {
 
 // --- VcqOrder
 
-bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept
+bool VcqOrder::pass_peer(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads) noexcept
 {
-    auto found = routes_.find(home);
+    auto found = routes_.find(target_vcq);
     if (found == routes_.end()) {
-        if (vcq == home && !reads_ordered_) // as all before
+        if (vcq == target_vcq && !reads_ordered_) // as all before
             return true;
-        const Route first{{&on_fence}, reads_ordered_ ? 0 : home, false, true};
-        if (!allocates([&] { found = routes_.emplace(home, first).first; }))
+        const Route first{{&on_fence}, reads_ordered_ ? 0 : target_vcq, false, true};
+        if (!allocates([&] { found = routes_.emplace(target_vcq, first).first; }))
             return false;
     }
     Route& route = found->second;
@@ -27,7 +27,7 @@ bool VcqOrder::pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) no
         return false;
     const bool behind_write = reads && reads_ordered_ && route.wrote;
     last_ = &route;
-    last_home_ = reads_ordered_ ? 0 : home;
+    last_target_vcq_ = reads_ordered_ ? 0 : target_vcq;
     if (route.vcq == vcq && !behind_write) [[likely]] {
         route.wrote |= !reads;
         return true;
@@ -78,16 +78,17 @@ static T read_once(const T& answer) noexcept
     return copy;
 }
 
-/// A known key; `home` 0: a free place. A search touches one cache line.
+/// A known key; `target_vcq` 0: a free place. A search touches one cache line.
 struct alignas(least_line) RemoteKeys::Known : Name {
-    utofu_vcq_id_t vcq = 0; ///< that home or one of its overflow VCQs
-    std::uint64_t bias = 0;
+    utofu_vcq_id_t vcq = 0; ///< the target VCQ or an overflow VCQ of the domain
+    std::uint64_t stadd_offset = 0;
     std::uint64_t begin = 0;
     std::uint64_t length = 0;
     std::uint16_t rights = 0;
-    bool listed = true;      ///< this reader is in the home's table
-    std::uint32_t epoch = 0; ///< of the home when the lookup began; another one by now: the key may have been revoked.
-                             ///< Not listed: the number of the call that began the lookup
+    bool listed = true; ///< this reader is in the domain's table
+    std::uint32_t epoch =
+        0; ///< of the domain when the lookup began; another one by now: the key may have been revoked.
+           ///< Not listed: the number of the call that began the lookup
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
@@ -99,8 +100,8 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
         failed ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
     };
     enum class Step {
-        identity, ///< the nonce at the home -> enlist
-        enlist,   ///< this reader into a slot of the home's table, by CSWAP -> enlist | first
+        identity, ///< the nonce at the target VCQ -> enlist
+        enlist,   ///< this reader into a slot of the domain's table, by CSWAP -> enlist | first
         first,    ///< the bucket of the first table -> second | overflow VCQ
         second,   ///< the first choice in the second table -> other | overflow VCQ
         other,    ///< the second choice there -> overflow VCQ
@@ -147,7 +148,7 @@ RemoteKeys::~RemoteKeys()
 RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
 {
     static_assert(sizeof(Known) == least_line);
-    const std::uint64_t hash = directory::mix(name.home ^ name.nonce ^ directory::mix(name.key));
+    const std::uint64_t hash = directory::mix(name.target_vcq ^ name.nonce ^ directory::mix(name.key));
     return &known_[hash & (known_size_ - 1) & ~(group_size - 1)];
 }
 
@@ -165,7 +166,7 @@ RemoteKeys::Known* RemoteKeys::find(const Name& name) noexcept
 const RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
 {
     const Known* const known = find(name);
-    return known != nullptr && known->epoch == (known->listed ? epoch_of(name.home) : calls_) ? known : nullptr;
+    return known != nullptr && known->epoch == (known->listed ? epoch_of(name.target_vcq) : calls_) ? known : nullptr;
 }
 
 /// Remembers a key. False: there is no memory for the first one. Without memory for more, known keys are replaced.
@@ -179,28 +180,28 @@ bool RemoteKeys::remember(const Known& known) noexcept
     }
     for (;;) {
         Known* group = group_of(known);
-        Known* place = find(known);
-        for (std::size_t i = 0; i < group_size && place == nullptr; i++)
-            if (group[i].home == 0) {
-                place = &group[i];
+        Known* slot = find(known);
+        for (std::size_t i = 0; i < group_size && slot == nullptr; i++)
+            if (group[i].target_vcq == 0) {
+                slot = &group[i];
                 known_count_++;
             }
         // A full group: doubles the table and moves everything, unless the group is full by bad luck or the table is
         // too large.
         std::unique_ptr<Known[]> larger;
-        if (place == nullptr && known_size_ < max_known && known_count_ * 8 >= known_size_)
+        if (slot == nullptr && known_size_ < max_known && known_count_ * 8 >= known_size_)
             larger.reset(new (std::nothrow) Known[known_size_ * 2]);
-        if (place == nullptr && larger == nullptr)
-            place = &group[evicted_++ % group_size];
-        if (place != nullptr) {
-            *place = known;
+        if (slot == nullptr && larger == nullptr)
+            slot = &group[evicted_++ % group_size];
+        if (slot != nullptr) {
+            *slot = known;
             return true;
         }
         known_.swap(larger);
         known_size_ *= 2;
         known_count_ = 0;
         for (std::size_t i = 0; i < known_size_ / 2; i++)
-            if (larger[i].home != 0)
+            if (larger[i].target_vcq != 0)
                 (void)remember(larger[i]);
     }
 }
@@ -208,7 +209,7 @@ bool RemoteKeys::remember(const Known& known) noexcept
 int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
                                      std::uint64_t access, Target& target) noexcept
 {
-    const Name name{peer.home, nonce_of_domain(peer.nonce), key};
+    const Name name{peer.target_vcq, nonce_of_domain(peer.nonce), key};
     const Known* known = recall(name);
     if (known == nullptr) [[unlikely]] {
         if (int ret = look_up(name); ret != 0)
@@ -224,22 +225,22 @@ int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::u
     const std::uint64_t offset = address - known->begin;
     if (offset > known->length || length > known->length - offset)
         return -FI_EINVAL;
-    target = {known->vcq, known->bias + address};
+    target = {known->vcq, known->stadd_offset + address};
     return 0;
 }
 
-void RemoteKeys::doubt(utofu_vcq_id_t home) noexcept
+void RemoteKeys::suspect(utofu_vcq_id_t target_vcq) noexcept
 {
-    const auto is_met = [&](const auto& entry) { return entry.first.home == home && entry.first.key == 0; };
+    const auto is_met = [&](const auto& entry) { return entry.first.target_vcq == target_vcq && entry.first.key == 0; };
     if (std::erase_if(known_vcqs_, is_met) != 0)
-        epoch(home).fetch_add(1, std::memory_order_release); // as if the home had revoked its keys
+        epoch(target_vcq).fetch_add(1, std::memory_order_release); // as if the domain had revoked its keys
 }
 
-utofu_vcq_id_t RemoteKeys::home_of(utofu_vcq_id_t vcq) noexcept
+utofu_vcq_id_t RemoteKeys::target_vcq_of(utofu_vcq_id_t vcq) noexcept
 {
     for (const auto& [name, overflow] : known_vcqs_)
         if (overflow == vcq)
-            return name.home;
+            return name.target_vcq;
     return vcq;
 }
 
@@ -280,12 +281,12 @@ int RemoteKeys::begin(Lookup& lookup) noexcept
     vcq_.statistics().count(Stat::key_lookup);
     if (const Known* const known = find(lookup); known != nullptr && known->listed)
         vcq_.statistics().count(Stat::key_stale);
-    lookup.epoch = epoch_of(lookup.home);
+    lookup.epoch = epoch_of(lookup.target_vcq);
     lookup.call = calls_;
-    if (known_vcqs_.contains({lookup.home, lookup.nonce, 0})) [[likely]]
+    if (known_vcqs_.contains({lookup.target_vcq, lookup.nonce, 0})) [[likely]]
         return read_first_bucket(lookup);
     lookup.step = Lookup::Step::identity; // no slot of another domain is taken
-    return ask_directory(lookup, lookup.home, directory::contacts_offset, sizeof(directory::Contacts));
+    return ask_directory(lookup, lookup.target_vcq, directory::contacts_offset, sizeof(directory::Contacts));
 }
 
 /// Is the failure of this lookup the answer to the present call? The owner may have registered the region after an
@@ -301,30 +302,30 @@ int RemoteKeys::read_first_bucket(Lookup& lookup) noexcept
 {
     lookup.step = Lookup::Step::first;
     lookup.tries = 0;
-    return ask_directory(lookup, lookup.home, directory::bucket_of(lookup.key, directory::first_log2) * sizeof(Bucket),
-                         sizeof(Bucket));
+    return ask_directory(lookup, lookup.target_vcq,
+                         directory::bucket_of(lookup.key, directory::first_log2) * sizeof(Bucket), sizeof(Bucket));
 }
 
-/// Tries to take the next slot in the home's table of readers. As next_step().
+/// Tries to take the next slot in the domain's table of readers. As next_step().
 int RemoteKeys::enlist(Lookup& lookup) noexcept
 {
     lookup.step = Lookup::Step::enlist;
-    return ask_directory(lookup, lookup.home, directory::reader_offset(reader_.home, lookup.tries),
+    return ask_directory(lookup, lookup.target_vcq, directory::reader_offset(reader_.target_vcq, lookup.tries),
                          sizeof(utofu_vcq_id_t));
 }
 
-/// This reader is in the home's table from now on, or found no slot there. As next_step().
+/// This reader is in the domain's table from now on, or found no slot there. As next_step().
 int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
 {
     const bool noted = allocates([&] {
-        known_vcqs_.insert_or_assign({lookup.home, lookup.nonce, 0}, listed ? lookup.home : not_listed);
+        known_vcqs_.insert_or_assign({lookup.target_vcq, lookup.nonce, 0}, listed ? lookup.target_vcq : not_listed);
     });
     return noted ? read_first_bucket(lookup) : -FI_ENOMEM;
 }
 
 bool RemoteKeys::looks_up_each_call(const Peer& peer) const noexcept
 {
-    const auto found = known_vcqs_.find({peer.home, nonce_of_domain(peer.nonce), 0});
+    const auto found = known_vcqs_.find({peer.target_vcq, nonce_of_domain(peer.nonce), 0});
     return found != known_vcqs_.end() && found->second == not_listed;
 }
 
@@ -356,7 +357,7 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
     return lookups_.back().get();
 }
 
-/// Reaches what lies at `offset` under the reserved STag of a home, as the step says. As ask().
+/// Reaches what lies at `offset` under the reserved STag of a target VCQ, as the step says. As ask().
 int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept
 {
     utofu_stadd_t area = 0;
@@ -381,7 +382,7 @@ int RemoteKeys::post(Lookup& lookup) noexcept
     const vcq::PostOptions how{.level = vcq::CompletionLevel::delivered, .handler = &lookup};
     vcq::Post posted = vcq::Post::busy;
     if (lookup.step == Lookup::Step::enlist)
-        posted = vcq_.cswap(8, lookup.vcq, 0, reader_.home, lookup.remote, how);
+        posted = vcq_.cswap(8, lookup.vcq, 0, reader_.target_vcq, lookup.remote, how);
     else
         posted = vcq_.get(lookup.vcq, lookup.stadd, lookup.remote, lookup.size, how);
     if (posted == vcq::Post::done)
@@ -412,7 +413,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
     switch (lookup.step) {
     case Step::identity: return lookup.answer().contacts.nonce == lookup.nonce ? enlist(lookup) : -FI_EKEYREJECTED;
     case Step::enlist:
-        if (value == 0 || value == reader_.home)
+        if (value == 0 || value == reader_.target_vcq)
             return met(lookup, true);
         return ++lookup.tries == directory::reader_probes ? met(lookup, false) : enlist(lookup);
     case Step::first:
@@ -429,7 +430,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
         if (lookup.answer().contacts.nonce != lookup.nonce)
             return -FI_EKEYREJECTED;
         return allocates([&] {
-            known_vcqs_.insert_or_assign({lookup.home, lookup.nonce, lookup.entry.vcq_number}, lookup.vcq);
+            known_vcqs_.insert_or_assign({lookup.target_vcq, lookup.nonce, lookup.entry.vcq_number}, lookup.vcq);
         })
                    ? learn(lookup)
                    : -FI_ENOMEM;
@@ -463,21 +464,21 @@ int RemoteKeys::read_bucket(Lookup& lookup) noexcept
 int RemoteKeys::learn(Lookup& lookup) noexcept
 {
     const Entry& entry = lookup.entry;
-    utofu_vcq_id_t vcq = lookup.home;
+    utofu_vcq_id_t vcq = lookup.target_vcq;
     if (entry.vcq_number != 0) {
-        const auto overflow = known_vcqs_.find({lookup.home, lookup.nonce, entry.vcq_number});
+        const auto overflow = known_vcqs_.find({lookup.target_vcq, lookup.nonce, entry.vcq_number});
         if (overflow == known_vcqs_.end()) {
             if (entry.vcq_number > directory::max_overflow_vcqs)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::overflow;
-            return ask_directory(lookup, lookup.home, directory::overflow_offset(entry.vcq_number),
+            return ask_directory(lookup, lookup.target_vcq, directory::overflow_offset(entry.vcq_number),
                                  sizeof(directory::OverflowLine));
         }
         vcq = overflow->second;
     }
-    Known known{lookup, vcq, entry.bias, entry.begin, entry.length, entry.rights};
-    const auto home = known_vcqs_.find({lookup.home, lookup.nonce, 0});
-    known.listed = home != known_vcqs_.end() && home->second != not_listed;
+    Known known{lookup, vcq, entry.stadd_offset, entry.begin, entry.length, entry.rights};
+    const auto target_vcq = known_vcqs_.find({lookup.target_vcq, lookup.nonce, 0});
+    known.listed = target_vcq != known_vcqs_.end() && target_vcq->second != not_listed;
     known.epoch = known.listed ? lookup.epoch : lookup.call;
     return remember(known) ? 0 : -FI_ENOMEM;
 }

@@ -23,7 +23,7 @@
 
 namespace tofu {
 
-// --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its home VCQ and
+// --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its target VCQ and
 // overflow VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier
 // Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. rma and
 // atomic have one each.
@@ -46,13 +46,13 @@ class VcqOrder {
     /// Orders reads behind writes, from the first operation on.
     void order_reads() noexcept { begun_ = reads_ordered_ = true; }
 
-    /// May a communication with the peer at `home` go to `vcq`, that home or an overflow VCQ of it, now? False: try
+    /// May a communication with the peer at `target_vcq` go to `vcq`, that VCQ or an overflow VCQ of its domain, now? False: try
     /// again after a poll. `reads`: a Get.
-    [[nodiscard]] bool pass(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
+    [[nodiscard]] bool pass(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        if (!begun_ || (home == last_home_ && last_->vcq == vcq && !last_->fenced)) [[likely]]
+        if (!begun_ || (target_vcq == last_target_vcq_ && last_->vcq == vcq && !last_->fenced)) [[likely]]
             return true;
-        return pass_peer(home, vcq, reads);
+        return pass_peer(target_vcq, vcq, reads);
     }
 
   private:
@@ -62,21 +62,21 @@ class VcqOrder {
         bool fenced;        ///< the fence is under way
         bool wrote;         ///< one of the communications was no Get
     };
-    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads) noexcept;
+    [[nodiscard, gnu::noinline]] bool pass_peer(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads) noexcept;
     static void on_fence(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     vcq::Vcq& vcq_;
     bool begun_ = false;
     bool reads_ordered_ = false;
-    utofu_vcq_id_t last_home_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
+    utofu_vcq_id_t last_target_vcq_ = 0; ///< of the peer that passed last; 0: none, or it has to be asked each time
     const Route* last_ = nullptr;
-    Map<utofu_vcq_id_t, Route> routes_; ///< by home VCQ: of peers with overflow VCQs, or of all
+    Map<utofu_vcq_id_t, Route> routes_; ///< by target VCQ: of peers with overflow VCQs, or of all
 };
 
 // --- RemoteKeys: turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering
 // address of the peer. Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes
 // from the key. A key of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD
-// itself with offsets. A key of the user's choice, and one of ours for a region that the home VCQ does not reach, is
+// itself with offsets. A key of the user's choice, and one of ours for a region that the target VCQ does not reach, is
 // looked up in the directory of the peer's regions (mem/mr_directory.h) by one-sided Get, and remembered.
 
 /// The target of a communication.
@@ -87,8 +87,8 @@ struct Target {
 
 /// The domain for which keys are cached.
 struct KeyReader {
-    utofu_vcq_id_t home; ///< its home VCQ
-    std::byte* area;     ///< its directory memory, in which peers revoke keys (directory::epochs_offset)
+    utofu_vcq_id_t target_vcq; ///< its target VCQ
+    std::byte* area;           ///< its directory memory, in which peers revoke keys (directory::epochs_offset)
 };
 
 /// The keys of peers that one context knows; used under its lock. A key of the provider's choice is resolved by an
@@ -100,7 +100,7 @@ class RemoteKeys {
     RemoteKeys(vcq::Vcq& vcq, bool provider_keys, const KeyReader& reader) noexcept;
     ~RemoteKeys();
 
-    /// Finds [address, address + length) of the peer, at its home VCQ or at an overflow VCQ, for an access with
+    /// Finds [address, address + length) of the peer, at its target VCQ or at an overflow VCQ, for an access with
     /// FI_REMOTE_READ and/or FI_REMOTE_WRITE. 0; -FI_EAGAIN while a lookup is under way (nothing has happened; try
     /// again after progress); -FI_ENOMEM; or an error for the operation's entry: -FI_EKEYREJECTED no such key,
     /// -FI_EACCES not allowed, -FI_EINVAL outside the region.
@@ -108,14 +108,14 @@ class RemoteKeys {
                               std::uint64_t access, Target& target) noexcept
     {
         if (!by_directory(key)) [[likely]] {
-            target = by_bias(peer, key, address);
+            target = by_stadd_offset(peer, key, address);
             return 0;
         }
         return resolve_by_directory(peer, key, address, length, access, target);
     }
-    /// An access at this home has failed in a way that a closed region or a replaced domain can explain
-    /// (doubts_target()): this domain reads all keys of that home again, and enters itself there again.
-    void doubt(utofu_vcq_id_t home) noexcept;
+    /// An access at this target VCQ has failed in a way that a closed region or a replaced domain can explain
+    /// (doubts_target()): this domain reads all keys of that domain again, and enters itself there again.
+    void suspect(utofu_vcq_id_t target_vcq) noexcept;
     /// A call of the application begins. A reader that is not in a peer's table uses no answer of an earlier call.
     void begin_call() noexcept { calls_++; }
     /// True if a lookup has been begun anew in this call, since its failure was that of an earlier call.
@@ -129,19 +129,19 @@ class RemoteKeys {
     {
         return !provider_keys_ || directory::is_indirect(key);
     }
-    /// The home VCQ of the peer that has this VCQ, its home or an overflow VCQ that has been met.
-    [[nodiscard]] utofu_vcq_id_t home_of(utofu_vcq_id_t vcq) noexcept;
+    /// The target VCQ of the peer that has this VCQ, its home or an overflow VCQ that has been met.
+    [[nodiscard]] utofu_vcq_id_t target_vcq_of(utofu_vcq_id_t vcq) noexcept;
     /// The target for a key that is a bias.
-    static Target by_bias(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
+    static Target by_stadd_offset(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
     {
-        return {peer.home, key + address};
+        return {peer.target_vcq, key + address};
     }
 
   private:
     /// The name of a region, or of an overflow VCQ by its number. The nonce distinguishes a peer from an earlier one
     /// with its VCQ ID.
     struct Name {
-        std::uint64_t home = 0; ///< the peer's
+        std::uint64_t target_vcq = 0; ///< the peer's
         std::uint64_t nonce = 0;
         std::uint64_t key = 0;
         auto operator<=>(const Name&) const = default;
@@ -168,14 +168,14 @@ class RemoteKeys {
     [[nodiscard]] Known* group_of(const Name& name) noexcept;
     [[nodiscard]] Known* find(const Name& name) noexcept;
     [[nodiscard]] const Known* recall(const Name& name) noexcept;
-    [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t home) const noexcept
+    [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t target_vcq) const noexcept
     {
-        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(home)));
+        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(target_vcq)));
     }
     /// Acquire: partner of the ARMW of KeyReaders::post. The entry is read, or the region reached, after it.
-    [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t home) const noexcept
+    [[nodiscard]] std::uint32_t epoch_of(utofu_vcq_id_t target_vcq) const noexcept
     {
-        return static_cast<std::uint32_t>(epoch(home).load(std::memory_order_acquire));
+        return static_cast<std::uint32_t>(epoch(target_vcq).load(std::memory_order_acquire));
     }
 
     vcq::Vcq& vcq_;
@@ -186,7 +186,7 @@ class RemoteKeys {
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the home, once this reader is
+    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the target VCQ, once this reader is
     /// in its table, or `not_listed`.
     Map<Name, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
@@ -225,12 +225,12 @@ struct RemoteSide {
     }
 
     Peer peer{};
-    std::uint64_t access = 0;        ///< the access that the regions must allow
-    std::uint8_t align = 1;          ///< required alignment of each piece
-    EventAccount* account = nullptr; ///< has paid for the events; null: no event, or not paid for
-    std::uint8_t paid = 0;           ///< events that are paid for and not posted
-    bool event_posted = false;       ///< the communication that causes the event is posted and has not failed
-    std::uint8_t targets = 0;        ///< entries of target[]
+    std::uint64_t access = 0;         ///< the access that the regions must allow
+    std::uint8_t align = 1;           ///< required alignment of each piece
+    CreditAccount* account = nullptr; ///< has paid for the events; null: no event, or not paid for
+    std::uint8_t paid = 0;            ///< events that are paid for and not posted
+    bool event_posted = false;        ///< the communication that causes the event is posted and has not failed
+    std::uint8_t targets = 0;         ///< entries of target[]
     Piece target[most];
 
     // An event names one region. Each further one that the operation reads or writes gets one of its own, at the end.
@@ -288,7 +288,7 @@ struct PeerMemory {
     {
     }
     /// The event for a further region has failed at this VCQ.
-    void event_failed(utofu_vcq_id_t vcq) noexcept { credits.failed(keys.home_of(vcq)); }
+    void event_failed(utofu_vcq_id_t vcq) noexcept { credits.failed(keys.target_vcq_of(vcq)); }
     RemoteKeys keys;
     EventCredits credits;
 };
@@ -323,7 +323,7 @@ class RemoteMemory {
         const Peer* const peer = peers_.find(to);
         if (peer == nullptr || peer->counts_events || directory::is_indirect(key)) [[unlikely]]
             return nullptr;
-        target = RemoteKeys::by_bias(*peer, key, address);
+        target = RemoteKeys::by_stadd_offset(*peer, key, address);
         return peer;
     }
     /// The same where keys are looked up; null also where this key is not known yet.
@@ -368,17 +368,17 @@ class RemoteMemory {
         }
         return ret;
     }
-    /// Pays for the events of an operation at a peer that counts events. As EventCredits::pay().
-    [[nodiscard]] int pay(RemoteSide& side, int& prov_errno) noexcept
+    /// Pays for the events of an operation at a peer that counts events. As EventCredits::spend().
+    [[nodiscard]] int spend(RemoteSide& side, int& prov_errno) noexcept
     {
-        const int ret = credits_.pay(side.peer, side.events(), side.account, prov_errno);
+        const int ret = credits_.spend(side.peer, side.events(), side.account, prov_errno);
         if (ret == 0)
             side.paid = static_cast<std::uint8_t>(side.events());
         return ret;
     }
     /// Notifies the further regions of an operation that has taken effect. busy: continue later. Nothing waits for
     /// these events: where one fails its region has been closed since.
-    [[nodiscard]] vcq::Post tell_further(RemoteSide& side) noexcept
+    [[nodiscard]] vcq::Post notify_further(RemoteSide& side) noexcept
     {
         constexpr vcq::UnsignaledArgs how{vcq::Unsignaled::event, vcq::flags_of(false, true)};
         for (std::uint8_t* left : {&side.further_reads, &side.further_writes})
@@ -419,33 +419,33 @@ class RemoteMemory {
     [[nodiscard]] bool find_event_word(RemoteSide& side) noexcept
     {
         utofu_stadd_t area = 0;
-        const bool there = credits_.query_directory(side.peer.home, area);
-        side.target[0].at = {side.peer.home, area + directory::event_offset};
+        const bool there = credits_.query_directory(side.peer.target_vcq, area);
+        side.target[0].at = {side.peer.target_vcq, area + directory::event_offset};
         return there;
     }
-    /// pay() for a new call; calls `progress` for some rounds as long as there are no credits.
+    /// spend() for a new call; calls `progress` for some rounds as long as there are no credits.
     template <class Progress>
-    [[nodiscard]] int pay_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
+    [[nodiscard]] int spend_now(RemoteSide& side, int& prov_errno, Progress&& progress) noexcept
     {
-        int ret = pay(side, prov_errno);
+        int ret = spend(side, prov_errno);
         for (unsigned polls = rounds_of_a_call; ret == -FI_EAGAIN && polls != 0 && progress(); polls--)
-            ret = pay(side, prov_errno);
+            ret = spend(side, prov_errno);
         return ret;
     }
-    /// A communication with the peer at `home` has ended with this code. As RemoteKeys::doubt().
-    void ended(utofu_vcq_id_t home, int utofu_code) noexcept
+    /// A communication with the peer at `target_vcq` has ended with this code. As RemoteKeys::suspect().
+    void ended(utofu_vcq_id_t target_vcq, int utofu_code) noexcept
     {
         if (doubts_target(utofu_code)) [[unlikely]]
-            keys_.doubt(home);
+            keys_.suspect(target_vcq);
     }
 
     /// True if communications have to ask may_go_to(): some peer is reached by several VCQs.
     [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
-    /// May a communication of an ordered operation with the peer at `home` go to `vcq` now? False: try again after a
+    /// May a communication of an ordered operation with the peer at `target_vcq` go to `vcq` now? False: try again after a
     /// poll. As VcqOrder::pass().
-    [[nodiscard]] bool may_go_to(utofu_vcq_id_t home, utofu_vcq_id_t vcq, bool reads = false) noexcept
+    [[nodiscard]] bool may_go_to(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
-        return vcq_order_.pass(home, vcq, reads);
+        return vcq_order_.pass(target_vcq, vcq, reads);
     }
 
   private:
@@ -453,7 +453,7 @@ class RemoteMemory {
                               std::uint64_t access, Target& target) noexcept
     {
         const int ret = keys_.resolve(peer, key, address, length, access, target);
-        if (ret == 0 && target.vcq != peer.home) [[unlikely]]
+        if (ret == 0 && target.vcq != peer.target_vcq) [[unlikely]]
             meet_overflow_vcq();
         return ret;
     }

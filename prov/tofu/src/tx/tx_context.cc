@@ -41,9 +41,9 @@ bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
 /// ARMW that was posted behind them in strong order has.
 bool Fence::flushed(const Peer& peer) noexcept
 {
-    if (flushing_ || !tx_.vcq().has_unsignaled_to(peer.home))
+    if (flushing_ || !tx_.vcq().has_unsignaled_to(peer.target_vcq))
         return !flushing_;
-    const vcq::Post post = tx_.vcq().fence(peer.home, *this);
+    const vcq::Post post = tx_.vcq().fence(peer.target_vcq, *this);
     flushing_ = post == vcq::Post::done;
     return post == vcq::Post::error; // the fenced operation will meet the same error
 }
@@ -161,8 +161,9 @@ int TxContext::open_vcq() noexcept
 int TxContext::post_from(vcq::Vcq& vcq) noexcept
 {
     std::unique_ptr<LocalMemory> memory(new (std::nothrow) LocalMemory(vcq, &domain().regions().descs()));
-    peer_memory_.reset(new (std::nothrow) PeerMemory(
-        vcq, domain().model().provider_keys, KeyReader{domain().home_id(), domain().regions().directory().area()}));
+    peer_memory_.reset(new (std::nothrow)
+                           PeerMemory(vcq, domain().model().provider_keys,
+                                      KeyReader{domain().target_vcq_id(), domain().regions().directory().area()}));
     if (memory == nullptr || peer_memory_ == nullptr)
         return -FI_ENOMEM;
     if (int ret = domain().regions().attach(*memory, *lock_); ret != 0)

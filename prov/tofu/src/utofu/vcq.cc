@@ -68,7 +68,7 @@ int Handle::make(const Backend& backend, unsigned spread, bool thread_safe, Stat
 {
     if (is_open() || backend.tni_count() == 0)
         return -FI_EINVAL;
-    // The first VCQ of a domain is its home, which peers send to.
+    // The first VCQ of a domain is its target VCQ, which peers send to.
     const bool spare = spread == spread_of_spare;
     const tni_allocator::TniSlot slot =
         tni_allocator::acquire(backend, spread == 0 ? tni_allocator::Traffic::in : tni_allocator::Traffic::out, spare);

@@ -51,14 +51,14 @@ struct Element {
 
 /// Finds the field that has one value in `a` and another one in `b`, which are alike in all else. False: there is none.
 template <class Field>
-bool find_field(const Image& a, const Image& b, std::size_t size, Field in_a, Field in_b, std::uint8_t& place) noexcept
+bool find_field(const Image& a, const Image& b, std::size_t size, Field in_a, Field in_b, std::uint8_t& offset) noexcept
 {
     for (std::size_t at = 0; at + sizeof(Field) <= size; at++) {
         Image patched = a;
         store(patched.bytes + at, in_b);
         if (load<Field>(a.bytes + at) != in_a || std::memcmp(patched.bytes, b.bytes, size) != 0)
             continue;
-        place = static_cast<std::uint8_t>(at);
+        offset = static_cast<std::uint8_t>(at);
         return true;
     }
     return false;
