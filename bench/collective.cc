@@ -140,8 +140,8 @@ struct ByPuts {
     double us = 0;
 };
 
-/// Each round waits for the one before: a trip of a short Put or of a payload, its hops, and the calls. What comes down a
-/// tree to the last leaf, in a round of its own, has made a trip for each level.
+/// Each round waits for the one before: a trip of a short Put or of a payload, its hops, and the calls. What comes down
+/// a tree to the last leaf, in a round of its own, has made a trip for each level.
 ByPuts by_puts(const Box& box, const Shape& shape)
 {
     const unsigned n = box.nodes() * processes;

@@ -3,8 +3,8 @@
 // hand.
 //
 // usage: bench/exact [ROUNDS [PROCESSES...]]        (2000 rounds, with 2, 4, 12 and 64 processes)
-// A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own. Beside it, in the
-// same run, the bare ring: processes on one processor that do nothing but wake the next one.
+// A ring: in each round each process puts 8 bytes to the next one with a notice, and waits for its own. Beside it, in
+// the same run, the bare ring: processes on one processor that do nothing but wake the next one.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>

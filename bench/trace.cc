@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a trace costs: the same calls in a process that is recorded and in one that is not. Run by bench/run and by hand.
+// What a trace costs: the same calls in a process that is recorded and in one that is not. Run by bench/run and by
+// hand.
 //
-// One process that posts to itself. Prints lines for bench/report: the call by itself and what recording adds to it, the
-// best of many rounds, since everything else on the machine only makes it slower.
+// One process that posts to itself. Prints lines for bench/report: the call by itself and what recording adds to it,
+// the best of many rounds, since everything else on the machine only makes it slower.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

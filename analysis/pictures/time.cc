@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Pictures of the activity of processes over time. See pictures.h.
 //
-// Time is cut into columns as wide as a point of the picture, and many processes into bands, so that a picture has a size
-// that does not depend on the length of the trace.
+// Time is cut into columns as wide as a point of the picture, and many processes into bands, so that a picture has a
+// size that does not depend on the length of the trace.
 #include "pictures/pictures.h"
 
 #include "pictures/svg.h"

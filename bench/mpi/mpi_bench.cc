@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Run by bench/mpi/run and by hand, through
-// mpirun.
+// Small MPI benchmarks: latency, bandwidth, message rate, collectives, windows. Run by bench/mpi/run and by hand,
+// through mpirun.
 //
 // usage: mpi_bench TRANSPORT [start|p2p|sizes|collectives|short|oversubscribed|windows]...
 // One line for bench/report for each figure: the median of five tries of some milliseconds.
@@ -36,7 +36,8 @@ void say(const char* name, std::size_t bytes, const char* unit, double value)
 }
 
 // Seconds of one of `f(n)`'s n repetitions: as many as fill a try, agreed on by all. Not before the transports have
-// settled: registrations are kept from the second use on, and the simulator moves memory from which much is copied, once.
+// settled: registrations are kept from the second use on, and the simulator moves memory from which much is copied,
+// once.
 template <class F>
 double time_of(F&& f, double warm_up = warm_up_seconds)
 {
@@ -131,8 +132,8 @@ void sizes()
     }
 }
 
-// Seconds of one message in windows that are answered by an empty one: from each rank of the first `pairs` to one of the
-// next.
+// Seconds of one message in windows that are answered by an empty one: from each rank of the first `pairs` to one of
+// the next.
 double stream(std::size_t size, int window, int pairs = 1)
 {
     const bool sends = rank < pairs;

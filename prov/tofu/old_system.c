@@ -2,7 +2,8 @@
 /*
  * configure --enable-portable on a system newer than glibc 2.28: what the provider, and the libstdc++ and libgcc inside
  * it, call of the C library is bound to versions that glibc 2.28 has as well. The linker sends each of these names to
- * its __wrap_ here (ld --wrap, configure.m4); tests/prov/whole/portable.sh finds what is missing. Nothing else calls this.
+ * its __wrap_ here (ld --wrap, configure.m4); tests/prov/whole/portable.sh finds what is missing. Nothing else calls
+ * this.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

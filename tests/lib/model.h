@@ -2,10 +2,10 @@
 // Small models of protocols, searched to their end: every state that any order of steps leads to. Used by tests of
 // models only; calls nothing.
 //
-// A state is a struct of fixed-width numbers without padding. `steps(state, emit)` calls emit(name, next) for everything
-// that can happen next; `wrong(state)` says what a state violates, or null; `good(state)` names the states in which
-// everything is done. From each state one of those must be within reach: a model finds deadlocks, and loops that nothing
-// leads out of, as well as states that are wrong.
+// A state is a struct of fixed-width numbers without padding. `steps(state, emit)` calls emit(name, next) for
+// everything that can happen next; `wrong(state)` says what a state violates, or null; `good(state)` names the states
+// in which everything is done. From each state one of those must be within reach: a model finds deadlocks, and loops
+// that nothing leads out of, as well as states that are wrong.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ struct group {
 
 /* Joins; ends the program with a message if it cannot, or if there are fewer than `least` processes. */
 void group_begin(struct group* group, int least);
-/* Gives `words` (at most GROUP_WORDS) to all and gets theirs: all[rank][…]. No process returns before all have called. */
+/* Gives `words` (at most GROUP_WORDS) to all and gets theirs: all[rank][…]. Returns when all have called. */
 void group_exchange(struct group* group, const uint64_t* mine, int words, uint64_t all[GROUP_MAX][GROUP_WORDS]);
 void group_barrier(struct group* group);
 void group_end(struct group* group);

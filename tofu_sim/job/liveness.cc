@@ -73,8 +73,8 @@ bool is_in_process_table(int pid) noexcept
     return pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
 }
 
-/// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. Where it is 0
-/// without that mark, the process joins or leaves, and still uses the job's file. The
+/// A process that was killed takes a while to vanish, but the word that the kernel marks shows it at once. Where it is
+/// 0 without that mark, the process joins or leaves, and still uses the job's file. The
 /// descriptor with the number of its segment may be any file, and a failed read proves nothing: that process has closed
 /// it, or denies access, or is about to vanish and has no files any more.
 Life mark_life(uint32_t process, const ProcessSlot& slot) noexcept

@@ -53,8 +53,8 @@ inline void start_pending(Vcq& vcq) noexcept
     return false;
 }
 
-/// Notices that poll_mrq would find, about. Any thread, beside one that polls, or that frees the VCQ and creates another
-/// in its place: it looks at shared words alone, at the place that the entry of vcq_table has in the segment.
+/// Notices that poll_mrq would find, about. Any thread, beside one that polls, or that frees the VCQ and creates
+/// another in its place: it looks at shared words alone, at the place that the entry of vcq_table has in the segment.
 [[nodiscard]] inline size_t unread_mrq(const Vcq& vcq) noexcept
 {
     const auto index = static_cast<unsigned>(&vcq - &vcq_table[0]);

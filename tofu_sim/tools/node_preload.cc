@@ -2,8 +2,8 @@
 // Binding on a node that this machine is not: hwloc says that it can be done, and does nothing. Programs that tofu-sim
 // run --node starts have it (LD_PRELOAD), Open MPI's mpirun above all. Uses: their hwloc.
 //
-// For a topology of another machine hwloc's functions that bind succeed and change nothing, but hwloc reports them as not
-// supported. mpirun asks for that report and refuses --bind-to. With this library the report says "supported".
+// For a topology of another machine hwloc's functions that bind succeed and change nothing, but hwloc reports them as
+// not supported. mpirun asks for that report and refuses --bind-to. With this library the report says "supported".
 #include <dlfcn.h>
 #include <hwloc.h>
 

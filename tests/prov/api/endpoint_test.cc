@@ -52,9 +52,9 @@ TEST(Endpoint, OptionsNamesAndAliases)
     });
 }
 
-/// fi_endpoint(3), fi_ep_bind: FI_REMOTE_READ and FI_REMOTE_WRITE require FI_RMA_EVENT. Without it they are refused where
-/// they are all that a counter is bound with, and count nothing where they are not: libfabric's fi_ubertest binds with
-/// FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE, whatever it has asked for.
+/// fi_endpoint(3), fi_ep_bind: FI_REMOTE_READ and FI_REMOTE_WRITE require FI_RMA_EVENT. Without it they are refused
+/// where they are all that a counter is bound with, and count nothing where they are not: libfabric's fi_ubertest binds
+/// with FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE, whatever it has asked for.
 TEST(Endpoint, CountersOfRemoteAccessesNeedRmaEvents)
 {
     expect_processes(1, [](const Rank& rank) {

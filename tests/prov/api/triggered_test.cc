@@ -230,8 +230,8 @@ TEST(DeferredWork, NeedsAnEnabledEndpoint)
     });
 }
 
-/// Work that is due while its endpoint is being closed is begun before that, or not at all: another thread makes progress
-/// meanwhile and finds it in the queue.
+/// Work that is due while its endpoint is being closed is begun before that, or not at all: another thread makes
+/// progress meanwhile and finds it in the queue.
 TEST(DeferredWork, IsNotBegunByAnEndpointThatCloses)
 {
     expect_processes(1, [](const Rank& rank) {

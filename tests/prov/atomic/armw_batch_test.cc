@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Batches of ARMWs over a network with an adversary: their notices, failures and ends (atomic/armw_batch.cc). Run by make
-// check.
+// Batches of ARMWs over a network with an adversary: their notices, failures and ends (atomic/armw_batch.cc). Run by
+// make check.
 #include <gtest/gtest.h>
 
 #include <rdma/fi_errno.h>

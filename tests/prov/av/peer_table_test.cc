@@ -158,9 +158,9 @@ TEST_F(SharedVectors, FindWhoeverIsInThem)
             target_vcqs[n] = 0;
         }
         Vector& asked = random() % 2 == 0 ? one : other;
-        const std::size_t m = random() % homes.size();
-        if (homes[m] != 0)
-            ASSERT_EQ(asked.who(homes[m]), m) << step;
+        const std::size_t m = random() % target_vcqs.size();
+        if (target_vcqs[m] != 0)
+            ASSERT_EQ(asked.who(target_vcqs[m]), m) << step;
         ASSERT_EQ(asked.who(step + 1'000'000), FI_ADDR_NOTAVAIL);
     }
 }

@@ -285,8 +285,8 @@ TEST(Queue, AClaimTakesAMessageOfItsKind)
     EXPECT_EQ(p.in[0], 'M');
 }
 
-/// FI_DISCARD belongs to a peek or a claim (fi_tagged(3)), which have no buffer. A receive that had it alone would write
-/// to whatever address the call has.
+/// FI_DISCARD belongs to a peek or a claim (fi_tagged(3)), which have no buffer. A receive that had it alone would
+/// write to whatever address the call has.
 TEST(Queue, ADiscardWithoutAPeekIsRefused)
 {
     Queues p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A domain over the network inside the process (fake_net.h), for tests of what stands above a VCQ: target VCQ, region table,
-// locks that are off. No endpoint makes progress by itself. Used by tests only.
+// A domain over the network inside the process (fake_net.h), for tests of what stands above a VCQ: target VCQ, region
+// table, locks that are off. No endpoint makes progress by itself. Used by tests only.
 #pragma once
 
 #include <cstddef>

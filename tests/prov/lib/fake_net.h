@@ -380,14 +380,14 @@ struct OverVcqs : OverNet {
         caps.max_putget_size = 1 << 24;
         caps.num_reserved_stags = 256;
         backend.emplace(functions(), caps, 1);
-        EXPECT_EQ(home.open(*backend, 0, false, {}), 0);
+        EXPECT_EQ(target_vcq.open(*backend, 0, false, {}), 0);
         EXPECT_EQ(vcq.open(*backend, 0, false, {}), 0);
         lock.set_enabled(false);
     }
 
     utofu_onesided_caps caps{};
     std::optional<tofu::vcq::Backend> backend;
-    tofu::vcq::Vcq home, vcq;
+    tofu::vcq::Vcq target_vcq, vcq;
     tofu::Lock lock;
 };
 

@@ -75,9 +75,9 @@ struct Stream {
     unsigned under_way = 0;
 };
 
-/// The same memory of each rank by two ways, the first by its target VCQ and the second by an overflow VCQ: no tag of the
-/// target VCQ is left or, with keys of the user's choice, the memory's tag there belongs to the first key. `full`: also
-/// then none is left.
+/// The same memory of each rank by two ways, the first by its target VCQ and the second by an overflow VCQ: no tag of
+/// the target VCQ is left or, with keys of the user's choice, the memory's tag there belongs to the first key. `full`:
+/// also then none is left.
 struct TwoWays {
     TwoWays(Session& session, void* memory, std::size_t size, bool full = false)
         : one(session.share(memory, size, remote_access, 1000001)),

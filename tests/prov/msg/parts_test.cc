@@ -43,7 +43,8 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
 
     PartsTest() : OverVcqs(geometry.size() + 65536)
     {
-        own.emplace(LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)},
+        own.emplace(LocalEndpoint{vcq, target_vcq, lock, own_nonce, own_index,
+                                  make_address(target_vcq.id(), own_nonce, own_index)},
                     *this);
         EXPECT_EQ(own->area.open(target_vcq, lock, own_nonce, own_index, geometry), 0);
         own->open = true;

@@ -75,8 +75,8 @@ struct Above final : Protocol {
 struct RingsTest : testing::Test, fake::OverVcqs {
     RingsTest() : OverVcqs(geometry.size() + 65536)
     {
-        above.emplace(
-            LocalEndpoint{vcq, home, lock, own_nonce, own_index, make_address(home.id(), own_nonce, own_index)});
+        above.emplace(LocalEndpoint{vcq, target_vcq, lock, own_nonce, own_index,
+                                    make_address(target_vcq.id(), own_nonce, own_index)});
         rings = &above->rings;
         EXPECT_EQ(rings->open(ring_count, ring_slots, anon_slot_count), 0);
         put(0, header());
@@ -93,7 +93,7 @@ struct RingsTest : testing::Test, fake::OverVcqs {
     {
         return {area_magic, wire_version, index, 0, peer_nonce};
     }
-    Area& area() { return rings->own.area; }
+    ReceiveArea& area() { return rings->own.area; }
     void poll()
     {
         while (vcq.poll() != 0) {

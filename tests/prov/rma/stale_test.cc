@@ -19,8 +19,8 @@ using tofu::sim::test::wait_until;
 constexpr std::size_t words = 2048;   ///< of a region
 constexpr std::size_t alias_from = 8; ///< the alias begins at this word
 
-/// Regions of the target (rank 1), which rank 0 reaches by three keys: `lasting` is always memory[0], `moving` memory[1] or
-/// memory[2], `alias` a part of memory[2].
+/// Regions of the target (rank 1), which rank 0 reaches by three keys: `lasting` is always memory[0], `moving`
+/// memory[1] or memory[2], `alias` a part of memory[2].
 class Regions {
   public:
     static constexpr std::uint64_t lasting = 1, moving = 2, alias = 3;
@@ -48,8 +48,8 @@ class Regions {
         options.mr_mode = 0;
         return options;
     }
-    /// The initiator gets to know the keys. Then `moving` is given to the other memory, and what the initiator knows of it
-    /// is stale. Both ranks call it.
+    /// The initiator gets to know the keys. Then `moving` is given to the other memory, and what the initiator knows of
+    /// it is stale. Both ranks call it.
     void make_stale()
     {
         std::uint64_t word = 0;

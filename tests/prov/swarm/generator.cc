@@ -27,8 +27,8 @@ using Number = Gen<std::uint32_t>;
 constexpr unsigned places = 3 * slots;
 constexpr std::uint32_t most_bytes = 300000; ///< of the buffers of one command
 
-// The random numbers are split as in RapidCheck's gen::build, tuple, pair and container, and a seed's program is the one
-// that these draw. But their types take the compiler half a minute: they can shrink, which is left to shorten().
+// The random numbers are split as in RapidCheck's gen::build, tuple, pair and container, and a seed's program is the
+// one that these draw. But their types take the compiler half a minute: they can shrink, which is left to shorten().
 
 /// A member of T, and what draws it.
 template <class T>

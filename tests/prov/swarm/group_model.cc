@@ -184,8 +184,9 @@ bool GroupModel::has_ended(const Join& join, unsigned index) const
                        [&](const auto& call) { return call->join == &join && call->index == index && call->done; });
 }
 
-/// All members have called it, apart from those that are lost: some of the others wait for these, and find it out. Or it
-/// has ended at a lane neighbour that is still a member: without an error all have called it, with one it has said so.
+/// All members have called it, apart from those that are lost: some of the others wait for these, and find it out. Or
+/// it has ended at a lane neighbour that is still a member: without an error all have called it, with one it has said
+/// so.
 bool GroupModel::must_end(const Collective& call) const
 {
     const Join& join = *call.join;

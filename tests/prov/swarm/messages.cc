@@ -254,8 +254,8 @@ bool World::fetch(Receive& r)
     return result == 0;
 }
 
-/// The key is looked up: in the directory of the peer, or of what has its place. The answer is an error, of the call or of the read, in a
-/// bounded time, even if the network has hardly any room.
+/// The key is looked up: in the directory of the peer, or of what has its place. The answer is an error, of the call or
+/// of the read, in a bounded time, even if the network has hardly any room.
 void World::insist(const Command& c)
 {
     Endpoint* const to = life(c.to, c.back);

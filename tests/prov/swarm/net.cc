@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The network of net.h. A post goes through three stages: its bytes are read, they are written (line by line), its end is
-// reported. Each is a step of the network, and between two steps anything may happen.
+// The network of net.h. A post goes through three stages: its bytes are read, they are written (line by line), its end
+// is reported. Each is a step of the network, and between two steps anything may happen.
 #include "net_impl.h"
 
 #include <algorithm>

@@ -173,8 +173,8 @@ void World::begin_life(unsigned p, unsigned slot)
     model_.endpoints.push_back(std::move(life));
 }
 
-/// A domain gives its endpoints' numbers in turn, so many others lie between two with the same number. They have the same
-/// VCQ ID and steering tag, but not the same address.
+/// A domain gives its endpoints' numbers in turn, so many others lie between two with the same number. They have the
+/// same VCQ ID and steering tag, but not the same address.
 void World::renew(unsigned p, unsigned slot)
 {
     constexpr std::size_t until_nonce = offsetof(tofu::EndpointAddress, nonce);

@@ -78,7 +78,8 @@ class OtherProvider final : public RealTime {
     [[nodiscard]] bool reuses_addresses() const override { return true; }
     /// Tcp keeps what a closed endpoint had under way.
     [[nodiscard]] bool closes_domains() const override { return !is_tcp_; }
-    /// Shm gives any address to a sender that was not inserted, and tcp that of a later endpoint to one that has closed.
+    /// Shm gives any address to a sender that was not inserted, and tcp that of a later endpoint to one that has
+    /// closed.
     [[nodiscard]] bool names_senders() const override { return false; }
     /// What shm has of a process that ended early.
     void clear_after(int process) override

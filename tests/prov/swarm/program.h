@@ -48,10 +48,10 @@ enum class Do : std::uint8_t {
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
     insist,  ///< at, to, back: an access by a key that no region has, repeated until it is answered
     refuse,  ///< at, to, count: a call with flags that it must refuse (World::refuse)
-    context, ///< at, entry, tx, rx: closes or opens a context of a scalable endpoint, one that sends (entry 0) or receives
+    context, ///< at, entry, tx, rx: closes or opens a context of a scalable endpoint; entry 0: one that sends
     turn,    ///< at: its process closes its endpoints and its address vector, and opens others
-    await, ///< at, count, entry, rx: its process waits so many milliseconds, for its queue (entry 0), the counter of
-           ///< the endpoint's sends or receives (1), or its event queue (2)
+    await,   ///< at, count, entry, rx: its process waits so many milliseconds, for its queue (entry 0), the counter of
+             ///< the endpoint's sends or receives (1), or its event queue (2)
     count_
 };
 

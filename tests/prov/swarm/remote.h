@@ -50,8 +50,8 @@ class Remote {
     void lose_all(unsigned process);
     /// What regions' counters show, of those that are closed as well.
     [[nodiscard]] bool counts_hold(unsigned process, bool last);
-    /// A read, a write or an atomic. What it returned is 0, -FI_EAGAIN or an error that the model permits; null: nothing
-    /// was called.
+    /// A read, a write or an atomic. What it returned is 0, -FI_EAGAIN or an error that the model permits; null:
+    /// nothing was called.
     const Access* access(const Caller& caller, const Command& command);
 
   private:

@@ -416,7 +416,7 @@ TEST_F(VcqTest, AWaiterMayPostAgain)
     chain.notify = [](CompletionHandler* self, Notice) noexcept {
         auto& c = *static_cast<Chain*>(self);
         if (--c.left > 0)
-            EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {When::delivered, false, false, &c}), Post::done);
+            EXPECT_EQ(c.vcq->put(5, 1, 2, 3, {CompletionLevel::delivered, false, false, &c}), Post::done);
     };
     ASSERT_EQ(vcq.put(5, 1, 2, 3, {CompletionLevel::delivered, false, false, &chain}), Post::done);
     for (int i = 0; i < 300; i++) {

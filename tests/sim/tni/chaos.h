@@ -43,8 +43,8 @@ class SimChaos : public ::testing::TestWithParam<const char*> {
         ::setenv("TOFU_SIM_CHAOS", text.c_str(), 1);
     }
 
-    // A process that is started from now on has exact mode: a seed is one order of events, so few rounds show as much as
-    // many do elsewhere, and a failure repeats.
+    // A process that is started from now on has exact mode: a seed is one order of events, so few rounds show as much
+    // as many do elsewhere, and a failure repeats.
     static void take_exact_alone()
     {
         ::setenv("TOFU_SIM_CLOCK", "exact", 1);

@@ -2,8 +2,8 @@
 // A uTofu ping-pong that knows nothing of virtual time: it measures by clock_gettime and gettimeofday. Run by
 // tests/sim/tools/clock.sh, under tofu-sim run.
 //
-// usage: clock_subject BYTES. Each two ranks, 2n and 2n + 1, play; rank 0 prints the time of one way: in nanoseconds, and
-// by gettimeofday, which has microseconds, in tenths of one.
+// usage: clock_subject BYTES. Each two ranks, 2n and 2n + 1, play; rank 0 prints the time of one way: in nanoseconds,
+// and by gettimeofday, which has microseconds, in tenths of one.
 // clock_subject BYTES RANKS: all others send to rank 0 at once, 8 messages each; it says when they are there and stays
 // until its input ends.
 #include <cstdio>

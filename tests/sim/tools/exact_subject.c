@@ -353,7 +353,7 @@ static int bind_one(void)
     return 0;
 }
 
-/* Processes 3 and 1 each start a descriptor of process 2. The second one is short, and counts as sent when the first one
+/* Processes 3 and 1 each start a descriptor of process 2. The second one is short and counts as sent when the first one
  * is, which has gaps: at one time, though its starter has the smaller rank. Both have an entry in the TCQ. */
 static int session(void)
 {

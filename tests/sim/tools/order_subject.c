@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A planted error of order for tests/sim/tools/exact.sh: process 0 puts data and then a flag, process 1 sees the flag and
- * takes the data for complete. Without an argument the flag lacks strong order, so that the guide promises nothing
+ * A planted error of order for tests/sim/tools/exact.sh: process 0 puts data and then a flag, process 1 sees the flag
+ * and takes the data for complete. Without an argument the flag lacks strong order, so that the guide promises nothing
  * (2.2.10); with "strong" it has it. Each round is a line of data. A second argument makes another thread use uTofu.
  */
 #include "group.h"

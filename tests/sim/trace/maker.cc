@@ -2,8 +2,8 @@
 // Makes up the traces of a job with a process on each node: more nodes than a test could run. Run by
 // tests/sim/tools/pictures.sh and by hand.
 //
-// usage: trace_maker DIRECTORY X Y Z STEPS. In each step a rank computes, puts to the next and the previous rank, to one
-// seven away and to one in the next unit, and waits for what these send; every 13th rank is slow, and rank 0 gets
+// usage: trace_maker DIRECTORY X Y Z STEPS. In each step a rank computes, puts to the next and the previous rank, to
+// one seven away and to one in the next unit, and waits for what these send; every 13th rank is slow, and rank 0 gets
 // something from all.
 #include "sim/trace/written.h"
 

@@ -228,8 +228,9 @@ int Domain::bind(struct fid* object, std::uint64_t flags) noexcept
 }
 
 /// Waits until receivers have fetched what closed endpoints have reported as sent, or are gone. Nothing can be fetched
-/// afterwards, so the wait ends when live receivers have fetched nothing for a while; slow ones are waited for. A receiver
-/// may be an endpoint of this process that depends on the calling thread, so domains with locks make progress here.
+/// afterwards, so the wait ends when live receivers have fetched nothing for a while; slow ones are waited for. A
+/// receiver may be an endpoint of this process that depends on the calling thread, so domains with locks make progress
+/// here.
 void Domain::await_receivers() noexcept
 {
     constexpr std::chrono::milliseconds short_while{10};
@@ -313,7 +314,8 @@ bool Domain::progress_target_vcq(bool patient) noexcept
     return some;
 }
 
-/// Under the target lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive queues").
+/// Under the target lock. Notices are of RMA events alone: messages leave none (docs/wire-protocol.md, "Receive
+/// queues").
 void Domain::on_remote(void* self, const vcq::RemoteNotice& notice) noexcept
 {
     static_cast<Domain*>(self)->regions_->remote_event(0, notice);

@@ -56,8 +56,8 @@ class Domain final : public DomainBase {
     std::optional<TriggeredQueue> own_triggered_{std::in_place, *this}; ///< until close()
 };
 
-// --- AddressVector: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). The engines
-// see the vector as its Peers.
+// --- AddressVector: addresses of peers, by index (FI_AV_TABLE and FI_AV_MAP alike: fi_addr_t is the index). The
+// engines see the vector as its Peers.
 
 class AddressVector final : public Peers {
   public:

@@ -426,7 +426,8 @@ int Endpoint::close() noexcept
     if (in_use() || (engines_.collectives && engines_.collectives->in_use()))
         return -FI_EBUSY;
     // First deferred work that waits ends: any thread's progress may begin it, and exchanges the reports of the context
-    // for that moment (post_elsewhere). Then polls of the endpoint end, then notices of peers, then operations under way.
+    // for that moment (post_elsewhere). Then polls of the endpoint end, then notices of peers, then operations under
+    // way.
     const bool defers = (config_.caps & FI_TRIGGER) != 0;
     if (defers)
         owner().deferred().calls->cancel_waiting(tx_);

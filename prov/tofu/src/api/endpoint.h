@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An endpoint or a context of a scalable endpoint: its engines (EndpointEngines), what it is bound to (Bindings) and made
-// of (EndpointConfig), and the object itself (Endpoint): a tx context and an rx context, the objects bound to them, and
-// the engines that use them. The operation tables are in api/endpoint_calls.h.
+// An endpoint or a context of a scalable endpoint: its engines (EndpointEngines), what it is bound to (Bindings) and
+// made of (EndpointConfig), and the object itself (Endpoint): a tx context and an rx context, the objects bound to
+// them, and the engines that use them. The operation tables are in api/endpoint_calls.h.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ struct EndpointEngines {
     std::unique_ptr<coll::Collectives> collectives;
 };
 
-// --- Bindings: what an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it is in
-// because of that
+// --- Bindings: what an endpoint or a context is bound to (fi_endpoint(3), fi_ep_bind), and the progress sets that it
+// is in because of that
 
 class EventQueue;
 class SharedReceive;
@@ -67,7 +67,8 @@ class Bindings {
     [[nodiscard]] int add_addresses(Peers& av) noexcept;
     /// Checks before fi_enable that everything needed is bound and fits together. 0, or the refusal.
     [[nodiscard]] int check() noexcept;
-    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `notifies`. 0 or -FI_ENOMEM.
+    /// Adds the endpoint to the progress sets of all bound objects, and of the event queue if `notifies`. 0 or
+    /// -FI_ENOMEM.
     [[nodiscard]] int list(Pollable& endpoint, bool notifies) noexcept;
     void unlist(Pollable& endpoint) noexcept;
     void release_all() noexcept;

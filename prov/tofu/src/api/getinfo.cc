@@ -296,8 +296,8 @@ fid_nic* make_nic(const vcq::Backend& backend) noexcept
     nic.device.name = text("tofu");
     nic.device.driver = text(simulated ? "tofu_sim" : "libtofucom");
     nic.bus.bus_type = FI_BUS_UNKNOWN; // on the processor's chip
-    // The node's coordinates, x.y.z.a.b.c, unless the query would make the process join the simulator's job, which a mere
-    // query of fi_getinfo must not do.
+    // The node's coordinates, x.y.z.a.b.c, unless the query would make the process join the simulator's job, which a
+    // mere query of fi_getinfo must not do.
     std::uint8_t c[6] = {};
     char address[6 * 4];
     if (!simulated && f.query_my_coords != nullptr && f.query_my_coords(c) == UTOFU_SUCCESS) {

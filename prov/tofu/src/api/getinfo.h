@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// fi_getinfo: what the provider offers, filtered by a caller's hints (get_info), and what other calls ask of that: peers
-// by name (find_peer), the attributes of a context (narrow).
+// fi_getinfo: what the provider offers, filtered by a caller's hints (get_info), and what other calls ask of that:
+// peers by name (find_peer), the attributes of a context (narrow).
 #pragma once
 
 #include <cstdint>

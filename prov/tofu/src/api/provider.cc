@@ -56,7 +56,7 @@ fi_provider provider = {
     .name = "tofu",
     .getinfo = get_info,
     .fabric = open_fabric,
-    .cleanup = proto::Area::drop_spare, // no more: the backend stays, objects are the application's to close
+    .cleanup = proto::ReceiveArea::drop_spare, // no more: the backend stays, objects are the application's to close
 };
 
 } // namespace tofu

@@ -39,10 +39,10 @@ using Call = std::variant<CounterCall, proto::SendCall, proto::RecvCall, RmaCall
 
 namespace tofu {
 
-// --- TriggeredOp, TriggeredQueue: deferred work of a domain (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER. Deferred
-// work reports to its own counter instead of to the objects that its endpoint is bound to. It is posted so that its end
-// becomes an entry of the internal CQ, from which a round of progress takes it. A domain without such operations pays
-// one load in each round.
+// --- TriggeredOp, TriggeredQueue: deferred work of a domain (FI_QUEUE_WORK), and what endpoints post with FI_TRIGGER.
+// Deferred work reports to its own counter instead of to the objects that its endpoint is bound to. It is posted so
+// that its end becomes an entry of the internal CQ, from which a round of progress takes it. A domain without such
+// operations pays one load in each round.
 
 class DomainBase;
 

@@ -153,8 +153,8 @@ template <bool indirect>
     return goes ? peer : nullptr;
 }
 
-/// Submits a call on the fast path. `indirect`: keys are looked up in a directory. Of a read enough is kept to do it by a
-/// Get.
+/// Submits a call on the fast path. `indirect`: keys are looked up in a directory. Of a read enough is kept to do it by
+/// a Get.
 template <bool indirect>
 [[gnu::always_inline]] inline ssize_t submit_native(TxContext& tx, const Native& how, const PlainCall& call) noexcept
 {

@@ -222,31 +222,31 @@ Post WordRunner::begin_loop(WordOp& f, const std::uint64_t* found) noexcept
         slot.queue_up(f);
         return Post::done;
     }
-    f.group = 1;
-    compute_group(f, found != nullptr ? *found : first_guess(slot, f));
-    const Post posted = post_group(f);
+    f.combined = 1;
+    compute_combined(f, found != nullptr ? *found : first_guess(slot, f));
+    const Post posted = post_combined(f);
     if (posted == Post::done)
         slot.active = &f;
     return posted;
 }
 
 /// Prepares the leader's CSWAP for a word that holds `value`; it carries the operations that wait for the same word.
-void WordRunner::compute_group(WordOp& leader, std::uint64_t value) noexcept
+void WordRunner::compute_combined(WordOp& leader, std::uint64_t value) noexcept
 {
     leader.expect = value;
     leader.before = value;
     value = applied(leader, value);
     unsigned n = 1;
     WordOp* f = leader.slot->active == &leader ? leader.slot->waiting : nullptr;
-    for (; f && n < max_group && *f == RemoteWord{leader}; f = f->next, ++n) {
+    for (; f && n < max_combined && *f == RemoteWord{leader}; f = f->next, ++n) {
         f->before = value;
         value = applied(*f, value);
     }
-    leader.group = static_cast<std::uint16_t>(n);
+    leader.combined = static_cast<std::uint16_t>(n);
     leader.desired = value;
 }
 
-Post WordRunner::post_group(WordOp& leader) noexcept
+Post WordRunner::post_combined(WordOp& leader) noexcept
 {
     const vcq::SignaledArgs how{&leader, vcq::delivered_flags(leader.op->strong, false)};
     return ops_.vcq.cswap(leader.width, leader.vcq, leader.expect, leader.desired, leader.word, how);
@@ -257,16 +257,16 @@ void WordRunner::loop_done(vcq::CompletionHandler* self, Notice notice) noexcept
     WordOp* const f = static_cast<WordOp*>(self);
     WordRunner* const runner = &f->op->runner->words;
     if (notice.code != UTOFU_SUCCESS) [[unlikely]] {
-        runner->end_group(*f, 0, notice.code); // case 4
+        runner->end_combined(*f, 0, notice.code); // case 4
         return;
     }
     if (notice.value == f->expect) { // case 1
-        runner->end_group(*f, f->desired, UTOFU_SUCCESS);
+        runner->end_combined(*f, f->desired, UTOFU_SUCCESS);
         return;
     }
-    runner->compute_group(*f, notice.value);
+    runner->compute_combined(*f, notice.value);
     if (f->desired == notice.value) { // case 2
-        runner->end_group(*f, notice.value, UTOFU_SUCCESS);
+        runner->end_combined(*f, notice.value, UTOFU_SUCCESS);
         return;
     }
     // case 3
@@ -287,10 +287,10 @@ void WordRunner::loop_done(vcq::CompletionHandler* self, Notice notice) noexcept
 /// Posts a prepared CSWAP, or leaves that to progress().
 void WordRunner::repost(WordOp& leader) noexcept
 {
-    const Post posted = ops_.retry_list.closed() ? Post::busy : post_group(leader);
+    const Post posted = ops_.retry_list.closed() ? Post::busy : post_combined(leader);
     if (posted != Post::done)
         if (const int code = ops_.put_off(leader, posted); code != UTOFU_SUCCESS)
-            end_group(leader, 0, code);
+            end_combined(leader, 0, code);
 }
 
 void WordRunner::resume(RetryItem& word) noexcept
@@ -302,7 +302,7 @@ void WordRunner::resume(RetryItem& word) noexcept
 
 /// Called when the leader's CSWAP has ended and the word holds `value`, or when it has failed with `code`. Ends all
 /// operations that it carried, and lets the next word operation of the slot lead.
-void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexcept
+void WordRunner::end_combined(WordOp& leader, std::uint64_t value, int code) noexcept
 {
     WordSlot& slot = *leader.slot;
     if (code == UTOFU_SUCCESS) {
@@ -311,7 +311,7 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
     }
     // The slot is settled before any end is reported, since completions may start new word operations.
     WordOp** end = &slot.waiting;
-    for (unsigned n = 1; n < leader.group; ++n)
+    for (unsigned n = 1; n < leader.combined; ++n)
         end = &(*end)->next;
     WordOp* const rest = std::exchange(*end, nullptr);
     WordOp* done = std::exchange(slot.waiting, rest);
@@ -323,8 +323,8 @@ void WordRunner::end_group(WordOp& leader, std::uint64_t value, int code) noexce
         done = next;
     }
     if (rest) {
-        rest->group = 1;
-        compute_group(*rest, first_guess(slot, *rest));
+        rest->combined = 1;
+        compute_combined(*rest, first_guess(slot, *rest));
         repost(*rest);
     }
 }

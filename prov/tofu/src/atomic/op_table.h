@@ -19,9 +19,9 @@ namespace tofu {
 
 // --- Kernel: the pseudo-code of fi_atomic(3) as functions, for loops of CSWAPs, wide elements and reductions
 
-/// Applies an operation to the `n` elements at `target`, one behind the other. The pointers need no alignment. `operand`
-/// is buf (unused by FI_ATOMIC_READ), `compare` is compare (used by the compare family only). Integers wrap; a condition
-/// that does not hold leaves all bits of the target, padding of long double included.
+/// Applies an operation to the `n` elements at `target`, one behind the other. The pointers need no alignment.
+/// `operand` is buf (unused by FI_ATOMIC_READ), `compare` is compare (used by the compare family only). Integers wrap;
+/// a condition that does not hold leaves all bits of the target, padding of long double included.
 using Kernel = void (*)(void* target, const void* operand, const void* compare, std::size_t n) noexcept;
 
 /// The function for a pair, or null where the page gives it no meaning.

@@ -129,7 +129,7 @@ struct WordOp : vcq::CompletionHandler, RetryItem, RemoteWord {
     bool loops;
     Bounce scratch;             ///< where its Get writes
     std::uint16_t attempts = 0; ///< lost CSWAPs
-    std::uint16_t group;        ///< leader: number of operations, itself included, that its CSWAP carries
+    std::uint16_t combined;     ///< leader: number of operations, itself included, that its CSWAP carries
     struct WordSlot* slot = nullptr;
     std::uint64_t operand = 0; ///< the elements' operands, at their places in the word
     std::uint64_t compare = 0;
@@ -266,7 +266,7 @@ class WordRunner {
   public:
     static constexpr std::size_t max_word_ops = 1024;
     /// The most word operations that one CSWAP carries; it bounds the work of one notice.
-    static constexpr unsigned max_group = 64;
+    static constexpr unsigned max_combined = 64;
 
     explicit WordRunner(AtomicOps& ops) noexcept : ops_(ops) {}
 
@@ -291,10 +291,10 @@ class WordRunner {
 
     // --- loops
     [[nodiscard]] vcq::Post begin_loop(WordOp& f, const std::uint64_t* found = nullptr) noexcept;
-    [[nodiscard]] vcq::Post post_group(WordOp& leader) noexcept;
-    void compute_group(WordOp& leader, std::uint64_t value) noexcept;
+    [[nodiscard]] vcq::Post post_combined(WordOp& leader) noexcept;
+    void compute_combined(WordOp& leader, std::uint64_t value) noexcept;
     void repost(WordOp& leader) noexcept;
-    void end_group(WordOp& leader, std::uint64_t value, int code) noexcept;
+    void end_combined(WordOp& leader, std::uint64_t value, int code) noexcept;
 
     static constexpr unsigned slot_count = 512;
 

@@ -2,11 +2,11 @@
 // Atomics on elements that no single ARMW holds: double complex, long double and its complex, 128-bit integers, and
 // complex floats that lie across two words. The runner calls it, under the context's lock.
 //
-// Each domain keeps a row of lock words in its directory area (mem/mr_directory.h), which its target VCQ and its overflow
-// VCQs reach under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ that it is
-// reached by. An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong order: it is
-// read after the CSWAP); then it Puts the new value and frees the lock, again in one round trip. Nothing else ever
-// touches such elements atomically, so the lock orders all there is to order.
+// Each domain keeps a row of lock words in its directory area (mem/mr_directory.h), which its target VCQ and its
+// overflow VCQs reach under the same STag. An element belongs to one of them by its STADD, and is locked by the VCQ
+// that it is reached by. An initiator takes the lock by CSWAP and, in the same round trip, Gets the element (strong
+// order: it is read after the CSWAP); then it Puts the new value and frees the lock, again in one round trip. Nothing
+// else ever touches such elements atomically, so the lock orders all there is to order.
 //
 // A lock is a lease, for its holder may die or never poll again. The word holds a token of the holder's,
 // different each time. An initiator that finds the same token for `break_after` swaps in its own. A holder reads the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A collective group of a member (Group), from its join, in which members agree on it (Joining), to its end, for which a
-// closed group waits until its neighbours have left or died (Vigil). Its operations are executed by coll/rounds.
+// A collective group of a member (Group), from its join, in which members agree on it (Joining), to its end, for which
+// a closed group waits until its neighbours have left or died (Vigil). Its operations are executed by coll/rounds.
 #pragma once
 
 #include <cstdint>

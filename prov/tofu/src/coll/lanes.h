@@ -81,8 +81,9 @@ class LaneDirectory {
     void show(std::uint64_t key, std::uint64_t state) noexcept;
     /// Removes the line of a member, if there is one.
     void remove(std::uint64_t key) noexcept;
-    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used again.
-    /// `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's gates.
+    /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used
+    /// again. `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's
+    /// gates.
     void release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept;
     /// Deregisters all memory and frees the gates. Called before the target VCQ is closed. The destructor, which runs
     /// after that, frees the memory.
@@ -297,7 +298,8 @@ class Lanes {
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
     [[nodiscard]] bool return_slots(Lane& lane) noexcept;
     static void on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer lands.
+    /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer
+    /// lands.
     [[nodiscard]] Slot& staged(unsigned lane, std::uint32_t message) const noexcept
     {
         return reinterpret_cast<Slot*>(staging_.get())[lane * slots + message % slots];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A collective operation of a group (CollectiveOp), and its execution round by round: over lanes (Rounds), with a look for
-// members that have died (Census), or over barrier gates (OverGates). A step returns an outcome; only the group decides
-// what fails or ends. Under the context's lock.
+// A collective operation of a group (CollectiveOp), and its execution round by round: over lanes (Rounds), with a look
+// for members that have died (Census), or over barrier gates (OverGates). A step returns an outcome; only the group
+// decides what fails or ends. Under the context's lock.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Containers that can refuse an insertion for lack of memory: allocates() turns std::bad_alloc into an answer. Maps, and
-// a std::vector whose functions answer so (Array). A list through its elements (List) allocates nothing.
+// Containers that can refuse an insertion for lack of memory: allocates() turns std::bad_alloc into an answer. Maps,
+// and a std::vector whose functions answer so (Array). A list through its elements (List) allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace tofu {
 
-/// Calls `change`, such as an insertion into a container of the standard library. False: no memory, and the container is
-/// as it was.
+/// Calls `change`, such as an insertion into a container of the standard library. False: no memory, and the container
+/// is as it was.
 template <class Change>
 [[nodiscard]] bool allocates(Change&& change) noexcept
 {

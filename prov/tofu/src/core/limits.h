@@ -44,9 +44,9 @@ inline constexpr std::uint64_t tx_op_flags =
     FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 inline constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
-/// The orders within an engine. Every remote access goes from one VCQ to the peer's target VCQ, so the strong order flag
-/// keeps these (guide 6.1.3.1); it is used only where tx_attr.msg_order asks for more than FI_ORDER_SAS. Fences keep
-/// reads behind writes, and the order between a peer's target VCQ and its overflow VCQs (tx/remote_memory.h).
+/// The orders within an engine. Every remote access goes from one VCQ to the peer's target VCQ, so the strong order
+/// flag keeps these (guide 6.1.3.1); it is used only where tx_attr.msg_order asks for more than FI_ORDER_SAS. Fences
+/// keep reads behind writes, and the order between a peer's target VCQ and its overflow VCQs (tx/remote_memory.h).
 inline constexpr std::uint64_t msg_order = FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |
                                            FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                                            FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;

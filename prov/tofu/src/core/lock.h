@@ -9,7 +9,8 @@
 namespace tofu {
 
 /// A spin lock that yields. Sections are short and never sleep; the only reason to wait long is a holder that has lost
-/// its time slice, hence the yield. Lock order: progress set -> target lock -> work queue -> endpoint -> completion queue.
+/// its time slice, hence the yield. Lock order: progress set -> target lock -> work queue -> endpoint -> completion
+/// queue.
 class Lock {
   public:
     /// Switched off if the application serialises its calls and the provider has no thread (AutoProgress::adopt).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Objects of libfabric that the application holds. Their life: reference counts (RefCounted, Ref), and fi_close(3), which
-// answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Refuse). The base of all
-// objects (Object), and libfabric's tables of their functions (Calls). The open objects of one kind (OpenList), and the
-// base of fabrics (FabricBase).
+// Objects of libfabric that the application holds. Their life: reference counts (RefCounted, Ref), and fi_close(3),
+// which answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Refuse). The base of
+// all objects (Object), and libfabric's tables of their functions (Calls). The open objects of one kind (OpenList), and
+// the base of fabrics (FabricBase).
 #pragma once
 
 #include <atomic>

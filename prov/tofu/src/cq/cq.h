@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // fi_cq(3), the completions of operations: what is reported (Completion, CqEntry), the unread entries in order
 // (Entries, a ring that grows), the queue (CompletionQueue), and queues and counters that another provider owns
-// (open_queue, open_counter, forward_entries). Requests and the message protocol write; the application reads, which drives
-// progress.
+// (open_queue, open_counter, forward_entries). Requests and the message protocol write; the application reads, which
+// drives progress.
 #pragma once
 
 #include <algorithm>
@@ -148,8 +148,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     [[nodiscard]] int set_up(const fi_cq_attr* attr) noexcept;
 
     /// Writes an entry. Never fails: beyond its size the queue grows (slow path). Without memory for that, an error
-    /// entry FI_EOVERRUN stands for the entries that are lost. Takes the queue's lock; callers hold at most target lock and
-    /// endpoint locks.
+    /// entry FI_EOVERRUN stands for the entries that are lost. Takes the queue's lock; callers hold at most target lock
+    /// and endpoint locks.
     [[gnu::always_inline]] void write(const Completion& completion) noexcept
     {
         TOFU_PROBE(complete, this, completion.context);

@@ -55,14 +55,14 @@ class AutoProgress final : ForkAware {
     /// With FI_PROGRESS_AUTO: starts the thread, because from now on something needs polls to go on (an operation that
     /// is a single communication does not). The caller holds no lock. 0 or -FI_E*.
     [[nodiscard]] int start_thread() noexcept;
-    /// Switches the locks on, because another thread of the application is to make progress. The caller's is the one that
-    /// serialises the domain's calls, and holds no lock.
+    /// Switches the locks on, because another thread of the application is to make progress. The caller's is the one
+    /// that serialises the domain's calls, and holds no lock.
     void enable_locks() noexcept;
     /// Where the thread was put; empty: nowhere of its own.
     [[nodiscard]] const char* processors() const noexcept { return processors_; }
     /// Takes in the lock of a queue or the like. adopt() switches it off where the threading model needs none;
-    /// acquire_thread() switches all of them on, which no thread holds then, as the application serialises its calls. Locks
-    /// that are on stay as they are: threads of the application may be in them.
+    /// acquire_thread() switches all of them on, which no thread holds then, as the application serialises its calls.
+    /// Locks that are on stay as they are: threads of the application may be in them.
     void adopt(Lock& lock) noexcept;
     void drop(Lock& lock) noexcept;
 
@@ -168,14 +168,16 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] const vcq::Backend& backend() const noexcept { return *vcqs_.backend; }
     [[nodiscard]] VcqSource& vcqs() noexcept { return vcqs_; }
 
-    // --- the target VCQ, target of all remote access to the domain's regions and endpoints: every call under target_lock()
+    // --- the target VCQ, target of all remote access to the domain's regions and endpoints: every call under
+    // target_lock()
     [[nodiscard]] Lock& target_lock() noexcept { return target_lock_; }
     [[nodiscard]] vcq::Vcq& target_vcq() noexcept { return target_vcq_; }
     [[nodiscard]] utofu_vcq_id_t target_vcq_id() const noexcept { return target_vcq_.id(); }
-    /// A random number. With target_vcq_id() it names the domain among all domains, earlier ones with this VCQ ID included.
+    /// A random number. With target_vcq_id() it names the domain among all domains, earlier ones with this VCQ ID
+    /// included.
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
-    /// Polls all VCQs at which peers reach the domain. Takes the target lock; if another thread holds it and `patient` is
-    /// false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
+    /// Polls all VCQs at which peers reach the domain. Takes the target lock; if another thread holds it and `patient`
+    /// is false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
     virtual bool progress_target_vcq(bool patient) noexcept = 0;
     /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
     virtual void forget_counter(const Counter&) noexcept {}

@@ -39,12 +39,12 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     /// Removes the events, errors included, of an object that is closed: another object may get its address.
     void forget(const struct fid& object) noexcept;
 
-    /// Adds an endpoint whose progress is made by any reader or waiter that finds the queue empty: the events of endpoints
-    /// are those of joins, which go on by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
+    /// Adds an endpoint whose progress is made by any reader or waiter that finds the queue empty: the events of
+    /// endpoints are those of joins, which go on by polls (fi_domain(3), control_progress). 0 or -FI_ENOMEM.
     [[nodiscard]] int add(Pollable& endpoint, DomainBase& domain) noexcept;
-    /// A join of the endpoint begins. Where the application may wait for its event by its own means, on a descriptor or a
-    /// condition, the domain's thread polls from now on until remove(). If the queue is that of several domains, a domain
-    /// of FI_THREAD_DOMAIN gets locks. 0 or an error of the thread. The caller holds no lock.
+    /// A join of the endpoint begins. Where the application may wait for its event by its own means, on a descriptor or
+    /// a condition, the domain's thread polls from now on until remove(). If the queue is that of several domains, a
+    /// domain of FI_THREAD_DOMAIN gets locks. 0 or an error of the thread. The caller holds no lock.
     [[nodiscard]] int need_polls(const Pollable& endpoint) noexcept;
     void remove(Pollable& endpoint) noexcept;
 

@@ -79,10 +79,10 @@ int WaitSet::wait(int timeout_ms)
     const Deadline deadline(timeout_ms);
     int error = 0;
     const vcq::Backend* const backend = vcq::Backend::get(error);
-    Sleeper sleeper(backend != nullptr ? &backend->functions() : nullptr, deadline, kind_ == FI_WAIT_YIELD);
+    BlockingWait sleeper(backend != nullptr ? &backend->functions() : nullptr, deadline, kind_ == FI_WAIT_YIELD);
     const bool some = sleeper.await(this, nullptr, [this]() noexcept {
         clear();
-        return look();
+        return poll();
     });
     return some ? 0 : -FI_ETIMEDOUT;
 }
@@ -128,8 +128,8 @@ int PollSet::open(fid_domain* domain, fi_poll_attr* attr, fid_poll** set) noexce
     return create<PollSet>(DomainBase::of(domain), attr, set, nullptr);
 }
 
-/// The set uses its members and they use the set: neither can be closed before the member is removed (fi_poll(3)). Members
-/// of other domains are taken, as by the providers tcp, udp, shm and sockets; the page does not exclude them.
+/// The set uses its members and they use the set: neither can be closed before the member is removed (fi_poll(3)).
+/// Members of other domains are taken, as by the providers tcp, udp, shm and sockets; the page does not exclude them.
 int PollSet::add(struct fid* object, std::uint64_t flags) noexcept
 {
     if (flags != 0)

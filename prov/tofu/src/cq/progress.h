@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The only poll loop: a read of a completion queue or a counter drives it (ProgressSet). It polls the domain's target VCQ
-// and the endpoints bound to the object (Pollable).
+// The only poll loop: a read of a completion queue or a counter drives it (ProgressSet). It polls the domain's target
+// VCQ and the endpoints bound to the object (Pollable).
 #pragma once
 
 #include <atomic>
@@ -67,8 +67,8 @@ class ProgressSet final : public ProgressSource {
     [[nodiscard]] int add(Pollable& endpoint) noexcept;
     void remove(Pollable& endpoint) noexcept;
 
-    /// One bounded round: the target VCQ, then each endpoint once. Any thread. Skips what another thread is polling, or,
-    /// with `patient`, waits for its turn (before a sleep: wait.h). True if a poll found a notice.
+    /// One bounded round: the target VCQ, then each endpoint once. Any thread. Skips what another thread is polling,
+    /// or, with `patient`, waits for its turn (before a sleep: wait.h). True if a poll found a notice.
     bool run(bool patient) noexcept override;
     bool run() noexcept { return run(false); }
     // --- the polls of readers. Each counts, by one of these two calls.
@@ -99,8 +99,8 @@ class ProgressSet final : public ProgressSource {
     /// out the target VCQ, whose notices make no entries. Every full_round-th poll is a run(), so that no endpoint
     /// starves.
     void poll(const CompletionQueue& queue) noexcept;
-    /// Those of the target VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of which
-    /// may begin or end it.
+    /// Those of the target VCQ and of the endpoints; while work is deferred, of all endpoints of the domain, any of
+    /// which may begin or end it.
     [[nodiscard]] std::size_t vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     // --- A reader that polls occupies its core. Where more processes run than there are cores, the peer that it waits

@@ -99,8 +99,8 @@ WakeSignal::~WakeSignal()
     }
 }
 
-/// The application of the child may have the number in a set of descriptors, so the number stays. No thread of the child
-/// holds the mutex or sleeps on the condition.
+/// The application of the child may have the number in a set of descriptors, so the number stays. No thread of the
+/// child holds the mutex or sleeps on the condition.
 void WakeSignal::in_child() noexcept
 {
     if (descriptor_ < 0) {

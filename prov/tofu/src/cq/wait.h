@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Waiting, for calls that block and for applications that sleep by their own means: a flag that saves system calls
-// (wake_flag), the bound of a wait (Deadline), a sleep until something comes (BlockingWait), the descriptor or condition of
-// an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
+// (wake_flag), the bound of a wait (Deadline), a sleep until something comes (BlockingWait), the descriptor or
+// condition of an application (WakeSignal), and the wait object of a queue, a counter or a set (WaitObject).
 #pragma once
 
 #include <algorithm>
@@ -52,8 +52,8 @@ void clear(Flag& raised, EventFd& event_fd)
 
 namespace tofu {
 
-// --- Deadline, BlockingWait, WakeSignal, WaitObject: a reader that blocks in a call sleeps until something may have arrived
-// for one of its VCQs. The backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An
+// --- Deadline, BlockingWait, WakeSignal, WaitObject: a reader that blocks in a call sleeps until something may have
+// arrived for one of its VCQs. The backend wakes it where it can (tofu_sim_wait), else it polls with growing pauses. An
 // application that waits by its own means (a descriptor, a mutex with a condition) is woken by a WakeSignal, which the
 // thread that makes progress raises; as long as there is one, a thread of the domain makes progress (cq/domain_base.h).
 
@@ -94,20 +94,20 @@ class BlockingWait {
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
     [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
-    /// Calls `look` until it returns true, and sleeps in between. False: the deadline has passed. `sleepers`, which may be
-    /// null, counts the thread meanwhile. The thread may be cancelled (pthreads(7)) between two looks, and nowhere else.
-    /// Then the C library unwinds the stack by the libgcc of the machine, and the portable provider has another inside,
-    /// which must not be asked: no function from the application down to here has anything to clean up.
-    template <class Look>
-    [[nodiscard]] bool await(ProgressSource* source, std::atomic<unsigned>* sleepers, Look&& look)
+    /// Calls `look` until it returns true, and sleeps in between. False: the deadline has passed. `sleepers`, which may
+    /// be null, counts the thread meanwhile. The thread may be cancelled (pthreads(7)) between two looks, and nowhere
+    /// else. Then the C library unwinds the stack by the libgcc of the machine, and the portable provider has another
+    /// inside, which must not be asked: no function from the application down to here has anything to clean up.
+    template <class Poll>
+    [[nodiscard]] bool await(ProgressSource* source, std::atomic<unsigned>* sleepers, Poll&& poll)
     {
-        static_assert(noexcept(look()));
+        static_assert(noexcept(poll()));
         for (;;) {
             int before = PTHREAD_CANCEL_ENABLE;
             pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
             if (sleepers != nullptr)
                 sleepers->fetch_add(1);
-            const bool found = look();
+            const bool found = poll();
             const bool again = !found && sleep(&source, 1);
             if (sleepers != nullptr)
                 sleepers->fetch_sub(1);
@@ -206,13 +206,13 @@ class WaitObject {
         if (signal_ != nullptr || sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake();
     }
-    /// Sleeper::await(), for a thread that blocks on the queue or counter (fi_cq_sread, fi_cntr_wait). The looks are
-    /// patient.
-    template <class Look>
-    bool block(const Deadline& deadline, Look&& look)
+    /// BlockingWait::await(), for a thread that blocks on the queue or counter (fi_cq_sread, fi_cntr_wait). The polls
+    /// are patient.
+    template <class Poll>
+    bool block(const Deadline& deadline, Poll&& poll)
     {
-        Sleeper sleeper(functions_, deadline, kind_ == FI_WAIT_YIELD);
-        return sleeper.await(owner_.progress, &sleepers_, look);
+        BlockingWait sleeper(functions_, deadline, kind_ == FI_WAIT_YIELD);
+        return sleeper.await(owner_.progress, &sleepers_, poll);
     }
     // --- fi_trywait: first clear() of all objects, then look() at all of them (point 3 of wake_flag)
     void clear() noexcept

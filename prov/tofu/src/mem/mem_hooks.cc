@@ -37,8 +37,8 @@ struct CloseFile {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
 };
 
-/// Reads on in /proc/self/maps to the mapping of the address or the first one above it. Addresses may not go down. False:
-/// there is none.
+/// Reads on in /proc/self/maps to the mapping of the address or the first one above it. Addresses may not go down.
+/// False: there is none.
 bool find_mapping(std::FILE* maps, std::uint64_t address, Mapping& found)
 {
     char line[sizeof found.name + 128];

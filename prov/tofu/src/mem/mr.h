@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Regions of memory that peers may reach (fi_mr): a region (MemoryRegion), the open regions of a domain by their local
-// descriptors (Descs), the VCQs by which peers reach them (OverflowVcqs), and the table of regions with what peers reach
-// and which of their accesses are counted (RegionTable). The calls of fi_mr (api/mr_calls.cc) and the notices of the
-// target VCQ come here.
+// descriptors (Descs), the VCQs by which peers reach them (OverflowVcqs), and the table of regions with what peers
+// reach and which of their accesses are counted (RegionTable). The calls of fi_mr (api/mr_calls.cc) and the notices of
+// the target VCQ come here.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ struct EventTarget {
     }
 };
 
-/// One region of memory (fi_mr). Registered with the domain's target VCQ, or an overflow VCQ of it, where peers may reach
-/// it (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
+/// One region of memory (fi_mr). Registered with the domain's target VCQ, or an overflow VCQ of it, where peers may
+/// reach it (FI_REMOTE_READ, FI_REMOTE_WRITE), read-only unless they may write.
 class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
   public:
     MemoryRegion(RefCounted& domain, fi_ops& calls) noexcept : Object(&domain, FI_CLASS_MR)
@@ -99,13 +99,14 @@ class Descs {
     Map<const void*, const MemoryRegion*> regions_;
 };
 
-// --- OverflowVcqs: a VCQ has some 6144 steering tags. When those of the target VCQ are used up, the domain opens a further
-// VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable asks for them under the target lock.
+// --- OverflowVcqs: a VCQ has some 6144 steering tags. When those of the target VCQ are used up, the domain opens a
+// further VCQ, an overflow VCQ, and so on as long as the node has any. The RegionTable asks for them under the target
+// lock.
 //
-// An overflow VCQ has the domain's directory memory under the same reserved STag as the target VCQ. By the nonce there a
-// peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in an
-// overflow VCQ is found only through the directory, with either kind of keys. An overflow VCQ stays until the domain is
-// closed: peers remember its ID, which another process must not get.
+// An overflow VCQ has the domain's directory memory under the same reserved STag as the target VCQ. By the nonce there
+// a peer recognises the domain, and the lock words of wide atomics are the same words through either VCQ. A region in
+// an overflow VCQ is found only through the directory, with either kind of keys. An overflow VCQ stays until the domain
+// is closed: peers remember its ID, which another process must not get.
 
 class DomainBase;
 class RegionTable;
@@ -117,8 +118,8 @@ class OverflowVcqs {
     /// Closes the overflow VCQs. All regions have been deregistered.
     void close() noexcept;
 
-    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the target VCQ, or the number
-    /// of the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
+    /// Registers with the first VCQ, from `number` on, that has a tag left. `number`: 0 for the target VCQ, or the
+    /// number of the overflow VCQ. 0 or -FI_E* (-FI_ENOSPC: none has, and there is no further one).
     [[nodiscard]] int reg(const void* address, std::size_t size, bool read_only, unsigned& number,
                           utofu_stadd_t& stadd) noexcept;
     void dereg(unsigned number, utofu_stadd_t stadd) noexcept;
@@ -164,8 +165,8 @@ class RegionTable {
     /// Called before the target VCQ is closed. All regions have been closed.
     void close() noexcept;
 
-    /// Takes a notice of the target VCQ (`target_vcq` 0) that belongs to no message area, or of an overflow VCQ: counts the
-    /// event for the region that it hit, and for endpoints. Under the target lock.
+    /// Takes a notice of the target VCQ (`target_vcq` 0) that belongs to no message area, or of an overflow VCQ: counts
+    /// the event for the region that it hit, and for endpoints. Under the target lock.
     void remote_event(unsigned vcq_number, const vcq::RemoteNotice& notice) noexcept;
 
     /// The further VCQs of the domain; under the target lock.

@@ -148,7 +148,8 @@ void OwnDirectory::point_to_lane_directory(utofu_stadd_t stadd) noexcept
     put_word(line.check, directory::check_of_lane_directory(stadd, line.nonce), std::memory_order_release);
 }
 
-/// Partner of both: Gets of coll::Lanes::ask and coll::Search::look. Release: all posts of the endpoint have ended before.
+/// Partner of both: Gets of coll::Lanes::ask and coll::Search::look. Release: all posts of the endpoint have ended
+/// before.
 void OwnDirectory::show_endpoint(unsigned first, unsigned count, std::uint64_t nonce) noexcept
 {
     for (unsigned number = first; number < first + count; number++)

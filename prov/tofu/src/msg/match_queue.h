@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Posted receives and unexpected messages (RecvRequest, Unexpected); the protocol behind the messages (SrxPeer); sources
-// as receives name them (SourceKeys); the queue that the protocol matches with (MatchQueue), whose interface is that of
-// libfabric's peers (fi_peer(3)). The application's calls are in msg/receive_queue.h.
+// Posted receives and unexpected messages (RecvRequest, Unexpected); the protocol behind the messages (SrxPeer);
+// sources as receives name them (SourceKeys); the queue that the protocol matches with (MatchQueue), whose interface is
+// that of libfabric's peers (fi_peer(3)). The application's calls are in msg/receive_queue.h.
 #pragma once
 
 #include <cstddef>

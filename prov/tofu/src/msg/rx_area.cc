@@ -126,12 +126,12 @@ Spare& spare() noexcept
 
 } // namespace
 
-void Area::drop_spare() noexcept
+void ReceiveArea::drop_spare() noexcept
 {
     spare().empty();
 }
 
-Area::Area(Area&& other) noexcept
+ReceiveArea::ReceiveArea(ReceiveArea&& other) noexcept
     : target_vcq_(other.target_vcq_), target_lock_(other.target_lock_), fd_(other.fd_),
       base_(std::exchange(other.base_, nullptr)), stadd_(other.stadd_), further_(other.further_),
       open_rings_(other.open_rings_), index_(other.index_), full_(other.full_), hidden_(other.hidden_),
@@ -142,13 +142,13 @@ Area::Area(Area&& other) noexcept
         register_fork();
 }
 
-void Area::in_child() noexcept
+void ReceiveArea::in_child() noexcept
 {
     (void)mmap(base_, geometry_.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_, 0);
 }
 
-int Area::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, unsigned index,
-               const Geometry& geometry) noexcept
+int ReceiveArea::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, unsigned index,
+                      const Geometry& geometry) noexcept
 {
     const Pages pages = spare().take(geometry.size());
     if (pages.base == nullptr) {
@@ -185,7 +185,7 @@ int Area::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, uns
     return 0;
 }
 
-bool Area::grow() noexcept
+bool ReceiveArea::grow() noexcept
 {
     // The caller holds the endpoint's lock, which has to be taken after the target lock: so only try_lock() is allowed.
     if (open_rings_ == geometry_.ring_count || full_ || !target_lock_->try_lock())
@@ -203,7 +203,7 @@ bool Area::grow() noexcept
     return !full_;
 }
 
-void Area::hide() noexcept
+void ReceiveArea::hide() noexcept
 {
     if (base_ == nullptr || std::exchange(hidden_, true))
         return;
@@ -213,7 +213,7 @@ void Area::hide() noexcept
         target_vcq_->dereg(further_);
 }
 
-void Area::mark_closed() noexcept
+void ReceiveArea::mark_closed() noexcept
 {
     // relaxed: a peer takes whatever is not the whole header, and no slot counter of this nonce, for that of another
     // process
@@ -221,7 +221,7 @@ void Area::mark_closed() noexcept
     word(slot_counter_offset).store(0, std::memory_order_relaxed);
 }
 
-void Area::close() noexcept
+void ReceiveArea::close() noexcept
 {
     if (base_ == nullptr)
         return;

@@ -18,13 +18,13 @@ namespace tofu::proto {
 
 // --- Area
 
-class Area final : ForkAware {
+class ReceiveArea final : ForkAware {
   public:
-    Area() = default;
+    ReceiveArea() = default;
     /// Takes over what the other one has, which is closed then.
-    Area(Area&& other) noexcept;
-    Area& operator=(const Area&) = delete;
-    ~Area() { close(); }
+    ReceiveArea(ReceiveArea&& other) noexcept;
+    ReceiveArea& operator=(const ReceiveArea&) = delete;
+    ~ReceiveArea() { close(); }
 
     /// Maps the area and registers it under the reserved STag of endpoint `index`. Takes the target lock. 0 or
     /// -FI_E*.
@@ -142,7 +142,7 @@ struct RingContext : LocalEndpoint {
 
     Protocol& protocol;
     BouncePool bounces;
-    Area area;
+    ReceiveArea area;
     bool open = false;     ///< false: notices that still come change nothing
     std::uint64_t now = 0; ///< milliseconds, as of the last slow round
 

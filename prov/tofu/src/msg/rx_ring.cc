@@ -13,8 +13,8 @@
 
 namespace tofu::proto {
 
-// --- RxRings: leases: how rings go to the peers that send much, and channels to the peers that are sent to, so that the
-// number of neither is limited. docs/wire-protocol.md numbers the cases of both sides, L1 to L16 ("Ring leases").
+// --- RxRings: leases: how rings go to the peers that send much, and channels to the peers that are sent to, so that
+// the number of neither is limited. docs/wire-protocol.md numbers the cases of both sides, L1 to L16 ("Ring leases").
 
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 

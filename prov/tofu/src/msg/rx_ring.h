@@ -80,8 +80,9 @@ struct RxRing {
 // --- AnonSlots: the slots of senders that have no ring here. A sender takes a slot at the slot counter by an ARMW ADD
 // and fills it by one Put. The receiver does not know the sender of an unfilled slot: it stays with its sender until
 // then, however long that takes, and blocks no other packet. The receiver offers a run of free slots at a time: the ADD
-// hands out one after the other, in an order that the receiver knows. A slot goes on offer again only after the receiver
-// has taken what it was handed out for. docs/wire-protocol.md numbers the cases, A1 to A13 ("Anonymous packets").
+// hands out one after the other, in an order that the receiver knows. A slot goes on offer again only after the
+// receiver has taken what it was handed out for. docs/wire-protocol.md numbers the cases, A1 to A13 ("Anonymous
+// packets").
 
 class AnonSlots {
   public:
@@ -210,7 +211,8 @@ class RxRings {
 
     // --- packets
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
-    ///   std::uint32_t accept_fast(RxRing&, const std::uint64_t* end, std::uint64_t control): takes the packet with this
+    ///   std::uint32_t accept_fast(RxRing&, const std::uint64_t* end, std::uint64_t control): takes the packet with
+    ///   this
     ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
     ///     happened.
     ///   bool take(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
@@ -430,7 +432,8 @@ class RingSet {
     RingSet& operator=(const RingSet&) = delete;
     ~RingSet() { own.open = false; }
 
-    /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the target lock.
+    /// Opens the area, with so many rings for peers and slots for anonymous packets. 0 or -FI_E*. Takes the target
+    /// lock.
     [[nodiscard]] int open(std::size_t ring_count, std::size_t ring_slots, std::size_t anon_slot_count) noexcept;
     /// Releases the rings at peers, revokes those of peers and grants none any more. The caller makes progress and
     /// calls again. True: no peer can write to the area any more.
@@ -438,7 +441,8 @@ class RingSet {
     /// Releases all rings; nothing is posted afterwards.
     void release_all() noexcept;
     /// Closes the area, which peers then cannot reach any more. Called after release_all() and the last notice. Takes
-    /// the target lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not settled.
+    /// the target lock. False: a peer that is stopped may write to the area's STADDs later, so its number is not
+    /// settled.
     [[nodiscard]] bool close_area() noexcept;
 
     /// Does something wait for catch_up()? Asked in every round of progress, together with RxRings::behind().

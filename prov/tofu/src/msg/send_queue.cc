@@ -12,7 +12,8 @@
 
 namespace tofu::proto {
 
-/// A number that differs between the senders of this process, even if they have the same target VCQ and endpoint number.
+/// A number that differs between the senders of this process, even if they have the same target VCQ and endpoint
+/// number.
 static std::uint32_t serial(std::uint64_t nonce) noexcept
 {
     static std::atomic<std::uint32_t> made{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The life of a read or write after its call: posted piece by piece, paid for where its target counts events, completed.
-// See rma.h.
+// The life of a read or write after its call: posted piece by piece, paid for where its target counts events,
+// completed. See rma.h.
 #include "rma/rma.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the calls of the application begin with: the calls with FI_TRIGGER, which are deferred (DeferredCalls), and the object
-// behind a fid_ep (EpHandle). api/ fills both in.
+// What the calls of the application begin with: the calls with FI_TRIGGER, which are deferred (DeferredCalls), and the
+// object behind a fid_ep (EpHandle). api/ fills both in.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tofu {
 
-// --- DeferredCalls: an entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done anything,
-// with no lock held; the call is made when its counter has reached its threshold.
+// --- DeferredCalls: an entry of fi_msg, fi_tagged, fi_rma or fi_atomic hands such a call over before it has done
+// anything, with no lock held; the call is made when its counter has reached its threshold.
 
 struct AtomicCall;
 struct EpHandle;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What is to be done in a later round of progress. Parts of operations that found no room, or that lost against others
-// (RetryList); a place where one item works and others wait for it (WaitList); whole operations that cannot continue yet
-// (PendingQueue). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
+// (RetryList); a place where one item works and others wait for it (WaitList); whole operations that cannot continue
+// yet (PendingQueue). Engines add to them, and the context's rounds of progress resume them, under the context's lock.
 #pragma once
 
 #include <cstddef>
@@ -96,20 +96,21 @@ struct WaitList {
     }
 };
 
-// --- PendingQueue: operations of a tx context that were accepted and cannot continue yet. It alone decides which operation
-// waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
+// --- PendingQueue: operations of a tx context that were accepted and cannot continue yet. It alone decides which
+// operation waits behind which, and so which calls are refused, what a fence waits for and what a close has to end.
 //
-// There is one FIFO, a peer queue, for each peer and sub-queue. A sub-queue is one engine's: order is promised among its
-// operations, not between engines (limits::msg_order), so that a message or the CQ data of a write that find no room in a
-// stopped peer's ring hold up no atomic there. The cases, by which tests/prov/tx/pending_queue_test.cc is ordered:
+// There is one FIFO, a peer queue, for each peer and sub-queue. A sub-queue is one engine's: order is promised among
+// its operations, not between engines (limits::msg_order), so that a message or the CQ data of a write that find no
+// room in a stopped peer's ring hold up no atomic there. The cases, by which tests/prov/tx/pending_queue_test.cc is
+// ordered:
 //
 //  1. Nothing waits. A call goes at once; it pays one test.
 //  2. An operation of the sub-queue waits for the same peer. A later one waits behind it, or is refused (-FI_EAGAIN).
 //  3. Operations wait for other peers, or in other sub-queues. A call goes at once, after a test of one more bit.
 //  4. An operation waits for something that all peers share: room in the TOQ or a completion tag. All operations of the
 //     sub-queue wait, or else those that need less room would take it all.
-//  5. A round tries the first of each peer queue, and those behind it as long as they go; a bounded number of queues, and
-//     further ones the next time. No peer's queue starves another's.
+//  5. A round tries the first of each peer queue, and those behind it as long as they go; a bounded number of queues,
+//     and further ones the next time. No peer's queue starves another's.
 //  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end
 //     of its links.
 //  7. A fence towards a peer waits for the queues of that peer in all sub-queues, and for no others.
@@ -165,9 +166,9 @@ class PendingQueue {
 /// The peer queues of one engine.
 class PendingQueue::SubQueue {
   public:
-    /// What the engine does with the first operation of a links. resume: takes its next steps and says why it is blocked.
-    /// unblocked: the operation lacks nothing and has left its queue; it may enter it again. cancelled: instead of
-    /// both, ends it.
+    /// What the engine does with the first operation of a peer queue. resume: takes its next steps and says why it is
+    /// blocked. unblocked: the operation lacks nothing and has left its queue; it may enter it again. cancelled:
+    /// instead of both, ends it.
     struct Steps {
         BlockReason (*resume)(void* engine, PendingOp& op) noexcept;
         void (*unblocked)(void* engine, PendingOp& op) noexcept;

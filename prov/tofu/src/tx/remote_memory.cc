@@ -96,8 +96,8 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class State {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
-        waiting, ///< the queue had no room for the next Get. -> running: by a caller that needs the key; -> idle: for another key
-        failed ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
+        waiting, ///< the queue had no room for the next Get. -> running: by a caller that needs the key; -> idle: another
+        failed   ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
     };
     enum class Step {
         identity, ///< the nonce at the target VCQ -> enlist

@@ -23,9 +23,9 @@
 
 namespace tofu {
 
-// --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its target VCQ and
-// overflow VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for earlier
-// Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. rma and
+// --- VcqOrder: keeps the order of communications to a peer whose regions are reached by several VCQs, its target VCQ
+// and overflow VCQs. Also orders reads behind writes, where that was promised: with strong order a Get waits for
+// earlier Gets and a Put for earlier Puts (guide 2.2.10), but a Get may read before an earlier Put has written. rma and
 // atomic have one each.
 //
 // uTofu keeps order from one VCQ to one VCQ (guide 2.2.10). When the VCQ of the peer changes from one communication to
@@ -46,8 +46,8 @@ class VcqOrder {
     /// Orders reads behind writes, from the first operation on.
     void order_reads() noexcept { begun_ = reads_ordered_ = true; }
 
-    /// May a communication with the peer at `target_vcq` go to `vcq`, that VCQ or an overflow VCQ of its domain, now? False: try
-    /// again after a poll. `reads`: a Get.
+    /// May a communication with the peer at `target_vcq` go to `vcq`, that VCQ or an overflow VCQ of its domain, now?
+    /// False: try again after a poll. `reads`: a Get.
     [[nodiscard]] bool pass(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
         if (!begun_ || (target_vcq == last_target_vcq_ && last_->vcq == vcq && !last_->fenced)) [[likely]]
@@ -186,8 +186,8 @@ class RemoteKeys {
     std::size_t known_count_ = 0;
     unsigned evicted_ = 0;
     Array<std::unique_ptr<Lookup>> lookups_;
-    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the target VCQ, once this reader is
-    /// in its table, or `not_listed`.
+    /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the target VCQ, once this
+    /// reader is in its table, or `not_listed`.
     Map<Name, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
@@ -441,8 +441,8 @@ class RemoteMemory {
 
     /// True if communications have to ask may_go_to(): some peer is reached by several VCQs.
     [[nodiscard]] bool is_ordering() const noexcept { return vcq_order_.begun(); }
-    /// May a communication of an ordered operation with the peer at `target_vcq` go to `vcq` now? False: try again after a
-    /// poll. As VcqOrder::pass().
+    /// May a communication of an ordered operation with the peer at `target_vcq` go to `vcq` now? False: try again
+    /// after a poll. As VcqOrder::pass().
     [[nodiscard]] bool may_go_to(utofu_vcq_id_t target_vcq, utofu_vcq_id_t vcq, bool reads = false) noexcept
     {
         return vcq_order_.pass(target_vcq, vcq, reads);

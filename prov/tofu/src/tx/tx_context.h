@@ -139,8 +139,8 @@ class Rails {
     }
     /// From now on long transfers may take rails, which are opened from this domain.
     void allow(DomainBase& domain) noexcept { domain_ = &domain; }
-    /// Chooses the rail of a transfer of `length` bytes with the peer that has this target VCQ. The transfer has it until
-    /// give().
+    /// Chooses the rail of a transfer of `length` bytes with the peer that has this target VCQ. The transfer has it
+    /// until give().
     [[nodiscard]] Index take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
     void give(By by, Index rail) noexcept;
     /// The VCQ of a rail, and the local memory that is registered with that VCQ.

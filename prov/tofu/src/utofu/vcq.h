@@ -401,9 +401,9 @@ class Vcq final : public Posts {
     /// Ends all posting: from now on posts answer Post::error. Polls until everything posted has taken effect;
     /// unsignaled posts are fenced for that, since nothing says that utofu_free_vcq waits for them (guide 3.3.1.3).
     /// True: all has ended. False: no notice has arrived for `patience`, or it took five times that in all. Completion
-    /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of CompletionLevel::sent, whose only
-    /// trace lies in the TCQ), and memory that posts may still read or write has to stay until close(). Until then
-    /// deregistrations have no effect.
+    /// handlers whose notices are missing have then got UTOFU_ERR_MRQ_OTHER (except those of CompletionLevel::sent,
+    /// whose only trace lies in the TCQ), and memory that posts may still read or write has to stay until close().
+    /// Until then deregistrations have no effect.
     bool drain() noexcept;
     /// Polls as drain() does, without fences, while posts answer Post::busy; afterwards posting goes on. For a VCQ that
     /// one of several users leaves.
