@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# Exact mode over Open MPI: runs print the same digits and leave the same traces.
-# Called by: make check. Calls: tools/mpi, fabtests/mpi/mpi_digits.
+# Exact mode over Open MPI: runs print the same digits and leave the same traces. Windows in shared memory: a line says
+# that they have no order.
+# Called by: make check. Calls: tools/mpi, fabtests/mpi/mpi_digits, fabtests/mpi/mpi_conformance.
 set -u
 top=${TOFU_TOP_SRCDIR:?set by make check}
 build=${TOFU_TOP_BUILDDIR:?set by make check}
@@ -58,6 +59,13 @@ with()
     export TOFU_SIM_PPN=$1
     TOFU_MPIRUN_FLAGS="-x LD_PRELOAD=$clock${2:+:$2}"
 }
+# windows COMPONENT: its status, and the lines that say that the run may not repeat.
+windows()
+{
+    TOFU_MPIRUN_FLAGS="-x LD_PRELOAD=$clock --mca osc $1"
+    run_mpi 100 3 "$build/fabtests/mpi/mpi_conformance" win_compare_and_swap >out 2>err
+    echo "$? $(grep 'may not repeat' err | grep -v 'other programs use all processors' | sed 's/.* wait for a \(.*\), which.*/\1/')"
+}
 with 1
 for ranks in 2 4; do
     repeats "$ranks"
@@ -65,4 +73,6 @@ done
 rm -rf trace4.*
 with 2 "$build/mpi/.libs/libtofu-mpi.so"
 repeats 4
+expect "windows over uTofu: nothing to warn of" "0 " "$(windows pt2pt)"
+expect "windows in shared memory: a line says so" "0 window of MPI in shared memory" "$(windows rdma)"
 [ "$failures" = 0 ] || exit 1

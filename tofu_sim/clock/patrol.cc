@@ -174,12 +174,16 @@ bool is_wanted_by_others() noexcept
     return count_running() >= own + std::max<uint64_t>(1, count_processors_online() - 1);
 }
 
+bool has_warned(const ScheduleHead& head, Warning what) noexcept
+{
+    return (head.warned.load_relaxed() & static_cast<uint32_t>(what)) != 0;
+}
+
 void warn_once(ScheduleHead& head, Warning what) noexcept
 {
-    const uint32_t warned = head.warned.load_relaxed();
-    if ((warned & static_cast<uint32_t>(what)) != 0)
+    if (has_warned(head, what))
         return;
-    head.warned.store_relaxed(warned | static_cast<uint32_t>(what));
+    head.warned.store_relaxed(head.warned.load_relaxed() | static_cast<uint32_t>(what));
     switch (what) {
     case Warning::late_return:
         report(
@@ -222,6 +226,11 @@ void warn_once(ScheduleHead& head, Warning what) noexcept
         report(
             "exact mode: a launcher takes part, and other programs use all processors of this machine; processes may "
             "see its answers in another order, so this run may not repeat");
+        break;
+    case Warning::shares:
+        report(
+            "exact mode: the processes wait for a window of MPI in shared memory, which has no order, so this run may "
+            "not repeat; take windows over uTofu (Open MPI: --mca osc pt2pt)");
         break;
     case Warning::missing:
         report(

@@ -42,8 +42,10 @@ enum class Warning : uint32_t {
     computes = 64,
     unseen = 128,
     addresses = 256,
-    crowded = 512
+    crowded = 512,
+    shares = 1024
 };
+[[nodiscard]] bool has_warned(const ScheduleHead& head, Warning what) noexcept;
 void warn_once(ScheduleHead& head, Warning what) noexcept;
 
 } // namespace tofu::sim
