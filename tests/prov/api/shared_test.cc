@@ -3,6 +3,7 @@
 // becomes of them when an endpoint goes.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -372,6 +373,66 @@ TEST(SharedContexts, AnotherAddressVectorMayFollowTheLastEndpoint)
             EXPECT_EQ(fi_close(&ep->fid), 0);
         EXPECT_EQ(fi_close(&cq->fid), 0);
         EXPECT_EQ(fi_close(&av->fid), 0);
+    });
+}
+
+/// How long it takes to close all endpoints of a group, in milliseconds.
+double close_all(Group& group, bool backwards)
+{
+    const auto start = std::chrono::steady_clock::now();
+    if (!backwards) { // drop() takes the last
+        std::ranges::reverse(group.ep);
+        std::ranges::reverse(group.tx_cq);
+        std::ranges::reverse(group.rx_cq);
+    }
+    while (!group.ep.empty())
+        group.drop();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// While a process closes one endpoint it answers peers that close those to which its other ones have written.
+TEST(SharedContexts, ProcessesThatCloseInAnotherOrderDoNotWaitForEachOther)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned count = 8;
+        double fastest = 1e9;
+        for (unsigned round = 0; round < 10; round++) {
+            Base base(caps, 0, FI_SHARED_CONTEXT, 1);
+            Group g(base, count);
+            std::array<std::uint64_t, 8> out{};
+            for (unsigned i = 0; i < count; i++)
+                base.exchange(rank, &g.ep[i]->fid, 2 * i);
+            const fi_addr_t peer = 1 - rank.number;
+            for (unsigned n = 0; n < 300; n++) // so many that each has a ring at the other
+                for (unsigned i = 0; i < count; i++) {
+                    (void)fi_inject(g.ep[i], out.data(), sizeof out, 2 * i + peer);
+                    (void)fi_cq_read(g.rx_cq[i], nullptr, 0);
+                }
+            rank.barrier();
+            fastest = std::min(fastest, close_all(g, rank.number == 1));
+            rank.barrier();
+        }
+        EXPECT_LT(fastest, 10 * count / 4); // each would wait 10 ms for all peers
+    });
+}
+
+/// All endpoints have the same peer, and it does not run: a second for the first of them, less for each other.
+TEST(SharedContexts, APeerThatDoesNotRunIsNotWaitedForAgainAndAgain)
+{
+    expect_processes(2, [](const Rank& rank) {
+        constexpr unsigned count = 8;
+        Base base(caps, 0, FI_SHARED_CONTEXT, 1);
+        Group g(base, count);
+        for (unsigned i = 0; i < count; i++)
+            base.exchange(rank, &g.ep[i]->fid, 2 * i);
+        if (rank.number == 0) {
+            static std::array<std::uint64_t, 1024> out{};
+            for (unsigned i = 0; i < count; i++)
+                for (unsigned refused = 0; refused < 1000;)
+                    refused += fi_send(g.ep[i], out.data(), sizeof out, nullptr, 2 * i + 1, nullptr) != 0;
+            EXPECT_LT(close_all(g, false), 1000 * count / 2);
+        }
+        rank.barrier();
     });
 }
 

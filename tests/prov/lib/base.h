@@ -61,8 +61,8 @@ struct Base {
         EXPECT_EQ(fi_av_insert(av, name, 1, &at, 0, nullptr), 1);
         return at;
     }
-    /// The addresses of all ranks, by rank.
-    void exchange(const Rank& rank, struct fid* endpoint) const
+    /// The addresses of all ranks, by rank, the first of which is `first`.
+    void exchange(const Rank& rank, struct fid* endpoint, fi_addr_t first = 0) const
     {
         std::array<std::uint64_t, 4> words{};
         std::size_t length = sizeof(words);
@@ -75,7 +75,7 @@ struct Base {
                 words[i] = rank.get(r * 4 + i);
             fi_addr_t at = FI_ADDR_NOTAVAIL;
             ASSERT_EQ(fi_av_insert(av, words.data(), 1, &at, 0, nullptr), 1);
-            ASSERT_EQ(at, r);
+            ASSERT_EQ(at, first + r);
         }
         rank.barrier();
     }

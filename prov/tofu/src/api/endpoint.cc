@@ -2,7 +2,7 @@
 // See endpoint.h.
 #include "api/endpoint.h"
 
-#include <chrono>
+#include <algorithm>
 #include <mutex>
 #include <new>
 
@@ -216,20 +216,6 @@ void Endpoint::choose_operations() noexcept
     receives = engines_.messages != nullptr ? &engines_.messages->receiver().queue() : nullptr;
 }
 
-/// Makes progress until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that
-/// makes progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number
-/// stays unsettled (EndpointNumbers).
-static void stop_writers(proto::MessageEngine* messages, const coll::Collectives* groups, TxContext& tx) noexcept
-{
-    constexpr std::chrono::milliseconds patience{10};
-    const auto end = Clock::now() + patience;
-    const auto have_stopped = [&] {
-        return (messages == nullptr || messages->stop_writers()) && (groups == nullptr || groups->all_gone());
-    };
-    while (!have_stopped() && Clock::now() < end)
-        tx.progress();
-}
-
 void Endpoint::close_area() noexcept
 {
     if (!engines_.messages->close_area())
@@ -259,9 +245,9 @@ int Endpoint::enable() noexcept
     if (ret != 0) {
         bound_.unlist(*this);
         if (messages) {
+            stop_writers();
             {
                 std::lock_guard guard(tx_.lock());
-                stop_writers(messages.get(), nullptr, tx_);
                 messages->release_all();
                 messages->receiver().part_from_queue();
             }
@@ -358,24 +344,51 @@ ssize_t Endpoint::cancel(void* context) noexcept
 
 // --- close
 
-/// Makes progress until everything that was injected, reported as sent or accepted has left the process. Some of it
-/// needs the progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for `patience` at
-/// most. What was accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close);
-/// what was reported as sent stays with the domain (msg/copies.h). A peer may be another endpoint of this process,
-/// and its thread the one that closes this endpoint: so all of them make progress.
-void Endpoint::drain_sends() noexcept
+/// Makes progress until `done` holds, under the lock, or for `patience`. Returns how many rounds that took; negative:
+/// not within the time. A peer may be another endpoint of this process, or wait for one while it closes its own, so all
+/// of them make progress.
+template <class Done>
+int Endpoint::make_progress_until(Done&& done, std::chrono::milliseconds patience) noexcept
 {
-    constexpr std::chrono::seconds patience{1};
     const auto end = Clock::now() + patience;
-    for (;;) {
+    for (int rounds = 0;; rounds++) {
         {
             std::lock_guard guard(tx_.lock());
-            if (tx_.all_has_left() || Clock::now() >= end)
-                return;
+            if (done())
+                return rounds;
+            if (Clock::now() >= end)
+                return -1;
             tx_.progress();
         }
         progress_everywhere(owner());
     }
+}
+
+/// Waits until everything that was injected, reported as sent or accepted has left the process. Some of it needs the
+/// progress of peers: operations to a dead peer fail at once, a stopped peer holds us up for a second at most. What was
+/// accepted and has not left by then counts as outstanding and is discarded (fi_endpoint(3), fi_close); what was
+/// reported as sent stays with the domain (msg/copies.h). The next endpoint mostly has the same peers, so it waits half
+/// as long.
+void Endpoint::drain_sends() noexcept
+{
+    constexpr std::chrono::milliseconds most{1000}, least{10};
+    std::atomic<std::chrono::milliseconds>& patience = owner().closing_patience();
+    const auto mine = patience.load(std::memory_order_relaxed);
+    const int rounds = make_progress_until([this] { return tx_.all_has_left(); }, mine);
+    if (rounds != 0)
+        patience.store(rounds > 0 ? most : std::max(mine / 2, least), std::memory_order_relaxed);
+}
+
+/// Waits until no peer can write to the endpoint's area or to the memory of its groups any more. A peer that makes
+/// progress answers in microseconds. The wait excludes other peers: without their answer only an endpoint number stays
+/// unsettled (EndpointNumbers).
+void Endpoint::stop_writers() noexcept
+{
+    const auto have_stopped = [this] {
+        return (!engines_.messages || engines_.messages->stop_writers()) &&
+               (!engines_.collectives || engines_.collectives->all_gone());
+    };
+    (void)make_progress_until(have_stopped, std::chrono::milliseconds(10));
 }
 
 /// Ends what is under way and begins nothing more. False: some notices have not come, so memory that a communication
@@ -388,13 +401,13 @@ bool Endpoint::stop() noexcept
         std::lock_guard guard(tx_.lock());
         tx_.reports().closing = true;
     }
-    if (enabled_)
+    if (enabled_) {
         drain_sends();
+        stop_writers();
+    }
     bool quiet;
     {
         std::lock_guard guard(tx_.lock());
-        if (enabled_)
-            stop_writers(engines_.messages.get(), engines_.collectives.get(), tx_);
         tx_.close();
         quiet = tx_.config().shares_vcq ? tx_.vcq().quiesce() : tx_.vcq().drain();
         enabled_ = false;

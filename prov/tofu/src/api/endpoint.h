@@ -4,6 +4,7 @@
 // them, and the engines that use them. The operation tables are in api/endpoint_calls.h.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -167,7 +168,10 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     static bool round(void* self) noexcept;
     void choose_operations() noexcept;
     int announce() noexcept;
+    template <class Done>
+    [[nodiscard]] int make_progress_until(Done&& done, std::chrono::milliseconds patience) noexcept;
     void drain_sends() noexcept;
+    void stop_writers() noexcept;
     [[nodiscard]] bool stop() noexcept;
     void close_area() noexcept;
     void release_all() noexcept;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -196,6 +197,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     /// The lock of all endpoints that share a context with others (api/contexts.h), or of all endpoints of a
     /// serialised domain.
     [[nodiscard]] Lock& shared_lock() noexcept { return shared_lock_; }
+    /// How long fi_close of an endpoint waits for what was sent to leave. Any thread.
+    [[nodiscard]] std::atomic<std::chrono::milliseconds>& closing_patience() noexcept { return closing_patience_; }
     /// Progress without calls of the application, and the locks that are needed because of it.
     [[nodiscard]] AutoProgress& auto_progress() noexcept { return auto_progress_; }
 
@@ -217,6 +220,7 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     DeferredWork deferred_;
 
   private:
+    std::atomic<std::chrono::milliseconds> closing_patience_{std::chrono::milliseconds(1000)};
     EndpointNumbers numbers_;
 };
 
