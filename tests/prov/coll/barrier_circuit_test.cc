@@ -114,7 +114,7 @@ void expect_circuit(const std::vector<Node>& members)
     ASSERT_TRUE(circuit.reserve(n));
     for (const Node& node : members)
         circuit.add(node.coords);
-    ASSERT_TRUE(circuit.lay());
+    ASSERT_TRUE(circuit.lay_out());
     Gates gates;
     unsigned most = 0;
     for (unsigned m = 0; m < n; m++) {
@@ -153,7 +153,7 @@ TEST(Circuit, AFullNodeOfAProcessForEachCoreHasEnoughGates)
     ASSERT_TRUE(circuit.reserve(members.size()));
     for (const Node& node : members)
         circuit.add(node.coords);
-    ASSERT_TRUE(circuit.lay());
+    ASSERT_TRUE(circuit.lay_out());
     EXPECT_LE(circuit.most_gates(), vcq::Gates::most);
 }
 
@@ -176,7 +176,7 @@ TEST(Circuit, StepsOfAFullBoxStayInOneDimension)
     ASSERT_TRUE(circuit.reserve(members.size()));
     for (const Node& node : members)
         circuit.add(node.coords);
-    ASSERT_TRUE(circuit.lay());
+    ASSERT_TRUE(circuit.lay_out());
     for (unsigned m = 0; m < members.size(); m++) {
         Circuit::Wires wires;
         circuit.wires_of(m, wires);

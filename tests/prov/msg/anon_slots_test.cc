@@ -23,7 +23,7 @@ struct AnonSlotsTest : RingsTest {
     using Bodies = std::vector<std::uint64_t>;
     Bodies takes()
     {
-        rings->in.arrivals.take();
+        rings->in.arrivals.accept_all();
         return std::exchange(above->taken, {});
     }
 };

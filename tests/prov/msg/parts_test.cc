@@ -367,8 +367,8 @@ TEST_F(PartsTest, ArrivalsHandOnInOrderAndOnce)
     come(11);
     come(12, sender(peer_home + 1));
     come(13);
-    in->arrivals.take();
-    in->arrivals.take();
+    in->arrivals.accept_all();
+    in->arrivals.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12, 13}));
     EXPECT_EQ(in->arrivals.unfilled(), 0u);
 }
@@ -379,14 +379,14 @@ TEST_F(PartsTest, ArrivalsOfOneWhoHasToWaitStayInOrder)
     come(12, sender(peer_home + 1));
     come(13);
     unwanted = 11;
-    in->arrivals.take();
+    in->arrivals.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12})) << "13 is behind 11";
     EXPECT_TRUE(in->arrivals.any_refused());
     EXPECT_TRUE(in->arrivals.refuses(peer_key(peer_home, peer_nonce, peer_index)));
     EXPECT_FALSE(in->arrivals.refuses(peer_key(peer_home + 1, peer_nonce, peer_index)));
     unwanted = 0;
     offered.clear();
-    in->arrivals.take();
+    in->arrivals.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 13}));
     EXPECT_FALSE(in->arrivals.any_refused());
 }
@@ -398,7 +398,7 @@ TEST_F(PartsTest, ArrivalsPassOverWhatIsEmptyOrMeantForAnother)
     other.target_nonce++;
     come(12, other);
     come(13);
-    in->arrivals.take();
+    in->arrivals.accept_all();
     EXPECT_EQ(offered, std::vector<std::uint64_t>{13});
 }
 
@@ -406,9 +406,9 @@ TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
 {
     unwanted = 11;
     come(11, sender(peer_home, 2));
-    in->arrivals.take();
+    in->arrivals.accept_all();
     EXPECT_EQ(returned().status, LeaseStatus::granted);
-    in->arrivals.take();
+    in->arrivals.accept_all();
     EXPECT_EQ(in->polls().size(), 1u);
     EXPECT_EQ(offered.size(), 2u);
 }

@@ -59,7 +59,7 @@ struct FakePeer final : SrxPeer {
     {
         iovec into[4];
         std::uint8_t count = 0;
-        r.take(length, into, count);
+        r.consume(length, into, count);
         if (r.posted && r.exhausted())
             queue.withdraw(r);
         said += "give" + std::to_string(number) + " ";

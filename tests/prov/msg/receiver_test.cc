@@ -418,7 +418,7 @@ TEST_F(Messages, TheErrorOfAReceiveNamesTheSender)
     arrive(1, 1, "too long");
     run();
     CqEntry e{};
-    ASSERT_TRUE(CompletionQueue::of(cq).take(e));
+    ASSERT_TRUE(CompletionQueue::of(cq).pop(e));
     EXPECT_EQ(e.err, FI_ETRUNC);
     EXPECT_EQ(e.completion.source, to);
 }

@@ -29,7 +29,7 @@ struct Above final : Protocol {
         explicit In(Above& above) : RxRings(above.rings.own), above(above) {}
         std::uint32_t accept_fast(RxRing&, const std::uint64_t*, std::uint64_t) noexcept { return 0; }
         void accept_packets(RingPoll& first) noexcept { accept_arrived<In>(first); }
-        bool take(RxRing& ring, std::uint32_t&) noexcept
+        bool accept(RxRing& ring, std::uint32_t&) noexcept
         {
             if (above.room == 0)
                 return false;
@@ -52,7 +52,7 @@ struct Above final : Protocol {
     bool accept_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
-        const bool here = anonymous.known.target_vcq != unwanted && in.take(anonymous, slots);
+        const bool here = anonymous.known.target_vcq != unwanted && in.accept(anonymous, slots);
         last = nullptr; // it goes with the anonymous packet
         return here;
     }
@@ -213,11 +213,11 @@ struct RingsTest : testing::Test, fake::OverVcqs {
         who.credit_index = at;
         unsigned slot = take_slot();
         if (slot == none) {
-            rings->in.arrivals.take(); // the next run
+            rings->in.arrivals.accept_all(); // the next run
             slot = take_slot();
         }
         come(slot, body, who);
-        rings->in.arrivals.take();
+        rings->in.arrivals.accept_all();
         poll();
     }
     void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,

@@ -122,7 +122,7 @@ void count_posts()
     auto& functions = library_functions();
     surround_posts<counted>(functions);
     surround<counted, &vcq::Functions::free_vcq>(functions);
-    functions.give_way = nullptr; // time advances when others read it; they would sleep for most of it
+    functions.yield = nullptr; // time advances when others read it; they would sleep for most of it
 }
 
 /// The machine's clock, in seconds.

@@ -38,7 +38,7 @@ fi_ops_av av_ops = {
     .insertsvc = bind_member<&AddressVector::insert_named>,
     .insertsym = insert_symmetric,
     .remove = bind_member<&AddressVector::remove>,
-    .lookup = bind_member<&AddressVector::look_up>,
+    .lookup = bind_member<&AddressVector::lookup>,
     .straddr = bind_member<&AddressVector::to_text>,
     .av_set = coll::AvSet::open,
 };
@@ -258,7 +258,7 @@ int AddressVector::remove(fi_addr_t* fi_addrs, std::size_t count, std::uint64_t 
     return 0;
 }
 
-int AddressVector::look_up(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept
+int AddressVector::lookup(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept
 {
     const Peer* peer = find(fi_addr);
     if (peer == nullptr || length == nullptr)

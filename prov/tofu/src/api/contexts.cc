@@ -74,7 +74,7 @@ ScalableEndpoint::~ScalableEndpoint()
 
 int ScalableEndpoint::set_up(const fi_info* info) noexcept
 {
-    if (int ret = config_.take(info); ret != 0)
+    if (int ret = config_.configure(info); ret != 0)
         return ret;
     config_.parent = this;
     tx_count_ = contexts_in(info->ep_attr->tx_ctx_cnt);

@@ -85,7 +85,7 @@ ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint&
 {
     const std::size_t taken = end_read();
     if (taken == 0) [[unlikely]]
-        return empty() ? -FI_EAGAIN : take(reader_);
+        return empty() ? -FI_EAGAIN : drain(reader_);
     progress_.found();
     return static_cast<ssize_t>(taken);
 }
@@ -178,7 +178,7 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
         return -FI_EAGAIN;
     }
     progress_.found();
-    return take({buffer, count, count, sources});
+    return drain({buffer, count, count, sources});
 }
 
 // --- counters
@@ -189,7 +189,7 @@ std::uint64_t Counter::read() noexcept
     if (endpoint == nullptr) [[unlikely]]
         make_round();
     else if (const PollHint hint = endpoint->poll_hint(); hint.what != PollHint::nothing) [[unlikely]]
-        take(*endpoint, hint);
+        poll(*endpoint, hint);
     const std::uint64_t value = value_.load(std::memory_order_acquire);
     if (wait_.watched()) [[unlikely]]
         seen_value_.store(value, std::memory_order_relaxed);
@@ -214,7 +214,7 @@ void Counter::make_round() noexcept
     progress_.run() ? progress_.found() : progress_.found_nothing();
 }
 
-void Counter::take(Endpoint& endpoint, const PollHint& hint) noexcept
+void Counter::poll(Endpoint& endpoint, const PollHint& hint) noexcept
 {
     switch (hint.what) {
     case PollHint::nothing: break;

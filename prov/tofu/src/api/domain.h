@@ -74,7 +74,7 @@ class AddressVector final : public Peers {
     int insert_named(const char* node, const char* service, fi_addr_t* fi_addr, std::uint64_t flags,
                      void* context) noexcept;
     int remove(fi_addr_t* fi_addrs, std::size_t count, std::uint64_t flags) noexcept;
-    int look_up(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept;
+    int lookup(fi_addr_t fi_addr, void* address, std::size_t* length) noexcept;
     const char* to_text(const void* address, char* text, std::size_t* length) noexcept;
     int bind(struct fid* object, std::uint64_t flags) noexcept;
 

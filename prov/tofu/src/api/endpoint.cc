@@ -114,7 +114,7 @@ Endpoint::~Endpoint() = default;
 
 // --- open
 
-int EndpointConfig::take(const fi_info* info) noexcept
+int EndpointConfig::configure(const fi_info* info) noexcept
 {
     if (info == nullptr || info->ep_attr == nullptr ||
         (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
@@ -141,7 +141,7 @@ int EndpointConfig::take(const fi_info* info) noexcept
 int Endpoint::set_up(const fi_info* info) noexcept
 {
     EndpointConfig config;
-    const int ret = config.take(info);
+    const int ret = config.configure(info);
     return ret == 0 ? set_up(&config) : ret;
 }
 

@@ -101,7 +101,7 @@ class ScalableEndpoint;
 struct EndpointConfig {
     /// Reads the info that was given to fi_endpoint or fi_scalable_ep. 0 or -FI_EINVAL (such as another type of
     /// endpoint).
-    [[nodiscard]] int take(const fi_info* info) noexcept;
+    [[nodiscard]] int configure(const fi_info* info) noexcept;
 
     std::uint64_t caps = 0;
     fi_tx_attr tx{};

@@ -144,8 +144,8 @@ Path path_of(const TriggeredOp& work) noexcept
 
 TriggeredQueue::~TriggeredQueue()
 {
-    while (lost_ != nullptr)
-        delete std::exchange(lost_, lost_->next);
+    while (abandoned_ != nullptr)
+        delete std::exchange(abandoned_, abandoned_->next);
     if (internal_cq_ != nullptr)
         domain_.hold(); // see open()
 }
@@ -299,7 +299,7 @@ void TriggeredQueue::forget(const TxContext& tx, bool quiet) noexcept
     for (TriggeredOp *w = under_way_, *next = nullptr; w != nullptr; w = next) {
         next = w->next;
         if (w->tx == &tx)
-            quiet ? drop(*w) : lose(*w);
+            quiet ? drop(*w) : abandon(*w);
     }
 }
 
@@ -315,20 +315,21 @@ void TriggeredQueue::unlink(TriggeredOp& work) noexcept
 void TriggeredQueue::drop(TriggeredOp& work) noexcept
 {
     unlink(work);
-    if (work.tx != nullptr || std::holds_alternative<trigger::CounterCall>(work.call)) // else lose() has uncounted it
+    if (work.tx != nullptr ||
+        std::holds_alternative<trigger::CounterCall>(work.call)) // else abandon() has uncounted it
         --domain_.deferred().count;
     delete &work;
 }
 
 /// Keeps the work without its endpoint: its entry may still come to the internal CQ and points to it.
-void TriggeredQueue::lose(TriggeredOp& work) noexcept
+void TriggeredQueue::abandon(TriggeredOp& work) noexcept
 {
     unlink(work);
     work.completion_counter = nullptr;
     work.tx = nullptr;
     work.cq = nullptr;
     --domain_.deferred().count;
-    insert(work, &lost_);
+    insert(work, &abandoned_);
 }
 
 // --- starting work
@@ -421,7 +422,7 @@ ssize_t TriggeredQueue::post(TriggeredOp& work) noexcept
 void TriggeredQueue::collect_ends() noexcept
 {
     CqEntry entry;
-    while (internal_cq_ != nullptr && internal_cq_->take(entry))
+    while (internal_cq_ != nullptr && internal_cq_->pop(entry))
         end(*static_cast<TriggeredOp*>(entry.completion.context), entry);
 }
 

@@ -119,7 +119,7 @@ class TriggeredQueue final : public DeferredCalls {
     void end(TriggeredOp& work, CqEntry entry) noexcept;
     void unlink(TriggeredOp& work) noexcept;
     void drop(TriggeredOp& work) noexcept;
-    void lose(TriggeredOp& work) noexcept;
+    void abandon(TriggeredOp& work) noexcept;
     template <class Wanted>
     TriggeredOp* find_waiting(Wanted&& wanted) noexcept;
 
@@ -127,7 +127,7 @@ class TriggeredQueue final : public DeferredCalls {
     std::unique_ptr<CompletionQueue> internal_cq_;
     List<Counter, &Counter::next_trigger> triggers_; ///< counters that works wait for
     TriggeredOp* under_way_ = nullptr;               ///< deferred work that has been posted
-    TriggeredOp* lost_ = nullptr;                    ///< work whose endpoint was closed, and whose entry may still come
+    TriggeredOp* abandoned_ = nullptr;               ///< work whose endpoint was closed, and whose entry may still come
     std::atomic<bool> in_progress_{false};
 };
 

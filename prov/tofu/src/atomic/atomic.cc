@@ -79,7 +79,7 @@ BlockReason AtomicRunner::start(AtomicOp& op) noexcept
         return batches.start(op) ? BlockReason::nothing : BlockReason::room;
     }
     while (op.started < op.total) {
-        if (!may_go_on(op) || (SpanRunner::is_next(op) && spans.meets_another(op)))
+        if (!may_go_on(op) || (SpanRunner::is_next(op) && spans.overlaps_another(op)))
             return BlockReason::peer;
         if (!start_next(op))
             return BlockReason::room;

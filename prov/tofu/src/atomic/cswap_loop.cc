@@ -137,7 +137,7 @@ void WordRunner::get_again(WordOp& f) noexcept
 {
     const Post posted = ops_.retry_list.closed() ? Post::busy : get_word(f);
     if (posted != Post::done)
-        if (const int code = ops_.put_off(f, posted); code != UTOFU_SUCCESS)
+        if (const int code = ops_.retry_later(f, posted); code != UTOFU_SUCCESS)
             complete(f, 0, code);
 }
 
@@ -289,7 +289,7 @@ void WordRunner::repost(WordOp& leader) noexcept
 {
     const Post posted = ops_.retry_list.closed() ? Post::busy : post_combined(leader);
     if (posted != Post::done)
-        if (const int code = ops_.put_off(leader, posted); code != UTOFU_SUCCESS)
+        if (const int code = ops_.retry_later(leader, posted); code != UTOFU_SUCCESS)
             end_combined(leader, 0, code);
 }
 
@@ -339,7 +339,7 @@ static std::byte* bytes(std::uint64_t* words) noexcept
     return reinterpret_cast<std::byte*>(words);
 }
 
-bool SpanRunner::meets_another(const AtomicOp& op) noexcept
+bool SpanRunner::overlaps_another(const AtomicOp& op) noexcept
 {
     const utofu_vcq_id_t peer = op.next().vcq;
     const utofu_stadd_t from = op.next().stadd;
@@ -426,7 +426,7 @@ void SpanRunner::post(Span& s) noexcept
                                                                                         flags, posted));
     if (posted == Post::done) [[likely]]
         return;
-    const int code = ops_.put_off(s, posted);
+    const int code = ops_.retry_later(s, posted);
     if (code == UTOFU_SUCCESS)
         return;
     s.code = code;
@@ -470,7 +470,7 @@ void SpanRunner::end(Span& s) noexcept
         const Post posted = ops_.retry_list.closed() ? Post::busy : retry_word(s);
         if (posted == Post::done)
             continue;
-        s.code = ops_.put_off(s, posted);
+        s.code = ops_.retry_later(s, posted);
         if (s.code == UTOFU_SUCCESS)
             return;
     }

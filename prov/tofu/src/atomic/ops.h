@@ -218,7 +218,7 @@ class AtomicOps {
     }
     /// Handles a refused post of a part. 0: the part goes on in a later round; else the code that it ends with, because
     /// there are no later rounds or the post was refused for good.
-    [[nodiscard]] int put_off(RetryItem& item, vcq::Post posted) noexcept
+    [[nodiscard]] int retry_later(RetryItem& item, vcq::Post posted) noexcept
     {
         if (posted == vcq::Post::error)
             return vcq.last_error();
@@ -353,7 +353,7 @@ class SpanRunner {
         return op.in_spans && op.left() * op.size >= least;
     }
     /// Has the next span words in common with one under way? It would lose them, so it has to wait.
-    [[nodiscard]] bool meets_another(const AtomicOp& op) noexcept;
+    [[nodiscard]] bool overlaps_another(const AtomicOp& op) noexcept;
     /// Starts the next span. False: it cannot be started now.
     [[nodiscard]] bool start(AtomicOp& op) noexcept;
 

@@ -194,7 +194,7 @@ int EndpointNumbers::alloc(unsigned count, unsigned& first, std::uint16_t& incar
     constexpr std::uint64_t never = ~std::uint64_t{0};
     std::lock_guard guard(mutex_);
     const auto age = [this](unsigned n) -> std::uint64_t { // large: used lately
-        return taken_[n] ? never : given_back_[n] + (std::uint64_t{unsettled_[n]} << 32);
+        return taken_[n] ? never : released_[n] + (std::uint64_t{unsettled_[n]} << 32);
     };
     std::uint64_t best = never;
     for (unsigned i = 0; i < most && best != 0; i++) {
@@ -237,7 +237,7 @@ void EndpointNumbers::release(unsigned first, unsigned count) noexcept
     calls_++;
     for (unsigned n = first; n < first + count; n++) {
         taken_.reset(n);
-        given_back_[n] = calls_;
+        released_[n] = calls_;
     }
     save();
 }
@@ -349,7 +349,7 @@ Peer* Peers::reuse_index(fi_addr_t& number) noexcept
 }
 
 /// A free place: the lowest one removed, else a new one. Null: full or no memory.
-Peer* Peers::take(fi_addr_t& number) noexcept
+Peer* Peers::alloc_index(fi_addr_t& number) noexcept
 {
     PeerStore::Head& head = store_.head();
     if (head.free_places > 0)
@@ -368,7 +368,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     const PeerStore::Turn turn(store_);
     if (!turn.is_taken())
         return FI_EBUSY;
-    Peer* const peer = take(number);
+    Peer* const peer = alloc_index(number);
     if (peer == nullptr)
         return FI_ENOMEM;
     peer->nonce = address.nonce;
@@ -376,7 +376,7 @@ int Peers::insert(const EndpointAddress& address, fi_addr_t& number) noexcept
     peer->further = address.further;
     peer->counts_events = address.flags & address_counts_events;
     peer->generation = ++store_.head().uses;
-    forget_name(number);
+    remove_name(number);
     // release: find() sees the other members with it
     std::atomic_ref(peer->target_vcq).store(address.target_vcq, std::memory_order_release);
     if (!store_.is_shared() && index_ != nullptr && !index_->add(*this, number))
@@ -462,7 +462,7 @@ int Peers::name(fi_addr_t number, fi_addr_t user_id) noexcept
     return allocates([&] { user_ids_[number] = user_id; }) ? 0 : FI_ENOMEM;
 }
 
-void Peers::forget_name(fi_addr_t number) noexcept
+void Peers::remove_name(fi_addr_t number) noexcept
 {
     const std::lock_guard guard(user_mutex_);
     user_ids_.erase(number);

@@ -54,11 +54,11 @@ class EndpointNumbers {
     void save() const noexcept;
 
     Mutex mutex_;
-    Set taken_;                                             ///< in use
-    Set unsettled_;                                         ///< of these numbers, in use or not
-    std::array<std::uint32_t, max_endpoints> given_back_{}; ///< when, counted in calls; 0: never used by this domain
+    Set taken_;                                           ///< in use
+    Set unsettled_;                                       ///< of these numbers, in use or not
+    std::array<std::uint32_t, max_endpoints> released_{}; ///< when, counted in calls; 0: never used by this domain
     std::uint32_t calls_ = 0;
-    std::uint16_t incarnations_ = 0; ///< counts calls of take()
+    std::uint16_t incarnations_ = 0; ///< counts calls of alloc()
     unsigned start_ = 0;             ///< the first number of a domain without history
     std::uint64_t key_ = 0;          ///< of the history in the node's file; 0: there is none
     bool may_outlive_ = true;        ///< the history outlives the last process of the node
@@ -135,11 +135,11 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
   private:
     struct Index;
 
-    [[nodiscard]] Peer* take(fi_addr_t& number) noexcept;
+    [[nodiscard]] Peer* alloc_index(fi_addr_t& number) noexcept;
     [[nodiscard]] Peer* reuse_index(fi_addr_t& number) noexcept;
     void note_removed(std::size_t number) noexcept;
     void update_index() noexcept;
-    void forget_name(fi_addr_t number) noexcept;
+    void remove_name(fi_addr_t number) noexcept;
     [[nodiscard]] bool has_more_uses(fi_addr_t number) noexcept;
     [[nodiscard]] fi_addr_t find_number(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept;
 

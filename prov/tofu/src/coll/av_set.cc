@@ -23,7 +23,7 @@ static fi_ops_av_set set_ops = {
     .diff = bind_member<&AvSet::subtract>,
     .insert = bind_member<&AvSet::insert>,
     .remove = bind_member<&AvSet::remove>,
-    .addr = bind_member<&AvSet::tell>,
+    .addr = bind_member<&AvSet::get_address>,
 };
 
 AvSet::AvSet(Peers& peers) noexcept : Object(&peers, FI_CLASS_AV_SET)
@@ -116,7 +116,7 @@ int AvSet::keep(const fid_av_set* other, bool common) noexcept
     return 0;
 }
 
-int AvSet::tell(fi_addr_t* to) const noexcept
+int AvSet::get_address(fi_addr_t* to) const noexcept
 {
     if (to == nullptr)
         return -FI_EINVAL;

@@ -34,7 +34,7 @@ class AvSet final : public Object<AvSet, fid_av_set, Peers> {
     int subtract(const fid_av_set* other) noexcept { return keep(other, false); }
     int insert(fi_addr_t address) noexcept;
     int remove(fi_addr_t address) noexcept;
-    int tell(fi_addr_t* to) const noexcept;
+    int get_address(fi_addr_t* to) const noexcept;
 
   private:
     /// The set of a fid. Null: it is not a set of the same address vector.

@@ -33,7 +33,7 @@ void Circuit::add(const vcq::Coords& coords) noexcept
     seats_.push_reserved({key_of(coords), static_cast<std::uint32_t>(seats_.size()), 0, 0});
 }
 
-bool Circuit::lay() noexcept
+bool Circuit::lay_out() noexcept
 {
     std::sort(seats_.begin(), seats_.end(),
               [](const Seat& a, const Seat& b) { return a.key != b.key ? a.key < b.key : a.rank < b.rank; });
@@ -337,7 +337,7 @@ std::size_t unit_of(const Native& n, fi_datatype type) noexcept
     return by_bytes(n) ? 1 : d.size / (d.kind == Class::complex ? 2 : 1);
 }
 
-/// Copies unit `i` of a round from memory into its words, unless the form copies bytes; take() copies it back.
+/// Copies unit `i` of a round from memory into its words, unless the form copies bytes; unpack_result() copies it back.
 void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
 {
     switch (n.form) {
@@ -352,7 +352,7 @@ void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, 
     }
 }
 
-void take(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
+void unpack_result(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
 {
     switch (n.form) {
     case Form::none:
@@ -457,7 +457,7 @@ bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out,
         std::memcpy(out, data.word, size);
     else
         for (std::size_t i = 0; i < size; i++)
-            take(n, shape, i, out + i * unit, data);
+            unpack_result(n, shape, i, out + i * unit, data);
     return true;
 }
 

@@ -45,7 +45,7 @@ class Circuit {
     /// Adds the next member. Members are added in the order of their ranks.
     void add(const vcq::Coords& coords) noexcept;
     /// Sorts the members after the last add(). False: no memory.
-    [[nodiscard]] bool lay() noexcept;
+    [[nodiscard]] bool lay_out() noexcept;
 
     /// Computes the gates of a member. Their number may exceed Gates::most; allocating them then fails.
     void wires_of(unsigned rank, Wires& wires) const noexcept;

@@ -234,7 +234,7 @@ void Collectives::destroy_left() noexcept
             std::lock_guard guard(tx_.lock());
             for (Group* group : groups_) {
                 if (!tx_.reports().closing) // else a question fails, whether the peer lives or not
-                    group->seek_dead();
+                    group->find_dead();
                 if (!group->listed_busy && !group->closing && group->gone()) {
                     found = group;
                     break;

@@ -32,8 +32,8 @@ void LivenessWatch::step(unsigned all) noexcept
         next_ = (next_ + 1) % lanes_.all().size();
         Lane& lane = lanes_.all()[next_];
         if (lane.step != Lane::Step::unknown && !lanes_.is_quiet(lane, all))
-            if (lanes_.ask(lane.peer, *this) == vcq::Post::error)
-                lanes_.lose(lane, FI_EHOSTDOWN, 0);
+            if (lanes_.probe(lane.peer, *this) == vcq::Post::error)
+                lanes_.fail(lane, FI_EHOSTDOWN, 0);
     }
     asked_ = time;
 }
@@ -43,7 +43,7 @@ void LivenessWatch::on_answer(vcq::CompletionHandler* handler, vcq::Notice notic
     LivenessWatch& vigil = *static_cast<LivenessWatch*>(handler);
     Lane& lane = vigil.lanes_.all()[vigil.next_];
     if (vigil.lanes_.answer_of(lane.peer, notice) != 0)
-        vigil.lanes_.lose(lane, FI_EHOSTDOWN, notice.code);
+        vigil.lanes_.fail(lane, FI_EHOSTDOWN, notice.code);
 }
 
 // --- Joining
@@ -70,7 +70,7 @@ int Joining::open(const Roster& roster) noexcept
         circuit_->add(coords);
         target_vcqs = directory::mix(target_vcqs ^ peer.target_vcq);
     }
-    if (!circuit_->lay())
+    if (!circuit_->lay_out())
         return -FI_ENOMEM;
     Circuit::Wires wires;
     circuit_->wires_of(roster.rank, wires);
@@ -129,7 +129,7 @@ static void append(OpQueue& ops, CollectiveOp& op) noexcept
     ops.push_back(op);
 }
 
-void Joining::ask(OpQueue& ops, const Roster& roster) noexcept
+void Joining::vote(OpQueue& ops, const Roster& roster) noexcept
 {
     const bool rows = stage_ == Stage::tells;
     question_.shape =
@@ -218,7 +218,7 @@ bool Group::gone() const noexcept
            std::ranges::all_of(lanes_.all(), [&](const Lane& lane) { return lanes_.is_quiet(lane, all); });
 }
 
-void Group::seek_dead() noexcept
+void Group::find_dead() noexcept
 {
     if (state_ == State::left && !gone())
         liveness_watch_.step(bits_of(roster_.size()));
@@ -233,7 +233,7 @@ void Group::leave() noexcept
     state_ = State::left;
     if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
         gates_.give_up();
-    tell(Word::left, op, static_cast<int>(gates_.heard()));
+    write_word(Word::left, op, static_cast<int>(gates_.left_log2()));
     if (!ops_.empty() && joining_.asks_by(*ops_.first()))
         ops_.pop_front();
     while (!ops_.empty())
@@ -285,7 +285,7 @@ void Group::progress() noexcept
             lost(out.err, out.prov_errno);
     }
     if (!joining_.searches() && state_ == State::joining && ops_.empty())
-        joining_.ask(ops_, roster_);
+        joining_.vote(ops_, roster_);
     if (joining_.waits_for_calls() && state_ == State::joining)
         joining_.search_again();
     if (!ops_.empty())
@@ -328,7 +328,7 @@ void Group::fail(int err, int prov_errno) noexcept
         return;
     }
     const std::uint32_t now = lanes_.now();
-    tell(Word::failed, now, err);
+    write_word(Word::failed, now, err);
     if (now != lanes_.now())
         return; // a post has found a dead peer, and lost() has ended the operation
     if (gates_.retire(ops_, roster_))
@@ -348,16 +348,16 @@ void Group::lost(int err, int prov_errno) noexcept
     state_ = State::broken;
     broken_ = {Outcome::Kind::breaks, err, prov_errno};
     broken_at_ = lanes_.now();
-    tell(Word::broken, broken_at_, err);
+    write_word(Word::broken, broken_at_, err);
     if (joining && ops_.empty())
         joining_.answered(fid, roster_, err, prov_errno);
     while (!ops_.empty())
         end_first(err, prov_errno);
 }
 
-void Group::tell(Word word, std::uint32_t op, int err) noexcept
+void Group::write_word(Word word, std::uint32_t op, int err) noexcept
 {
-    lanes_.tell(word_of(word, op, err));
+    lanes_.write_word(word_of(word, op, err));
     engine_.wake(*this);
 }
 

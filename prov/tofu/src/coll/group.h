@@ -65,7 +65,7 @@ class Joining {
     [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::asks; }
     void search_again() noexcept { search_.read_again(); }
     /// Begins the next vote among all members, as an operation of the group.
-    void ask(OpQueue& ops, const Roster& roster) noexcept;
+    void vote(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
     [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
     /// This member has closed the group before the end.
@@ -78,7 +78,7 @@ class Joining {
     [[nodiscard]] bool proves() const noexcept { return stage_ == Stage::proves; }
     /// The round has shown that the circuit is not the group's alone.
     void disprove() noexcept { agreed_ = 0; }
-    /// Called when the operation of the vote has ended. The next step is ask(), or the join ends with an event.
+    /// Called when the operation of the vote has ended. The next step is vote(), or the join ends with an event.
     /// True: joined.
     bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
     /// True if the join has ended without an error. Then all members have found their neighbours.
@@ -138,7 +138,7 @@ class Group final : public fid_mc {
     /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
     void destroy(bool quiet) noexcept { lanes_.destroy(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
     /// Looks for neighbours of a closed group that have died before they have left. Under the context's lock.
-    void seek_dead() noexcept;
+    void find_dead() noexcept;
     [[nodiscard]] Lanes& lanes() noexcept { return lanes_; }
 
     // --- Called under the context's lock.
@@ -174,7 +174,7 @@ class Group final : public fid_mc {
     void run() noexcept;
     void end_first(int err, int prov_errno) noexcept;
     void fail(int err, int prov_errno) noexcept;
-    void tell(Word word, std::uint32_t op, int err) noexcept;
+    void write_word(Word word, std::uint32_t op, int err) noexcept;
 
     Collectives& engine_;
     State state_ = State::joining;

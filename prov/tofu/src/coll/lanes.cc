@@ -36,7 +36,7 @@ int LaneDirectory::make() noexcept
 }
 
 /// The line of the key, or with `free` an unused line. Null: there is none.
-LaneEntry* LaneDirectory::seek(std::uint64_t key, bool free) noexcept
+LaneEntry* LaneDirectory::find(std::uint64_t key, bool free) noexcept
 {
     for (unsigned i = 0; table_ && i < door_choices; i++)
         for (LaneEntry& line :
@@ -52,9 +52,9 @@ int LaneDirectory::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
     if (!table_)
         if (int ret = make(); ret != 0)
             return ret;
-    LaneEntry* line = seek(key, false);
+    LaneEntry* line = find(key, false);
     if (line == nullptr)
-        line = seek(key, true);
+        line = find(key, true);
     if (line == nullptr) {
         TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups of this domain are open, or wait for members that "
                                   "have not closed them: close some at all members\n");
@@ -72,7 +72,7 @@ int LaneDirectory::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
 void LaneDirectory::show(std::uint64_t key, std::uint64_t state) noexcept
 {
     std::lock_guard guard(domain_.target_lock());
-    LaneEntry* const line = seek(key, false);
+    LaneEntry* const line = find(key, false);
     if (line == nullptr)
         return;
     const std::uint64_t check = check_of({key, line->stadd, 0, state}, domain_.nonce());
@@ -84,7 +84,7 @@ void LaneDirectory::show(std::uint64_t key, std::uint64_t state) noexcept
 void LaneDirectory::remove(std::uint64_t key) noexcept
 {
     std::lock_guard guard(domain_.target_lock());
-    if (LaneEntry* const line = seek(key, false); line != nullptr)
+    if (LaneEntry* const line = find(key, false); line != nullptr)
         std::atomic_ref(line->check).store(LaneEntry::free, std::memory_order_seq_cst);
 }
 
@@ -178,7 +178,7 @@ vcq::Post Lanes::posted(Lane& lane, vcq::Post post) noexcept
 {
     in_flight_ += post == vcq::Post::done;
     if (post == vcq::Post::error)
-        lose(lane, fi_error_of(tx_.vcq().last_error()), tx_.vcq().last_error());
+        fail(lane, fi_error_of(tx_.vcq().last_error()), tx_.vcq().last_error());
     return post;
 }
 
@@ -189,7 +189,7 @@ vcq::Post Lanes::get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t 
                                       {.level = vcq::CompletionLevel::delivered, .handler = &handler}));
 }
 
-vcq::Post Lanes::ask(const Peer& member, vcq::CompletionHandler& handler) noexcept
+vcq::Post Lanes::probe(const Peer& member, vcq::CompletionHandler& handler) noexcept
 {
     utofu_stadd_t from = 0;
     if (tx_.vcq().query_stadd(member.target_vcq, directory_stag, from) != 0)
@@ -230,11 +230,11 @@ void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
     if (notice.code == UTOFU_SUCCESS || lane.step == Lane::Step::lost || !lanes.slab_) [[likely]]
         return;
     // A member that has left and is beyond the operation under way has released its memory.
-    if (kind_of(lanes.area(lane).said()) == Word::left && lanes.passed_by(lane)) {
+    if (kind_of(lanes.area(lane).state_word()) == Word::left && lanes.passed_by(lane)) {
         lane.step = Lane::Step::lost;
         lane.may_be_written = false;
     } else {
-        lanes.lose(lane, fi_error_of(notice.code), notice.code);
+        lanes.fail(lane, fi_error_of(notice.code), notice.code);
     }
 }
 
@@ -243,7 +243,7 @@ void Lanes::given_up() noexcept
     group_.lost(FI_ESHUTDOWN, 0);
 }
 
-void Lanes::lose(Lane& lane, int err, int prov_errno) noexcept
+void Lanes::fail(Lane& lane, int err, int prov_errno) noexcept
 {
     lane.step = Lane::Step::lost;
     lane.may_be_written = false;
@@ -286,7 +286,7 @@ void Lanes::return_all_slots() noexcept
             owes_ = true;
 }
 
-void Lanes::tell(std::uint64_t word) noexcept
+void Lanes::write_word(std::uint64_t word) noexcept
 {
     for (Lane& lane : all()) {
         lane.own_word = word;
@@ -307,7 +307,7 @@ void Lanes::probe(std::uint32_t signature) noexcept
 
 bool Lanes::passed_by(const Lane& lane) const noexcept
 {
-    const std::uint64_t word = area(lane).said();
+    const std::uint64_t word = area(lane).state_word();
     return kind_of(word) != Word::none && static_cast<std::int32_t>(op_of(word) - now_) > 0;
 }
 
@@ -360,13 +360,13 @@ Lanes::Head Lanes::head(Lane& lane, Tail& tail) noexcept
         std::memcpy(&tail, &at, sizeof(tail));
         if (static_cast<std::int32_t>(tail.op - now_) >= 0)
             return Head::there;
-        if (!take(lane))
+        if (!accept(lane))
             return Head::later;
     }
     return Head::later;
 }
 
-bool Lanes::take(Lane& lane) noexcept
+bool Lanes::accept(Lane& lane) noexcept
 {
     lane.taken++;
     if (lane.taken % schedule::messages_per_credit != 0)
@@ -407,10 +407,10 @@ void Search::progress() noexcept
         query(queries_[lane.number]);
 }
 
-void Search::lose(Query& query, int err, int prov_errno) noexcept
+void Search::fail(Query& query, int err, int prov_errno) noexcept
 {
     unknown_--;
-    lanes_.lose(*query.lane, err, prov_errno);
+    lanes_.fail(*query.lane, err, prov_errno);
 }
 
 void Search::query(Query& query) noexcept
@@ -422,7 +422,7 @@ void Search::query(Query& query) noexcept
     std::size_t size = sizeof(LaneRow);
     if (query.asks || query.table == 0) {
         if (tx_.vcq().query_stadd(lane.peer.target_vcq, directory_stag, from) != 0) {
-            lose(query, FI_EADDRNOTAVAIL, 0);
+            fail(query, FI_EADDRNOTAVAIL, 0);
             return;
         }
         from += query.asks ? directory::endpoint_offset(lane.peer.index) : directory::doors_offset;
@@ -442,7 +442,7 @@ void Search::on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexce
     if (notice.code == UTOFU_SUCCESS)
         query.search->on_row(query, at);
     else
-        query.search->lose(query, fi_error_of(notice.code), notice.code);
+        query.search->fail(query, fi_error_of(notice.code), notice.code);
 }
 
 /// Evaluates the bytes of a read. A line counts only with a matching check.
@@ -454,14 +454,14 @@ void Search::on_row(Query& query, const std::byte* at) noexcept
         std::uint64_t open = 0;
         std::memcpy(&open, at, sizeof(open));
         if (open != lane.peer.nonce)
-            lose(query, FI_EHOSTDOWN, 0);
+            fail(query, FI_EHOSTDOWN, 0);
         return;
     }
     if (query.table == 0) {
         directory::LaneDirectoryLine line;
         std::memcpy(&line, at, sizeof(line));
         if (line.nonce != nonce_of_domain(lane.peer.nonce))
-            lose(query, FI_EHOSTDOWN, 0); // another process has the VCQ now
+            fail(query, FI_EHOSTDOWN, 0); // another process has the VCQ now
         else if (line.stadd != 0 && line.check == directory::check_of_lane_directory(line.stadd, line.nonce))
             query.table = line.stadd;
         else
@@ -514,7 +514,7 @@ void Search::read_again() noexcept
     const auto lanes = lanes_.all();
     again_.reading = true; // the notice may come within the post
     if (again_.asks) {
-        const vcq::Post post = lanes_.ask(lanes[again_.lane].peer, again_);
+        const vcq::Post post = lanes_.probe(lanes[again_.lane].peer, again_);
         again_.reading &= post == vcq::Post::done;
         again_.asks &= post != vcq::Post::error;
         return;
@@ -524,7 +524,7 @@ void Search::read_again() noexcept
         const Lane& lane = lanes[again_.lane];
         LaneArea& area = lanes_.area(lane);
         // One that waits in the vote would say that it leaves. Its death is found by probes, once the search is over.
-        if (lane.step != Lane::Step::known || area.said() != 0 || (area.awaited() != 0 && over()))
+        if (lane.step != Lane::Step::known || area.state_word() != 0 || (area.awaited() != 0 && over()))
             continue;
         const Query& query = queries_[again_.lane];
         again_.reading &= lanes_.read(lane.peer, again_, query.table + lane_directory_offset(query.key, query.choice),
@@ -544,14 +544,14 @@ void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) 
     again.reading = false;
     if (std::exchange(again.asks, false)) {
         // The word of an endpoint that has closed would be here: it was put before.
-        if (lanes.answer_of(lane.peer, notice) != 0 && lanes.area(lane).said() == 0)
-            lanes.lose(lane, FI_EHOSTDOWN, 0);
+        if (lanes.answer_of(lane.peer, notice) != 0 && lanes.area(lane).state_word() == 0)
+            lanes.fail(lane, FI_EHOSTDOWN, 0);
         return;
     }
     const LaneRow row = lanes.answer<LaneRow>();
     if (notice.code != UTOFU_SUCCESS) {
         if (lane.step == Lane::Step::known)
-            lanes.lose(lane, fi_error_of(notice.code), notice.code);
+            lanes.fail(lane, fi_error_of(notice.code), notice.code);
         return;
     }
     const LaneEntry* const line = search.line_of(search.queries_[again.lane], row);

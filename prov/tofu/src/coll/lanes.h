@@ -91,7 +91,7 @@ class LaneDirectory {
 
   private:
     [[nodiscard]] int make() noexcept;
-    [[nodiscard]] LaneEntry* seek(std::uint64_t key, bool free) noexcept;
+    [[nodiscard]] LaneEntry* find(std::uint64_t key, bool free) noexcept;
 
     DomainBase& domain_;
     OwnMemory table_;
@@ -149,7 +149,7 @@ constexpr int error_of(std::uint64_t word) noexcept
     return std::max(1, static_cast<int>(word & 0xffff));
 }
 /// In a Word::left: 2^this members from the peer down have left; or OverGates::given_up.
-constexpr unsigned heard_of(std::uint64_t word) noexcept
+constexpr unsigned left_log2_of(std::uint64_t word) noexcept
 {
     return static_cast<unsigned>(word & 0xff);
 }
@@ -162,7 +162,7 @@ struct LaneArea {
 
     // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::return_slots() and probe().
     [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
-    [[nodiscard]] std::uint64_t said() noexcept { return load(word); }
+    [[nodiscard]] std::uint64_t state_word() noexcept { return load(word); }
     [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
     [[nodiscard]] const std::byte* payload_of(const Tail& tail) const noexcept
     {
@@ -242,13 +242,13 @@ class Lanes {
         return staged(lane.number, 0).payload;
     }
     /// Reads the nonce of the endpoint that has the member's number now. One at a time.
-    [[nodiscard]] vcq::Post ask(const Peer& member, vcq::CompletionHandler& handler) noexcept;
-    /// Reads bytes of a member, at most a LaneRow. One at a time, ask() included.
+    [[nodiscard]] vcq::Post probe(const Peer& member, vcq::CompletionHandler& handler) noexcept;
+    /// Reads bytes of a member, at most a LaneRow. One at a time, probe() included.
     [[nodiscard]] vcq::Post read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
                                  std::size_t size) noexcept;
-    /// An ask() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
+    /// An probe() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
     [[nodiscard]] int answer_of(const Peer& member, vcq::Notice notice) noexcept;
-    /// An ask() or a read() has ended: what it has read, unless it has failed.
+    /// An probe() or a read() has ended: what it has read, unless it has failed.
     template <class Line>
     [[nodiscard]] Line answer() noexcept
     {
@@ -262,18 +262,18 @@ class Lanes {
     /// A neighbour has left before the join ended. It lives, and has to hear that this member has left, too.
     void given_up() noexcept;
     /// The neighbour is dead.
-    void lose(Lane& lane, int err, int prov_errno) noexcept;
+    void fail(Lane& lane, int err, int prov_errno) noexcept;
     /// True if the peer does not write to our area any more: it is dead, or its word says that it has left. It repeats
-    /// that word while it hears of others; the last one has `all` (heard_of) or more.
+    /// that word while it hears of others; the last one has `all` (left_log2_of) or more.
     [[nodiscard]] bool is_quiet(const Lane& lane, unsigned all) const noexcept
     {
-        const std::uint64_t word = area(lane).said();
-        return !lane.may_be_written || (kind_of(word) == Word::left && heard_of(word) >= all);
+        const std::uint64_t word = area(lane).state_word();
+        return !lane.may_be_written || (kind_of(word) == Word::left && left_log2_of(word) >= all);
     }
 
     // --- Words.
     /// Puts a word to all neighbours.
-    void tell(std::uint64_t word) noexcept;
+    void write_word(std::uint64_t word) noexcept;
     void return_all_slots() noexcept;
     void probe(std::uint32_t signature) noexcept;
     /// True if the peer does not take part in the operation any more.
@@ -291,7 +291,7 @@ class Lanes {
     };
     [[nodiscard]] Head head(Lane& lane, Tail& tail) noexcept;
     /// Consumes the message at the head. False: the peer was found dead, and the group has been notified.
-    [[nodiscard]] bool take(Lane& lane) noexcept;
+    [[nodiscard]] bool accept(Lane& lane) noexcept;
 
   private:
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
@@ -376,7 +376,7 @@ class Search {
     void query(Query& query) noexcept;
     void on_row(Query& query, const std::byte* at) noexcept;
     void on_missing(Query& query) noexcept;
-    void lose(Query& query, int err, int prov_errno) noexcept;
+    void fail(Query& query, int err, int prov_errno) noexcept;
     static void on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
     TxContext& tx_;

@@ -27,7 +27,7 @@ Outcome LivenessCheck::step() noexcept
         return {over};
     asked_ = next_;
     asking_ = true; // the notice may come within the post
-    const vcq::Post post = lanes_.ask(asked(), *this);
+    const vcq::Post post = lanes_.probe(asked(), *this);
     asking_ &= post == vcq::Post::done;
     return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
 }
@@ -47,13 +47,13 @@ void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notic
 
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 {
-    if (++in_vain_ % per_look == 0)
-        if (const Outcome out = ask_all(op); out.kind != waits)
+    if (++idle_ % per_look == 0)
+        if (const Outcome out = probe_all(op); out.kind != waits)
             return out;
     if (liveness_check_.under_way())
         if (const Outcome out = liveness_check_.step(); out.kind != waits)
             return out.kind == over ? mismatch : out;
-    if (in_vain_ % rounds_per_clock != 0)
+    if (idle_ % rounds_per_clock != 0)
         return {waits};
     const std::uint64_t time = clock_ms();
     if (time < probed_ + probe_after_ms)
@@ -79,10 +79,10 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     return {waits};
 }
 
-Outcome Rounds::seek_death(const CollectiveOp& op) noexcept
+Outcome Rounds::find_death(const CollectiveOp& op) noexcept
 {
-    if (++in_vain_ % polls_per_look == 0)
-        if (const Outcome out = ask_all(op); out.kind != waits)
+    if (++idle_ % polls_per_look == 0)
+        if (const Outcome out = probe_all(op); out.kind != waits)
             return out;
     if (!liveness_check_.under_way())
         liveness_check_.begin();
@@ -111,7 +111,7 @@ bool Rounds::overtaken() const noexcept
 /// What the neighbour's word says of the operation under way, or of the next one.
 Outcome Rounds::read_state(const Lane& lane) const noexcept
 {
-    const std::uint64_t word = lanes_.area(lane).said();
+    const std::uint64_t word = lanes_.area(lane).state_word();
     const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.now());
     switch (kind_of(word)) {
     case Word::none: break;
@@ -137,7 +137,7 @@ Outcome Rounds::read_states() const noexcept
 }
 
 /// Checks the words and the messages of all neighbours.
-Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
+Outcome Rounds::probe_all(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.now();
     for (Lane& lane : lanes_.all()) {
@@ -164,7 +164,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
             return false;
         }
         if (!lanes_.has_room(lane)) {
-            if (in_vain_ != 0 && lanes_.passed_by(lane))
+            if (idle_ != 0 && lanes_.passed_by(lane))
                 out = mismatch;
             return false;
         }
@@ -191,7 +191,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
         const Lanes::Head found = lanes_.head(lane, tail);
         if (found != Lanes::Head::there) {
             // Reads the word first, then the lane again: the peer's last message was put before the word.
-            if (found == Lanes::Head::none && in_vain_ != 0 && lanes_.passed_by(lane) &&
+            if (found == Lanes::Head::none && idle_ != 0 && lanes_.passed_by(lane) &&
                 lanes_.head(lane, tail) == Lanes::Head::none)
                 out = mismatch;
             return false;
@@ -212,7 +212,7 @@ Outcome Rounds::ask_all(const CollectiveOp& op) noexcept
         t.done += size;
         t.over = t.done == bytes;
         out.kind = goes_on;
-        if (!lanes_.take(lane))
+        if (!lanes_.accept(lane))
             return false;
     }
     return true;
@@ -240,7 +240,7 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
         begun_ = false;
     else if (out.kind == waits)
         return wait(op, rounds_per_look);
-    in_vain_ = 0;
+    idle_ = 0;
     return {goes_on};
 }
 
@@ -277,7 +277,7 @@ int OverGates::poll(const CollectiveOp& op, std::uint32_t number, const Roster& 
 Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
     if (failed_ != UTOFU_SUCCESS) [[unlikely]] {
-        const Outcome out = rounds.seek_death(op);
+        const Outcome out = rounds.find_death(op);
         if (out.kind != over)
             return out;
         return used_ ? Outcome{breaks, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
@@ -324,22 +324,22 @@ bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
 void OverGates::collect_leaves(Lanes& lanes, unsigned n) noexcept
 {
     const unsigned all = bits_of(n);
-    const unsigned before = heard_;
-    while (heard_ < all) {
-        const Lane& lane = lanes.all()[down(heard_)];
-        const std::uint64_t word = lanes.area(lane).said();
+    const unsigned before = left_log2_;
+    while (left_log2_ < all) {
+        const Lane& lane = lanes.all()[down(left_log2_)];
+        const std::uint64_t word = lanes.area(lane).state_word();
         const bool left = kind_of(word) == Word::left;
-        if (left && heard_of(word) != given_up && heard_of(word) >= heard_)
-            heard_++;
-        else if ((left && heard_of(word) == given_up) || !lane.may_be_written)
+        if (left && left_log2_of(word) != given_up && left_log2_of(word) >= left_log2_)
+            left_log2_++;
+        else if ((left && left_log2_of(word) == given_up) || !lane.may_be_written)
             give_up();
         else
             break;
     }
-    if (heard_ == all)
+    if (left_log2_ == all)
         gates_.free();
-    if (heard_ != before)
-        lanes.tell(word_of(Word::left, op_of(lanes.all()[0].own_word), static_cast<int>(heard_)));
+    if (left_log2_ != before)
+        lanes.write_word(word_of(Word::left, op_of(lanes.all()[0].own_word), static_cast<int>(left_log2_)));
 }
 
 } // namespace tofu::coll

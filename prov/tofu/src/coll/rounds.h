@@ -101,7 +101,7 @@ class Rounds {
     void restart() noexcept
     {
         begun_ = false;
-        in_vain_ = probes_ = overtaken_ = 0;
+        idle_ = probes_ = overtaken_ = 0;
         liveness_check_.end();
     }
     /// Executes as much of the operation's round as possible now.
@@ -109,10 +109,10 @@ class Rounds {
     /// Called when the operation has made no progress. Checks the state of the neighbours once in `per_look` calls.
     [[nodiscard]] Outcome wait(const CollectiveOp& op, unsigned per_look) noexcept;
     /// Called when the operation has failed over gates. `breaks`: a member is dead; `over`: all live.
-    [[nodiscard]] Outcome seek_death(const CollectiveOp& op) noexcept;
+    [[nodiscard]] Outcome find_death(const CollectiveOp& op) noexcept;
     /// What the neighbours say of the next operation, before it begins.
     [[nodiscard]] Outcome read_states() const noexcept;
-    void moved() noexcept { in_vain_ = 0; }
+    void moved() noexcept { idle_ = 0; }
 
   private:
     [[nodiscard]] bool send_some(const CollectiveOp& op, Transfer& t, Outcome& out) noexcept;
@@ -120,12 +120,12 @@ class Rounds {
     [[nodiscard]] Outcome read_state(const Lane& lane) const noexcept;
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
-    [[nodiscard]] Outcome ask_all(const CollectiveOp& op) noexcept;
+    [[nodiscard]] Outcome probe_all(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
     LivenessCheck liveness_check_;
     bool begun_ = false;       ///< round_ is a round of the operation under way
-    unsigned in_vain_ = 0;     ///< calls of wait() since the last progress
+    unsigned idle_ = 0;        ///< calls of wait() since the last progress
     unsigned probes_ = 0;      ///< of the operation over gates
     unsigned overtaken_ = 0;   ///< probes since a neighbour was first found beyond the operation
     std::uint64_t probed_ = 0; ///< time of the last probe
@@ -160,10 +160,10 @@ class OverGates {
     /// neighbours how many members are known to have left.
     void collect_leaves(Lanes& lanes, unsigned n) noexcept;
     /// Some members will not be known to have left: the gates stay until the domain is closed.
-    void give_up() noexcept { heard_ = given_up; }
-    [[nodiscard]] bool gave_up() const noexcept { return heard_ == given_up; }
+    void give_up() noexcept { left_log2_ = given_up; }
+    [[nodiscard]] bool gave_up() const noexcept { return left_log2_ == given_up; }
     /// What the word of a member that has left says of others.
-    [[nodiscard]] unsigned heard() const noexcept { return heard_; }
+    [[nodiscard]] unsigned left_log2() const noexcept { return left_log2_; }
 
   private:
     [[nodiscard]] int start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept;
@@ -174,7 +174,7 @@ class OverGates {
     bool used_ = false;
     bool begun_ = false;         ///< a round of the operation under way has begun
     int failed_ = UTOFU_SUCCESS; ///< the error of such a round, while a dead member is looked for
-    unsigned heard_ = 0;         ///< 2^heard_ members from this one down are known to have left; or given_up
+    unsigned left_log2_ = 0;     ///< 2^left_log2_ members from this one down are known to have left; or given_up
 };
 
 } // namespace tofu::coll

@@ -30,7 +30,7 @@ int fi_error_of(int utofu_code) noexcept;
 inline constexpr int never_notified = -1000000;
 
 /// Does this error of a peer's TNI say that the region of a key is gone?
-inline bool says_stale(int utofu_code) noexcept
+inline bool is_stale(int utofu_code) noexcept
 {
     return utofu_code == UTOFU_ERR_MRQ_RMT_STADD || utofu_code == UTOFU_ERR_MRQ_RMT_MEMORY ||
            utofu_code == UTOFU_ERR_MRQ_RMT_LENGTH;
@@ -39,7 +39,7 @@ inline bool says_stale(int utofu_code) noexcept
 /// Does the error cast doubt on the target, so that its key has to be looked up anew?
 inline bool doubts_target(int utofu_code) noexcept
 {
-    return utofu_code == never_notified || says_stale(utofu_code);
+    return utofu_code == never_notified || is_stale(utofu_code);
 }
 
 /// The meaning of the code and what to look at, one line without a full stop; never null.

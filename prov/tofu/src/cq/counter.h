@@ -82,7 +82,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     void changed() noexcept;
     [[nodiscard]] Endpoint* first_due() noexcept;
     [[gnu::noinline]] void make_round() noexcept;
-    [[gnu::noinline]] void take(Endpoint& endpoint, const PollHint& hint) noexcept;
+    [[gnu::noinline]] void poll(Endpoint& endpoint, const PollHint& hint) noexcept;
     static bool ready(void* self) noexcept;
 
     ProgressSet progress_;

@@ -22,7 +22,7 @@ CqEntry CqEntry::of_unknown_source(const Completion& completion, const EndpointA
     return entry;
 }
 
-std::optional<AddressForm> CqEntry::tell(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept
+std::optional<AddressForm> CqEntry::describe(fi_cq_err_entry& to, bool room_for_source, bool textual) const noexcept
 {
     constexpr std::size_t source_at = 80;
     static_assert(offsetof(fi_cq_err_entry, err_data_size) + sizeof(std::size_t) == source_at);
@@ -163,7 +163,7 @@ void CompletionQueue::write_error(const CqEntry& entry) noexcept
 
 // --- reading
 
-ssize_t CompletionQueue::take(const Reader& reader) noexcept
+ssize_t CompletionQueue::drain(const Reader& reader) noexcept
 {
     std::lock_guard guard(lock_);
     switch (entry_size_) {
@@ -182,7 +182,7 @@ ssize_t CompletionQueue::take_all(Reader reader) noexcept
         const auto [next, end] = entries_.waiting(reader.room);
         const CqEntry* first = next;
         for (; first != end && first->err == 0; first++)
-            reader.take(first->completion, entry_size);
+            reader.write(first->completion, entry_size);
         if (first == next)
             break;
         entries_.pop(static_cast<std::size_t>(first - next));
@@ -193,7 +193,7 @@ ssize_t CompletionQueue::take_all(Reader reader) noexcept
     return first != nullptr && first->err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
-bool CompletionQueue::take(CqEntry& entry) noexcept
+bool CompletionQueue::pop(CqEntry& entry) noexcept
 {
     if (empty())
         return false;
@@ -215,7 +215,7 @@ ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry, std::uint64_t) noexc
     const auto asks_for = [&](unsigned minor) {
         return FI_VERSION_GE(owner().model().api_version, FI_VERSION(1, minor));
     };
-    const auto data = first->tell(*entry, asks_for(20), owner().model().textual_addresses);
+    const auto data = first->describe(*entry, asks_for(20), owner().model().textual_addresses);
     // Callers of 1.5 and later may give a buffer for our data in err_data, and its size in a member that is not there
     // before. Others are lent ours until they read this queue's errors again.
     const bool sized = asks_for(5);
@@ -301,7 +301,7 @@ struct QueueLink {
     CqEntry last{};
 
     /// Forwards an entry. False: the owner cannot accept it now.
-    [[nodiscard]] bool give(bool textual) noexcept
+    [[nodiscard]] bool forward(bool textual) noexcept
     {
         const Completion& c = last.completion;
         if (last.err == 0)
@@ -310,7 +310,7 @@ struct QueueLink {
             fi_cq_err_entry known;
             fi_addr_t source[2]; // which our header may not have
         } error{};
-        auto data = last.tell(error.known, true, textual);
+        auto data = last.describe(error.known, true, textual);
         error.known.err_data = data ? data->bytes : nullptr;
         error.known.err_data_size = data ? data->size : 0;
         return owner.owner->write_error(&owner, &error.known) == 0;
@@ -411,8 +411,8 @@ void forward_entries(CompletionQueue& queue) noexcept
         return;
     QueueLink& link = link_of<QueueLink>(queue);
     const std::lock_guard guard(link.turn);
-    while (link.full || queue.take(link.last)) {
-        link.full = !link.give(queue.owner().model().textual_addresses);
+    while (link.full || queue.pop(link.last)) {
+        link.full = !link.forward(queue.owner().model().textual_addresses);
         if (link.full)
             return;
     }

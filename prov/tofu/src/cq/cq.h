@@ -53,8 +53,8 @@ struct CqEntry {
     }
     /// Fills in an error entry for fi_cq_readerr(3), except for its error data, which are returned: a sender's address.
     /// `room_for_source`: the application's entry has src_addr, which libfabric 1.20 added at its end.
-    [[nodiscard]] std::optional<AddressForm> tell(fi_cq_err_entry& to, bool room_for_source,
-                                                  bool textual) const noexcept;
+    [[nodiscard]] std::optional<AddressForm> describe(fi_cq_err_entry& to, bool room_for_source,
+                                                      bool textual) const noexcept;
 };
 
 class Entries {
@@ -154,7 +154,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     {
         TOFU_PROBE(complete, this, completion.context);
         if (reader_.room != 0) [[likely]] {
-            reader_.take(completion, entry_size_);
+            reader_.write(completion, entry_size_);
             return;
         }
         lock_.lock();
@@ -167,7 +167,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     {
         if (reader_.room != 0) [[likely]] {
             TOFU_PROBE(complete, this, completion.context);
-            reader_.take(completion, entry_size_);
+            reader_.write(completion, entry_size_);
         } else {
             const auto& [context, flags, length, buffer, data, tag, source] = completion;
             keep(context, flags, length, buffer, data, tag, source);
@@ -181,7 +181,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// True if there is nothing to read. Any thread; only a hint while other threads read and write.
     [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
     /// Takes the next entry, a success or an error, of a queue that the provider itself reads. False: there is none.
-    [[nodiscard]] bool take(CqEntry& entry) noexcept;
+    [[nodiscard]] bool pop(CqEntry& entry) noexcept;
     /// True if the reader whose call makes progress has received nothing yet.
     [[nodiscard]] bool reader_waits() const noexcept { return reader_.taken() == 0 && empty(); }
     // --- the calls of fi_cq's operation table (fi_cq(3)). Any thread, which holds no lock: a read runs a round of
@@ -223,7 +223,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         fi_addr_t* sources = nullptr; ///< of fi_cq_readfrom
         bool is_plain = false;        ///< entries of the longest format, and no sources
         [[nodiscard]] std::size_t taken() const noexcept { return size - room; }
-        [[gnu::always_inline]] void take(const Completion& c, std::size_t entry_size) noexcept
+        [[gnu::always_inline]] void write(const Completion& c, std::size_t entry_size) noexcept
         {
             auto* const entry = static_cast<fi_cq_tagged_entry*>(to);
             room--;
@@ -249,7 +249,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
                 *sources++ = c.source;
         }
     };
-    [[nodiscard]] ssize_t take(const Reader& reader) noexcept;
+    [[nodiscard]] ssize_t drain(const Reader& reader) noexcept;
     template <std::size_t entry_size>
     [[nodiscard]] ssize_t take_all(Reader reader) noexcept;
     /// Entries go into this buffer from now on, until it is full or an entry has to be kept.

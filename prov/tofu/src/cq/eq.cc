@@ -116,7 +116,7 @@ ssize_t EventQueue::write(std::uint32_t event, const void* buffer, std::size_t l
 
 // --- reading
 
-ssize_t EventQueue::take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
+ssize_t EventQueue::pop(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept
 {
     Event* const first = events_.first();
     if (first == nullptr)
@@ -144,7 +144,7 @@ ssize_t EventQueue::read(std::uint32_t* event, void* buffer, std::size_t length,
         (void)run(false);
         guard.lock();
     }
-    return take(event, buffer, length, flags);
+    return pop(event, buffer, length, flags);
 }
 
 // --- progress
@@ -280,7 +280,7 @@ ssize_t EventQueue::wait_and_read(std::uint32_t* event, void* buffer, std::size_
         std::unique_lock guard(mutex_);
         if (!polls_)
             deadline.await(arrived_, guard, [this] { return !empty() || polls_; });
-        got = take(event, buffer, length, flags);
+        got = pop(event, buffer, length, flags);
         return got != -FI_EAGAIN;
     });
     return got;

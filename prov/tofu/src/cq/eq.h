@@ -72,7 +72,7 @@ class EventQueue final : public Object<EventQueue, fid_eq, FabricBase>, public P
     };
     void in_child() noexcept override;
     static bool ready(void* self) noexcept { return !static_cast<EventQueue*>(self)->empty_now(); }
-    ssize_t take(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
+    ssize_t pop(std::uint32_t* event, void* buffer, std::size_t length, std::uint64_t flags) noexcept;
     void post(const struct fid* about, std::uint32_t type, const void* bytes, std::size_t size,
               const fi_eq_err_entry& error) noexcept;
     /// 0 or -FI_ENOMEM.

@@ -83,8 +83,8 @@ void ProgressSet::yield() noexcept
     // Programs that yield between two polls, as Open MPI does, need no more of it.
     if (idle < 2 * interval_if_oversubscribed)
         return;
-    const auto ask = domain_.backend().functions().give_way;
-    const bool oversubscribed = ask != nullptr && ask(idle / interval_if_oversubscribed) != 0;
+    const auto query = domain_.backend().functions().yield;
+    const bool oversubscribed = query != nullptr && query(idle / interval_if_oversubscribed) != 0;
     interval_.store(oversubscribed ? interval_if_oversubscribed : interval, std::memory_order_relaxed);
     if (!oversubscribed && idle >= spin_limit && idle % yield_every < interval)
         sched_yield();
@@ -105,7 +105,7 @@ std::size_t ProgressSet::vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexce
 std::size_t vcqs_of(const Pollable& endpoint, utofu_vcq_hdl_t* handles, std::size_t most) noexcept
 {
     std::size_t count = 0;
-    for (const vcq::Vcq* each = &endpoint.polled(); each != nullptr; each = each->beside())
+    for (const vcq::Vcq* each = &endpoint.polled(); each != nullptr; each = each->linked())
         if (count < most && each->is_open())
             handles[count++] = each->handle();
     return count;

@@ -12,7 +12,7 @@ namespace tofu {
 
 /// Open MPI 4.1 has a null buffer where MPI_BOTTOM is sent with a type of absolute addresses, and waits for ever for
 /// the operation that is refused: the line is all that its user sees.
-int refuse_nowhere() noexcept
+int refuse_null() noexcept
 {
     TOFU_WARN(FI_LOG_EP_DATA, "a buffer has a length but a null address: pass the address of the data\n");
     return -FI_EINVAL;
@@ -126,8 +126,8 @@ void LocalMemory::forget(const MemoryRegion& region) noexcept
         kept_.pop_back();
         may_keep_ = true;
     }
-    if (beside_ != nullptr)
-        beside_->forget(region);
+    if (linked_ != nullptr)
+        linked_->forget(region);
 }
 
 } // namespace tofu

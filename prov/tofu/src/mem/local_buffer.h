@@ -56,20 +56,20 @@ inline std::size_t scatter(const iovec* iov, std::size_t count, const std::byte*
 
 /// A null pointer with a length names no memory. Every call of the application refuses it: nothing else would stop a
 /// copy from it.
-[[nodiscard, gnu::always_inline]] inline bool is_nowhere(const void* buffer, std::size_t length) noexcept
+[[nodiscard, gnu::always_inline]] inline bool is_null(const void* buffer, std::size_t length) noexcept
 {
     return buffer == nullptr && length != 0;
 }
-[[nodiscard, gnu::always_inline]] inline bool any_nowhere(const iovec* iov, std::size_t count) noexcept
+[[nodiscard, gnu::always_inline]] inline bool any_null(const iovec* iov, std::size_t count) noexcept
 {
     for (std::size_t i = 0; i < count; i++)
-        if (is_nowhere(iov[i].iov_base, iov[i].iov_len))
+        if (is_null(iov[i].iov_base, iov[i].iov_len))
             return true;
     return false;
 }
 
 /// Logs why the call is refused. -FI_EINVAL.
-[[nodiscard, gnu::cold]] int refuse_nowhere() noexcept;
+[[nodiscard, gnu::cold]] int refuse_null() noexcept;
 
 /// The sum of the segments. False: it does not fit into a size_t.
 inline bool total_length(const iovec* iov, std::size_t count, std::size_t& total) noexcept
@@ -123,11 +123,11 @@ class LocalMemory {
     }
     /// Adds the local memory of a further VCQ of the same owner, which gets the same descs: regions forgotten here are
     /// forgotten there.
-    void put_beside(LocalMemory& another) noexcept
+    void link(LocalMemory& another) noexcept
     {
         another.descs_ = descs_;
-        another.beside_ = beside_;
-        beside_ = &another;
+        another.linked_ = linked_;
+        linked_ = &another;
     }
     /// Ends the registration that is kept for a region that is being closed.
     void forget(const MemoryRegion& region) noexcept;
@@ -166,7 +166,7 @@ class LocalMemory {
                                                     bool read_only, utofu_stadd_t& stadd) noexcept;
     static constexpr std::uint32_t cached = 0x80000000; ///< in cache_slot: the rest is a number of the cache
     vcq::Vcq& vcq_;
-    LocalMemory* beside_ = nullptr;
+    LocalMemory* linked_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;
     bool cache_asked_for_ = false;
     const Descs* descs_;

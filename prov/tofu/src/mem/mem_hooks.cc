@@ -116,7 +116,7 @@ bool MemoryFile::look(int fd, ChangeTime& changed) const noexcept
 }
 
 /// Closes the descriptor unless it is of the file.
-bool MemoryFile::take(int fd) noexcept
+bool MemoryFile::adopt(int fd) noexcept
 {
     ChangeTime changed = 0;
     struct statfs system;
@@ -130,7 +130,7 @@ bool MemoryFile::take(int fd) noexcept
     return true;
 }
 
-/// A duplicate of a descriptor of the program's. Another thread may close that meanwhile: take() looks again.
+/// A duplicate of a descriptor of the program's. Another thread may close that meanwhile: adopt() looks again.
 int MemoryFile::find_descriptor() const noexcept
 {
     DIR* const all = opendir("/proc/self/fd");
@@ -155,8 +155,8 @@ bool MemoryFile::open(const MappedFile& mapped) noexcept
     char mapping[64];
     std::snprintf(mapping, sizeof mapping, "/proc/self/map_files/%llx-%llx",
                   static_cast<unsigned long long>(mapped.begin), static_cast<unsigned long long>(mapped.end));
-    return (mapped.name[0] == '/' && take(::open(mapped.name, how))) || take(::open(mapping, how)) ||
-           take(find_descriptor());
+    return (mapped.name[0] == '/' && adopt(::open(mapped.name, how))) || adopt(::open(mapping, how)) ||
+           adopt(find_descriptor());
 }
 
 void MemoryFile::close() noexcept

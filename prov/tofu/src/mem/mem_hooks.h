@@ -74,7 +74,7 @@ class MemoryFile {
 
   private:
     [[nodiscard]] bool look(int fd, ChangeTime& changed) const noexcept;
-    [[nodiscard]] bool take(int fd) noexcept;
+    [[nodiscard]] bool adopt(int fd) noexcept;
     [[nodiscard]] int find_descriptor() const noexcept;
 
     int fd_ = -1;

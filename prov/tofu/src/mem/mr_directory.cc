@@ -204,7 +204,7 @@ Entry* OwnDirectory::room(const Table& table, std::uint64_t key) noexcept
     return found;
 }
 
-Entry* OwnDirectory::seek(const Table& table, std::uint64_t key) noexcept
+Entry* OwnDirectory::find(const Table& table, std::uint64_t key) noexcept
 {
     for (unsigned choice = 0; choice < choices_in(table.log2); choice++)
         for (Entry& entry : table.buckets[directory::bucket_of(key, table.log2, choice)].entry)
@@ -296,9 +296,9 @@ int OwnDirectory::publish(Entry entry) noexcept
 
 void OwnDirectory::withdraw(std::uint64_t key) noexcept
 {
-    Entry* entry = seek(tables_[0], key);
+    Entry* entry = find(tables_[0], key);
     if (entry == nullptr && tables_.size() > 1)
-        entry = seek(tables_.back(), key);
+        entry = find(tables_.back(), key);
     if (entry != nullptr)
         put_word(entry->check, std::uint64_t{0}, std::memory_order_release);
 }

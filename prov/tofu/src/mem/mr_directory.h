@@ -263,7 +263,7 @@ class OwnDirectory {
     /// A free entry in the key's bucket, or in the emptier of its two buckets. Null: both are full.
     [[nodiscard]] static directory::Entry* room(const Table& table, std::uint64_t key) noexcept;
     /// The key's entry, or null.
-    [[nodiscard]] static directory::Entry* seek(const Table& table, std::uint64_t key) noexcept;
+    [[nodiscard]] static directory::Entry* find(const Table& table, std::uint64_t key) noexcept;
     static void store(directory::Entry& to, const directory::Entry& value) noexcept;
     [[nodiscard]] int grow() noexcept;
     [[nodiscard]] bool refill(const Table& from, const Table& to) noexcept;

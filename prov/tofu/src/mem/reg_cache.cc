@@ -111,7 +111,7 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
 [[gnu::noinline]] void RegistrationCache::outdated(Entry& entry) noexcept
 {
     counts_.stale++;
-    kept_in_vain(seen(entry.begin, entry.length));
+    count_unused(seen(entry.begin, entry.length));
     entry.end = 0;
     if (entry.users == 0)
         drop(entry);
@@ -151,7 +151,7 @@ bool RegistrationCache::worth_keeping(Seen& s) noexcept
     return true;
 }
 
-void RegistrationCache::kept_in_vain(Seen& s, int most) noexcept
+void RegistrationCache::count_unused(Seen& s, int most) noexcept
 {
     if (s.doublings < most)
         s.doublings++;
@@ -179,7 +179,7 @@ unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool 
         hooks_.unwatch(ticket);
         // A temporary failure is retried soon, and a permanent one at growing intervals.
         Seen& s = seen(begin, length);
-        kept_in_vain(s, ticket.later ? most_doublings / 2 : most_doublings);
+        count_unused(s, ticket.later ? most_doublings / 2 : most_doublings);
         s.is_written = false; // it may be read-only by now
         return none;
     }

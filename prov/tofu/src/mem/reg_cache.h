@@ -78,7 +78,7 @@ class RegistrationCache {
     }
     [[nodiscard]] Seen& seen(std::uintptr_t begin, std::size_t length) noexcept;
     [[nodiscard]] bool worth_keeping(Seen& s) noexcept;
-    static void kept_in_vain(Seen& s, int most = most_doublings) noexcept;
+    static void count_unused(Seen& s, int most = most_doublings) noexcept;
     void drop_replaced() noexcept;
     [[nodiscard]] unsigned keep(std::uintptr_t begin, std::size_t length, bool read_only) noexcept;
     [[nodiscard]] unsigned free_entry(std::size_t length) noexcept;

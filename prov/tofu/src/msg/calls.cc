@@ -35,8 +35,8 @@ int check(SendCall& call) noexcept
         return -FI_EBADFLAGS;
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr))
         return -FI_EINVAL;
-    if (any_nowhere(call.iov, call.count)) [[unlikely]]
-        return refuse_nowhere();
+    if (any_null(call.iov, call.count)) [[unlikely]]
+        return refuse_null();
     if (!total_length(call.iov, call.count, call.length) || call.length > limits::max_msg_size)
         return -FI_EMSGSIZE;
     return (call.flags & FI_INJECT) && call.length > limits::inject_size ? -FI_EMSGSIZE : 0;
@@ -51,8 +51,8 @@ int check(const RecvCall& call) noexcept
         return -FI_EBADFLAGS;
     if (call.count > limits::iov_limit || (call.count != 0 && call.iov == nullptr)) [[unlikely]]
         return -FI_EINVAL;
-    if ((call.flags & no_buffer_flags) == 0 && any_nowhere(call.iov, call.count)) [[unlikely]]
-        return refuse_nowhere();
+    if ((call.flags & no_buffer_flags) == 0 && any_null(call.iov, call.count)) [[unlikely]]
+        return refuse_null();
     std::size_t total;
     return total_length(call.iov, call.count, total) ? 0 : -FI_EINVAL;
 }
@@ -94,8 +94,8 @@ template <class Call>
 {
     if (((call.flags & FI_INJECT) || call.is_inject) && length > limits::inject_size) [[unlikely]]
         return -FI_EMSGSIZE;
-    if (is_nowhere(buf, length)) [[unlikely]]
-        return refuse_nowhere();
+    if (is_null(buf, length)) [[unlikely]]
+        return refuse_null();
     if (length > limits::max_msg_size) [[unlikely]]
         return -FI_EMSGSIZE;
     if ((call.flags & FI_TRIGGER) != 0) [[unlikely]]

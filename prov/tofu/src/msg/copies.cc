@@ -18,7 +18,7 @@ OrphanedCopies::OrphanedCopies(DomainBase& domain) noexcept
     probe_.notify = on_probe;
 }
 
-void OrphanedCopies::take(std::unique_ptr<Copies> copies, ReceiveArea&& area, unsigned number) noexcept
+void OrphanedCopies::adopt(std::unique_ptr<Copies> copies, ReceiveArea&& area, unsigned number) noexcept
 {
     std::lock_guard guard(mutex_);
     copies->area.emplace(std::move(area));

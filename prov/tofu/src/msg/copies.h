@@ -96,7 +96,7 @@ class OrphanedCopies {
 
     /// Takes over the copies of a closed endpoint, and its area. The endpoint's number stays in use until they are
     /// freed.
-    void take(std::unique_ptr<Copies> copies, ReceiveArea&& area, unsigned number) noexcept;
+    void adopt(std::unique_ptr<Copies> copies, ReceiveArea&& area, unsigned number) noexcept;
     [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
     /// How many have not been fetched, as far as progress() has seen.
     [[nodiscard]] std::size_t messages() noexcept;

@@ -71,19 +71,19 @@ class FifoIndex {
     {
         FifoLinks<T>& l = item.*Links;
         count_--;
-        T* const heir = l.next;
+        T* const successor = l.next;
         if (l.from == nullptr) { // not the head
-            (l.end->*Links).next = heir;
-            ((heir != nullptr ? heir : front(Key(item)))->*Links).end = l.end;
+            (l.end->*Links).next = successor;
+            ((successor != nullptr ? successor : front(Key(item)))->*Links).end = l.end;
             return;
         }
         T* const other = l.next_head;
         T** next = l.from;
-        if (heir != nullptr) {
-            FifoLinks<T>& h = heir->*Links;
+        if (successor != nullptr) {
+            FifoLinks<T>& h = successor->*Links;
             h.end = l.end;
             h.from = l.from;
-            *l.from = heir;
+            *l.from = successor;
             next = &h.next_head;
         } else {
             heads_--;

@@ -17,7 +17,7 @@ void* RecvRequest::place() noexcept
     return at;
 }
 
-std::size_t RecvRequest::take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
+std::size_t RecvRequest::consume(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept
 {
     const std::size_t before = used;
     into_count = 0;
@@ -38,7 +38,7 @@ void RecvRequest::report_cancelled(const RxContext& rx) const noexcept
         counter->count_error();
 }
 
-int SourceKeys::look_up(fi_addr_t source, std::uint64_t& key) noexcept
+int SourceKeys::lookup(fi_addr_t source, std::uint64_t& key) noexcept
 {
     if (members_.empty())
         return -FI_EINVAL;

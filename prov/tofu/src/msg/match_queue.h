@@ -89,7 +89,7 @@ struct RecvRequest : Posted {
     /// Where the next message is placed; null: no byte is left.
     [[nodiscard]] void* place() noexcept;
     /// Gives the next `want` bytes, or as many as are left, to a message. Returns how many.
-    std::size_t take(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
+    std::size_t consume(std::size_t want, iovec* into, std::uint8_t& into_count) noexcept;
     /// Reports that the receive was cancelled: an entry with FI_ECANCELED, and one count. Its buffer is the
     /// application's again (FI_MULTI_RECV).
     void report_cancelled(const RxContext& rx) const noexcept;
@@ -154,7 +154,7 @@ class SourceKeys {
     /// 0 and the key, or -FI_EINVAL: no peer has this address.
     [[nodiscard]] int find(fi_addr_t source, std::uint64_t& key) noexcept
     {
-        return find_recent(source, key) ? 0 : look_up(source, key);
+        return find_recent(source, key) ? 0 : lookup(source, key);
     }
     /// Inline, for a source that was asked for lately. False: call find().
     [[nodiscard, gnu::always_inline]] bool find_recent(fi_addr_t source, std::uint64_t& key) const noexcept
@@ -170,7 +170,7 @@ class SourceKeys {
     void forget() noexcept { recent_ = {}; }
 
   private:
-    [[nodiscard, gnu::noinline]] int look_up(fi_addr_t source, std::uint64_t& key) noexcept;
+    [[nodiscard, gnu::noinline]] int lookup(fi_addr_t source, std::uint64_t& key) noexcept;
 
     const bool directed_;
     const Array<SrxPeer*>& members_;

@@ -65,7 +65,7 @@ class MessageEngine final : private Protocol {
     bool accept_anonymous(RxRing& anonymous) noexcept override
     {
         std::uint32_t slots = 1;
-        return receiver_.take(anonymous, slots);
+        return receiver_.accept(anonymous, slots);
     }
     void tick() noexcept override
     {

@@ -47,8 +47,8 @@ ssize_t ReceiveQueue::recv_one(RecvCall call, void* buffer, std::size_t length, 
 {
     if ((call.flags & FI_TRIGGER) != 0)
         return must_be_deferred;
-    if ((call.flags & no_buffer_flags) == 0 && is_nowhere(buffer, length))
-        return refuse_nowhere();
+    if ((call.flags & no_buffer_flags) == 0 && is_null(buffer, length))
+        return refuse_null();
     const iovec iov{buffer, length};
     call.iov = &iov;
     call.desc = &desc;
@@ -267,7 +267,7 @@ void SrxOwner::fill(RecvRequest& r) noexcept
     (void)total_length(entry.iov, std::min(entry.count, limits::iov_limit), r.length); // the owner has checked it
 }
 
-SrxOwner::Answer SrxOwner::ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept
+SrxOwner::Answer SrxOwner::query_owner(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept
 {
     void* const memory = queue_.pool().alloc(receive_size);
     if (memory == nullptr)

@@ -43,9 +43,8 @@ class ReceiveQueue final : public MatchQueue {
     {
         Matcher& posted = matcher(call.tagged);
         std::uint64_t key;
-        if ((call.flags & special_flags) != 0 || is_nowhere(buffer, length) ||
-            !sources_.find_recent(call.source, key) || posted.first() != nullptr ||
-            (few_only && !posted.has_room_for_few())) [[unlikely]]
+        if ((call.flags & special_flags) != 0 || is_null(buffer, length) || !sources_.find_recent(call.source, key) ||
+            posted.first() != nullptr || (few_only && !posted.has_room_for_few())) [[unlikely]]
             return false;
         void* const memory = pool_.recycle(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
@@ -129,7 +128,7 @@ class SrxOwner {
         refused, ///< the owner has no receives for this kind of message
         later    ///< no memory: nothing has happened
     };
-    [[nodiscard]] Answer ask(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept;
+    [[nodiscard]] Answer query_owner(SrxPeer& peer, const Offer& offer, RecvRequest*& receive) noexcept;
     /// There is no room for the message yet. Posts its receive to our own queue, where the message finds it when it is
     /// offered again.
     void hold(RecvRequest& receive, std::uint64_t source, std::uint64_t tag) noexcept;

@@ -90,21 +90,21 @@ bool Receiver::deliver(Message& m) noexcept
         r = queue_.get_entry(m.tagged, m.in->key, m.tag); // the other one may be full
     }
     if (r != nullptr) [[likely]]
-        return give(*r, m);
+        return deliver_to(*r, m);
     if (SrxOwner* const owner = queue_.owner(); owner != nullptr) [[unlikely]]
-        return ask(*owner, m);
+        return query_owner(*owner, m);
     return keep(m, nullptr);
 }
 
 /// deliver() where another provider owns the receives.
-bool Receiver::ask(SrxOwner& owner, Message& m) noexcept
+bool Receiver::query_owner(SrxOwner& owner, Message& m) noexcept
 {
     if (tx_.reports().closing)
         return false; // an owner that closes us may have closed its receives already
     RecvRequest* r = nullptr;
-    switch (owner.ask(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
+    switch (owner.query_owner(*this, {m.tagged, m.has_data, source_of(*m.in), m.length, m.tag, m.data}, r)) {
     case SrxOwner::Answer::receive:
-        if (give(*r, m))
+        if (deliver_to(*r, m))
             return true;
         owner.hold(*r, m.in->key, m.tag);
         return false;
@@ -120,7 +120,7 @@ bool Receiver::ask(SrxOwner& owner, Message& m) noexcept
 }
 
 /// Hands a message to a posted receive.
-bool Receiver::give(RecvRequest& r, const Message& m) noexcept
+bool Receiver::deliver_to(RecvRequest& r, const Message& m) noexcept
 {
     TOFU_PROBE(match, r.context);
     if (m.type == Type::rts) {
@@ -128,7 +128,7 @@ bool Receiver::give(RecvRequest& r, const Message& m) noexcept
         if (f == nullptr)
             return false;
         f->receive = &r;
-        f->length = r.take(m.length, f->into, f->into_count);
+        f->length = r.consume(m.length, f->into, f->into_count);
         for (unsigned i = 0; i < f->into_count; i++)
             f->desc[i] = r.buffers()[i].desc;
         f->to_fetch = f->length;
@@ -143,7 +143,7 @@ bool Receiver::give(RecvRequest& r, const Message& m) noexcept
     iovec into[max_segments];
     std::uint8_t count = 0;
     void* const place = r.place();
-    const std::size_t length = r.take(m.length, into, count);
+    const std::size_t length = r.consume(m.length, into, count);
     scatter(into, count, m.payload, length);
     r.users++;
     if (r.posted && r.exhausted())
@@ -225,10 +225,10 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
 /// round.
 bool Receiver::deliver_kept(RecvRequest& r, Unexpected& kept) noexcept
 {
-    if (give(r, Message::unpack(kept)))
+    if (deliver_to(r, Message::unpack(kept)))
         return true;
     if (r.behind && !std::exchange(stall_.waiting, true))
-        rendezvous_.put_off(stall_);
+        rendezvous_.retry_later(stall_);
     return false;
 }
 
@@ -245,7 +245,7 @@ bool Receiver::discard(const Message& m) noexcept
 // --- Receiver: all packets that the fast path leaves. Nothing read from the area is trusted.
 
 /// Takes one packet. False: the packet stays, there is no room for what it brings.
-bool Receiver::take(RxRing& in, std::uint32_t& slots) noexcept
+bool Receiver::accept(RxRing& in, std::uint32_t& slots) noexcept
 {
     Packet packet;
     if (!decode(slot(in, in.next_seq), packet)) [[unlikely]] {
@@ -574,7 +574,7 @@ bool MessageEngine::hand_over_to(OrphanedCopies& orphaned_copies) noexcept
     std::unique_ptr<Copies> copies = sender_.requests().hand_over_copies();
     if (copies == nullptr)
         return false;
-    orphaned_copies.take(std::move(copies), std::move(rings_.own.area), rings_.own.index);
+    orphaned_copies.adopt(std::move(copies), std::move(rings_.own.area), rings_.own.index);
     return true;
 }
 
@@ -599,7 +599,7 @@ void Receiver::progress(bool everywhere) noexcept
         tx_.progress();
         return;
     }
-    arrivals.take();
+    arrivals.accept_all();
     poll<Receiver>();
 }
 

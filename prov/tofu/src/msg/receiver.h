@@ -53,7 +53,7 @@ class Receiver final : public RxRings, private SrxPeer {
 
     // --- from RxRings::poll
     [[nodiscard]] std::uint32_t accept_fast(RxRing& ring, const std::uint64_t* end, std::uint64_t control) noexcept;
-    [[nodiscard]] bool take(RxRing& ring, std::uint32_t& slots) noexcept;
+    [[nodiscard]] bool accept(RxRing& ring, std::uint32_t& slots) noexcept;
 
     // --- from RendezvousReceiver
     /// Reports a message that has ended to its receive: one entry, one count.
@@ -69,8 +69,8 @@ class Receiver final : public RxRings, private SrxPeer {
     // --- from a message to its receive
     /// Gives a message to a receive or keeps it. False: there is no room, nothing has happened.
     [[nodiscard]] bool deliver(Message& message) noexcept;
-    [[nodiscard]] bool ask(SrxOwner& owner, Message& message) noexcept;
-    [[nodiscard]] bool give(RecvRequest& receive, const Message& message) noexcept;
+    [[nodiscard]] bool query_owner(SrxOwner& owner, Message& message) noexcept;
+    [[nodiscard]] bool deliver_to(RecvRequest& receive, const Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
     [[nodiscard]] bool deliver_kept(RecvRequest& receive, Unexpected& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;

@@ -80,7 +80,7 @@ Fetch* RendezvousReceiver::make(const Message& message) noexcept
 
 void RendezvousReceiver::start(Fetch& f) noexcept
 {
-    f.rail = tx_.rails().take(Rails::By::us, f.message.in->known.target_vcq, f.to_fetch);
+    f.rail = tx_.rails().acquire(Rails::By::us, f.message.in->known.target_vcq, f.to_fetch);
     advance(f);
 }
 
@@ -205,7 +205,7 @@ void RendezvousReceiver::end(Fetch& f, std::size_t length, int err, int prov_err
 {
     for (unsigned i = 0; i < f.ref_count; i++)
         tx_.rails().memory(f.rail).release(f.refs[i]);
-    tx_.rails().give(Rails::By::us, f.rail);
+    tx_.rails().release(Rails::By::us, f.rail);
     f.live = false;
     if (f.receive != nullptr)
         receiver_.received(*f.receive, f.message, f.into_count != 0 ? f.into[0].iov_base : nullptr, length, err,
@@ -216,7 +216,7 @@ void RendezvousReceiver::end(Fetch& f, std::size_t length, int err, int prov_err
 void RendezvousReceiver::wait(Fetch& f) noexcept
 {
     f.waiting = true;
-    put_off(f);
+    retry_later(f);
 }
 
 void RendezvousReceiver::resume(RetryItem& fetch) noexcept

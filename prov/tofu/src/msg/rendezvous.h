@@ -117,7 +117,7 @@ class RendezvousReceiver {
     void start(Fetch& fetch) noexcept;
     [[nodiscard, gnu::always_inline]] bool waits() const noexcept { return !waiting_.empty(); }
     /// Lets the item go on in the next round, like a fetch that found no room.
-    void put_off(RetryItem& item) noexcept
+    void retry_later(RetryItem& item) noexcept
     {
         waiting_.add(item);
         vcq_.set_busy();

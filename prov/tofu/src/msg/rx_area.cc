@@ -36,7 +36,7 @@ struct Pages {
 class Spare {
   public:
     /// `base` is null: no memory, or no descriptor as errno says.
-    [[nodiscard]] Pages take(std::size_t bytes) noexcept
+    [[nodiscard]] Pages acquire(std::size_t bytes) noexcept
     {
         std::lock_guard guard(mutex_);
         leave_to_parent();
@@ -53,7 +53,7 @@ class Spare {
         return make(bytes);
     }
 
-    void give(const Pages& pages) noexcept
+    void release(const Pages& pages) noexcept
     {
         std::lock_guard guard(mutex_);
         if (owner_ != getpid() || !clear(pages) || !left_.push(pages))
@@ -150,7 +150,7 @@ void ReceiveArea::in_child() noexcept
 int ReceiveArea::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t nonce, unsigned index,
                       const Geometry& geometry) noexcept
 {
-    const Pages pages = spare().take(geometry.size());
+    const Pages pages = spare().acquire(geometry.size());
     if (pages.base == nullptr) {
         const bool files = errno == EMFILE || errno == ENFILE;
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: no %s for its receive area of %zu bytes: raise the limit (ulimit %s)\n",
@@ -175,7 +175,7 @@ int ReceiveArea::open(vcq::Vcq& target_vcq, Lock& target_lock, std::uint64_t non
     if (int ret = target_vcq.reg_with_stag(base_, bytes, endpoint_stag(index), stadd_); ret != 0) {
         TOFU_WARN(FI_LOG_EP_CTRL, "endpoint %u: cannot register its receive area of %zu bytes: lower FI_TOFU_RINGS\n",
                   index, bytes);
-        spare().give(pages);
+        spare().release(pages);
         base_ = nullptr;
         return ret;
     }
@@ -227,7 +227,7 @@ void ReceiveArea::close() noexcept
         return;
     hide();
     unregister_fork();
-    spare().give({base_, geometry_.size(), fd_});
+    spare().release({base_, geometry_.size(), fd_});
     base_ = nullptr;
 }
 

@@ -128,7 +128,7 @@ class Protocol {
 
 /// A read of a peer's memory that answers a question. Each object has one under way at most.
 template <class Of>
-struct Inquiry : vcq::CompletionHandler {
+struct PeerRead : vcq::CompletionHandler {
     Of* of = nullptr;
     Bounce answer{}; ///< where the Get writes
     bool under_way = false;
@@ -152,25 +152,25 @@ struct RingContext : LocalEndpoint {
     /// Posts the Get of `size` bytes of an inquiry that is not under way. Post::busy also when all bounce blocks are in
     /// use.
     template <class Of>
-    [[nodiscard]] vcq::Post ask(Inquiry<Of>& inquiry, utofu_vcq_id_t target_vcq, utofu_stadd_t from,
-                                std::size_t size) noexcept
+    [[nodiscard]] vcq::Post read_peer(PeerRead<Of>& peer_read, utofu_vcq_id_t target_vcq, utofu_stadd_t from,
+                                      std::size_t size) noexcept
     {
-        inquiry.answer = bounces.alloc(size);
-        if (inquiry.answer.data == nullptr)
+        peer_read.answer = bounces.alloc(size);
+        if (peer_read.answer.data == nullptr)
             return vcq::Post::busy;
-        inquiry.under_way = true; // the notice may come within the post
-        const vcq::Post post = vcq.get(target_vcq, inquiry.answer.stadd, from, size,
-                                       {.level = vcq::CompletionLevel::delivered, .handler = &inquiry});
+        peer_read.under_way = true; // the notice may come within the post
+        const vcq::Post post = vcq.get(target_vcq, peer_read.answer.stadd, from, size,
+                                       {.level = vcq::CompletionLevel::delivered, .handler = &peer_read});
         if (post != vcq::Post::done)
-            end(inquiry);
+            end(peer_read);
         return post;
     }
     template <class Of>
-    void end(Inquiry<Of>& inquiry) noexcept
+    void end(PeerRead<Of>& peer_read) noexcept
     {
-        inquiry.under_way = false;
-        bounces.release(inquiry.answer);
-        inquiry.answer = {};
+        peer_read.under_way = false;
+        bounces.release(peer_read.answer);
+        peer_read.answer = {};
     }
 };
 

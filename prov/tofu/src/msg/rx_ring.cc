@@ -19,7 +19,7 @@ namespace tofu::proto {
 constexpr unsigned revoked_at_once = 8; // rings revoked per call of revoke_some()
 
 /// Does the end of a probe show that the sender is dead?
-static bool shows_death(const RxRing& ring, vcq::Notice notice) noexcept
+static bool is_dead(const RxRing& ring, vcq::Notice notice) noexcept
 {
     // A different nonce: another endpoint has the VCQ ID and the number. No such area: the endpoint was closed.
     return notice.code == UTOFU_ERR_MRQ_PEER || notice.code == UTOFU_ERR_MRQ_RMT_STADD ||
@@ -191,15 +191,15 @@ void RxRings::peer_failed(utofu_vcq_id_t target_vcq) noexcept
 void RxRings::start_probe(RxRing& ring) noexcept
 {
     if (!ring.life.under_way &&
-        own_.ask(ring.life, ring.known.target_vcq, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
+        own_.read_peer(ring.life, ring.known.target_vcq, ring.area, sizeof(AreaHeader)) == vcq::Post::error)
         set_dead(ring);
 }
 
 void RxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    RxRing& ring = *static_cast<Inquiry<RxRing>*>(handler)->of;
+    RxRing& ring = *static_cast<PeerRead<RxRing>*>(handler)->of;
     RxRings& self = *ring.owner;
-    const bool dead = self.own_.open && ring.state != RingState::closing && shows_death(ring, notice);
+    const bool dead = self.own_.open && ring.state != RingState::closing && is_dead(ring, notice);
     self.own_.end(ring.life);
     if (!self.own_.open)
         return;
@@ -256,7 +256,7 @@ bool Arrivals::open(const Geometry& geometry) noexcept
     return anon_slots_.open(own_.area.anon_slots(), geometry.anon_slot_count, own_.area.slot_counter(), own_.nonce);
 }
 
-void Arrivals::take() noexcept
+void Arrivals::accept_all() noexcept
 {
     refused_.clear();
     refuse_all_ = false;
@@ -333,7 +333,7 @@ int RxRings::open(const Geometry& geometry) noexcept
 /// not be taken.
 [[gnu::noinline]] bool RxRings::begin(RxRing& ring) noexcept
 {
-    arrivals.take();
+    arrivals.accept_all();
     if (arrivals.refuses(peer_key(ring.known.target_vcq, ring.known.nonce, ring.index)))
         return false;
     ring.state = RingState::begun;
@@ -377,7 +377,7 @@ void RxRings::blank(const RxRing& ring, std::uint32_t slots) noexcept
 void RxRings::catch_up() noexcept
 {
     if (arrivals.any_refused())
-        arrivals.take();
+        arrivals.accept_all();
     if (!std::exchange(reports_due_, false))
         return;
     for (const RingPoll& poll : polls_) {
@@ -463,7 +463,7 @@ void RingSet::catch_up() noexcept
     if (rung(doorbells, Doorbell::status))
         out.poll_credit_blocks(out.channels.size());
     if (rung(doorbells, Doorbell::anonymous))
-        in.arrivals.take();
+        in.arrivals.accept_all();
     out.flush_all();
     in.catch_up();
 }
@@ -476,7 +476,7 @@ void RingSet::slow_round() noexcept
     last_tick_ = own.now;
     in.close_dead();
     own.protocol.tick();
-    in.arrivals.take();
+    in.arrivals.accept_all();
     out.poll_credit_blocks(credit_blocks_per_tick);
     in.revoke_some();
     if (own.now - last_watch_ < watch_ms)

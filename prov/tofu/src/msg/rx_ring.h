@@ -56,7 +56,7 @@ struct RxRing {
     std::uint32_t generation = ~0u;            ///< as of this generation of it
     utofu_stadd_t area = 0;                    ///< the sender's
     utofu_stadd_t credits = 0;                 ///< the sender's credit block
-    Inquiry<RxRing> life{};
+    PeerRead<RxRing> life{};
 
     /// Do both come from the same endpoint? `key` is not enough: the transmit contexts of a scalable endpoint share it.
     [[nodiscard]] bool same_sender(const RxRing& other) const noexcept
@@ -89,9 +89,10 @@ class AnonSlots {
     /// `count` slots at `slots`, all on offer in the word at `slot_counter`. False: no memory.
     [[nodiscard]] bool open(std::byte* slots, std::uint32_t count, std::uint64_t* slot_counter,
                             std::uint64_t nonce) noexcept;
-    /// Looks at all slots that are out. Calls take(end of the slot) for each that holds a packet; true: it was taken.
-    template <class Take>
-    void accept_arrived(Take&& take) noexcept
+    /// Looks at all slots that are out. Calls accept(end of the slot) for each that holds a packet; true: it was
+    /// accepted.
+    template <class Accept>
+    void accept_arrived(Accept&& accept) noexcept
     {
         note_handed_out();
         // acquire: pairs with the sender's Put, whose last 8 bytes are written last
@@ -99,7 +100,7 @@ class AnonSlots {
             out_[i].there = control(out_[i].slot).load(std::memory_order_acquire) >> 32 == seq_;
         std::size_t left = 0;
         for (const Out& out : out_) {
-            if (!out.there || !take(slots_ + (std::size_t{out.slot} + 1) * slot_size)) {
+            if (!out.there || !accept(slots_ + (std::size_t{out.slot} + 1) * slot_size)) {
                 out_[left++] = out;
                 continue;
             }
@@ -154,7 +155,7 @@ class Arrivals {
     /// Called once there is an area. False: no memory.
     [[nodiscard]] bool open(const Geometry& geometry) noexcept;
     /// Takes all packets that are there and that the protocol has room for.
-    void take() noexcept;
+    void accept_all() noexcept;
     /// True if packets of the sender with that peer_key() have to stay. It names the sending endpoint, whatever address
     /// peers know it by.
     [[nodiscard]] bool refuses(std::uint64_t key) const noexcept
@@ -165,7 +166,7 @@ class Arrivals {
     [[nodiscard]] bool any_refused() const noexcept { return !refused_.empty(); }
     /// The number of slots that were handed out and have not been filled. Called while there is an area.
     [[nodiscard]] std::size_t unfilled() noexcept { return anon_slots_.unfilled(); }
-    /// Number of calls of take().
+    /// Number of calls of accept_all().
     [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
 
   private:
@@ -415,7 +416,7 @@ template <class Up>
         return 0;
     std::uint32_t slots = 1;
     const bool release = std::bit_cast<Control>(control).type == Type::release;
-    return (release ? accept_release(ring, control) : static_cast<Up&>(*this).take(ring, slots)) ? slots : 0;
+    return (release ? accept_release(ring, control) : static_cast<Up&>(*this).accept(ring, slots)) ? slots : 0;
 }
 
 // --- RingSet: of one endpoint: ordered packets from live peers, and room to send to them. Knows nothing of tags, sends

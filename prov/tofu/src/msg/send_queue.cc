@@ -119,7 +119,7 @@ void SendRequests::release(SendRequest& r) noexcept
 {
     for (unsigned i = 0; i < r.ref_count; i++)
         tx_.rails().memory(r.rail).release(r.refs[i]);
-    tx_.rails().give(Rails::By::peer, r.rail);
+    tx_.rails().release(Rails::By::peer, r.rail);
     if (r.block != nullptr)
         buffers_.release(*std::exchange(r.block, nullptr));
     if (r.copy != nullptr)
@@ -160,7 +160,7 @@ void SendRequests::channel_failed(TxChannel& ch, vcq::CompletionHandler* handler
         end(*static_cast<SendRequest*>(static_cast<Request*>(handler)), ch.err, ch.prov_errno);
     // A peer that has closed its endpoint answered before it closed: its completion words count.
     for (std::size_t i = awaited_.size(); i-- > 0;)
-        if (i < awaited_.size() && awaited_[i]->to == &ch && !take_completion(*awaited_[i]))
+        if (i < awaited_.size() && awaited_[i]->to == &ch && !poll_completion(*awaited_[i]))
             end(*awaited_[i], ch.err, ch.prov_errno);
 }
 
@@ -180,7 +180,7 @@ void SendRequests::on_delivered(vcq::CompletionHandler* handler, vcq::Notice not
 }
 
 /// Ends the request if its completion word has come. False: the word has not come.
-bool SendRequests::take_completion(SendRequest& r) noexcept
+bool SendRequests::poll_completion(SendRequest& r) noexcept
 {
     // acquire: pairs with the peer's Put of the word; its Gets ended before
     const CompletionWord word = rings_.own.area.completion(r.word).load(std::memory_order_acquire);
@@ -207,7 +207,7 @@ void SendRequests::poll() noexcept
             next_ = 0;
         if (awaited_.empty())
             return;
-        if (!take_completion(*awaited_[next_])) // else another request has its place now
+        if (!poll_completion(*awaited_[next_])) // else another request has its place now
             next_++;
     }
 }
@@ -231,7 +231,7 @@ bool SendQueue::takes(const SendCall& call) const noexcept
     return (tx.cq != nullptr && tx.reports(call.flags)) || tx_.reports().counters.send != nullptr;
 }
 
-[[gnu::noinline]] ssize_t SendQueue::put_aside(TxChannel& ch, const SendCall& call) noexcept
+[[gnu::noinline]] ssize_t SendQueue::enqueue(TxChannel& ch, const SendCall& call) noexcept
 {
     if (ch.state == ChannelState::failed && ch.waiting == 0)
         return -ch.err;

@@ -54,7 +54,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
         return ret;
     if (int error = channel_to(call.dest, ch); error != 0)
         return error;
-    return queue_.put_aside(*ch, call);
+    return queue_.enqueue(*ch, call);
 }
 
 int Sender::channel_to(fi_addr_t dest, TxChannel*& to) noexcept
@@ -272,13 +272,13 @@ bool Sender::confirmed(const Peer& peer, bool matched) noexcept
             continue;
         all = false;
         if (ready == 0)
-            ask_confirmation(*ch, matched);
+            request_confirmation(*ch, matched);
     }
     return all;
 }
 
 /// Asks the peer by a packet behind all others. Where there is no room now, confirmed() is called again.
-void Sender::ask_confirmation(TxChannel& ch, bool matched) noexcept
+void Sender::request_confirmation(TxChannel& ch, bool matched) noexcept
 {
     SendRequest* const request = requests_.make(ch, {.is_inject = true});
     if (request == nullptr)
@@ -343,7 +343,7 @@ ssize_t Sender::send_rendezvous(TxChannel& ch, const SendCall& call) noexcept
         request->cq = nullptr;
         request->counter = nullptr;
     } else {
-        request->rail = tx_.rails().take(Rails::By::peer, ch.peer.target_vcq, call.length);
+        request->rail = tx_.rails().acquire(Rails::By::peer, ch.peer.target_vcq, call.length);
     }
     for (std::size_t i = 0; !kept && i < call.count; i++) {
         if (call.iov[i].iov_len == 0)

@@ -167,7 +167,7 @@ class SendRequests {
     void channel_failed(TxChannel& channel, vcq::CompletionHandler* handler) noexcept;
 
   private:
-    [[nodiscard]] bool take_completion(SendRequest& request) noexcept;
+    [[nodiscard]] bool poll_completion(SendRequest& request) noexcept;
     void end(SendRequest& request, int err, int prov_errno) noexcept;
     void release(SendRequest& request) noexcept;
     void begin(SendRequest& request, TxChannel& to, const SendCall& call) noexcept;
@@ -206,7 +206,7 @@ class SendQueue {
     /// May this call, which has found no room, wait here?
     [[nodiscard]] bool takes(const SendCall& call) const noexcept;
     /// Accepts a send that waits. 0; -FI_EAGAIN: too many wait; or the error of a failed channel.
-    [[nodiscard]] ssize_t put_aside(TxChannel& to, const SendCall& call) noexcept;
+    [[nodiscard]] ssize_t enqueue(TxChannel& to, const SendCall& call) noexcept;
     void cancel() noexcept { waiting_.cancel(); }
 
   private:
@@ -291,7 +291,7 @@ class Sender final : public Engine {
     [[nodiscard]] ssize_t send_rendezvous(TxChannel& to, const SendCall& call) noexcept;
     [[nodiscard]] ssize_t put_rts(TxChannel& to, const SendCall& call, SendRequest& request,
                                   const Segment* segments) noexcept;
-    void ask_confirmation(TxChannel& to, bool matched) noexcept;
+    void request_confirmation(TxChannel& to, bool matched) noexcept;
 
     TxContext& tx_;
     RingSet& rings_;
@@ -369,7 +369,7 @@ inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type t
 [[gnu::always_inline]] inline bool Sender::send_inline(const SendCall& call, const void* data,
                                                        std::size_t length) noexcept
 {
-    if (length > inline_limit - overhead(call.packet_flags) || is_nowhere(data, length))
+    if (length > inline_limit - overhead(call.packet_flags) || is_null(data, length))
         return false;
     TxChannel* const ch = open_channel(call);
     if (ch == nullptr) [[unlikely]]
@@ -404,7 +404,7 @@ inline void write_head(PacketWriter& packet, TxRings& out, TxChannel& to, Type t
 {
     constexpr std::size_t always = std::min(inline_room(flag_data | flag_tag), limits::inject_size);
     const bool injected = call.is_inject || (call.flags & FI_INJECT) != 0;
-    if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_nowhere(data, length))
+    if ((length > always && (injected || length > inline_room(call.packet_flags))) || is_null(data, length))
         return false;
     TxChannel* const ch = open_channel(call);
     PacketBuffer* const block = ch != nullptr ? buffers_.alloc(slot_size) : nullptr;

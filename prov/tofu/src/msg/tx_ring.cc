@@ -66,7 +66,7 @@ int TxRings::approach(TxChannel& ch) noexcept
 }
 
 /// Reads the credit block when there seems to be no room. True if there is room after all.
-[[gnu::noinline]] bool TxRings::look_for_room(TxChannel& ch, std::uint32_t slots) noexcept
+[[gnu::noinline]] bool TxRings::refresh_credits(TxChannel& ch, std::uint32_t slots) noexcept
 {
     if (ch.state != ChannelState::open && ch.anonymous.slot != 0)
         return slots == 1;
@@ -146,7 +146,7 @@ void TxRings::start_probe(TxChannel& ch) noexcept
     if (ch.state == ChannelState::failed || !ch.met)
         return;
     const vcq::Post post =
-        ch.life.under_way ? vcq::Post::busy : own_.ask(ch.life, ch.peer.target_vcq, ch.area, sizeof(AreaHeader));
+        ch.life.under_way ? vcq::Post::busy : own_.read_peer(ch.life, ch.peer.target_vcq, ch.area, sizeof(AreaHeader));
     if (post == vcq::Post::error)
         (void)post_failed(ch, post);
     else
@@ -155,7 +155,7 @@ void TxRings::start_probe(TxChannel& ch) noexcept
 
 void TxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
+    TxChannel& ch = *static_cast<PeerRead<TxChannel>*>(handler)->of;
     TxRings& out = *ch.owner;
     const bool lives = notice.code == UTOFU_SUCCESS && same_process(ch.life.answer, ch.peer.nonce);
     out.own_.end(ch.life);
@@ -262,7 +262,7 @@ bool TxRings::wants_ring(TxChannel& ch) noexcept
     if (held_ < most_held)
         return true;
     release_some();
-    v.ask_later();
+    v.retry_later();
     return false;
 }
 
@@ -332,7 +332,7 @@ void TxRings::read_credit_block(TxChannel& ch) noexcept
         if (status == LeaseStatus::denied) {
             ch.anonymous.asked = false;
             held_--;
-            ch.anonymous.ask_later();
+            ch.anonymous.retry_later();
         } else if (status == LeaseStatus::granted || status == LeaseStatus::revoked) {
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
@@ -469,17 +469,17 @@ int TxRings::claim_anon_slot(TxChannel& ch) noexcept
         fail(ch, FI_EADDRNOTAVAIL, 0);
         return -ch.err;
     }
-    return ask_for_slot(ch);
+    return request_slot(ch);
 }
 
 /// Asks the slot counter for a slot by an ADD, or reads it by a Get if it had none.
-int TxRings::ask_for_slot(TxChannel& ch) noexcept
+int TxRings::request_slot(TxChannel& ch) noexcept
 {
     TxChannel::Anonymous& v = ch.anonymous;
     v.reads = v.full;
     vcq::Post post;
     if (v.reads) {
-        post = own_.ask(v, ch.peer.target_vcq, ch.area + slot_counter_offset, sizeof(std::uint64_t));
+        post = own_.read_peer(v, ch.peer.target_vcq, ch.area + slot_counter_offset, sizeof(std::uint64_t));
     } else {
         v.under_way = true; // the notice may come within the post
         asking_++;
@@ -497,7 +497,7 @@ int TxRings::ask_for_slot(TxChannel& ch) noexcept
 
 void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    TxChannel& ch = *static_cast<Inquiry<TxChannel>*>(handler)->of;
+    TxChannel& ch = *static_cast<PeerRead<TxChannel>*>(handler)->of;
     TxRings& self = *ch.owner;
     TxChannel::Anonymous& v = ch.anonymous;
     std::uint64_t word = notice.value;
@@ -572,7 +572,7 @@ void TxRings::get_header(TxChannel& ch) noexcept
 {
     ch.state = ChannelState::reading;
     ch.anonymous.reads = true;
-    if (own_.ask(ch.anonymous, ch.peer.target_vcq, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
+    if (own_.read_peer(ch.anonymous, ch.peer.target_vcq, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
         (void)post_failed(ch, vcq::Post::error);
 }
 

@@ -64,7 +64,7 @@ struct TxChannel {
 
     /// A packet without a ring. `under_way`: we ask the slot counter for a slot, or read it or the
     /// header.
-    struct Anonymous : Inquiry<TxChannel> {
+    struct Anonymous : PeerRead<TxChannel> {
         utofu_stadd_t slot = 0;        ///< ours, for one packet; 0: none
         std::uint32_t seq = 0;         ///< sequence number of the packet in it
         bool reads = false;            ///< what is under way is a Get, not an ADD
@@ -81,13 +81,13 @@ struct TxChannel {
 
         static constexpr std::uint32_t least = 4, most = 64; ///< packets before a ring is asked for, and again
         /// The peer had no ring for us: doubles the number of packets before the next request.
-        void ask_later() noexcept
+        void retry_later() noexcept
         {
             enough = std::clamp(2 * enough, 2 * least, most);
             count = 0;
         }
     } anonymous{};
-    Inquiry<TxChannel> life{}; ///< is the peer alive?
+    PeerRead<TxChannel> life{}; ///< is the peer alive?
     /// A packet that found no room in the queue of the TNI and must go out before any other.
     struct Deferred {
         std::uint8_t size = 0; ///< 0: there is none
@@ -224,7 +224,7 @@ class TxRings {
     /// Whether there is room for `slots` slots. If not, the channel may have failed.
     [[nodiscard]] bool room(TxChannel& ch, std::uint32_t slots) noexcept
     {
-        return ch.free_slots() >= slots || look_for_room(ch, slots);
+        return ch.free_slots() >= slots || refresh_credits(ch, slots);
     }
 
     // --- channels
@@ -306,11 +306,11 @@ class TxRings {
              .handler = delivered,
              .cache = vcq::whole_line});
     }
-    [[nodiscard]] bool look_for_room(TxChannel& ch, std::uint32_t slots) noexcept;
+    [[nodiscard]] bool refresh_credits(TxChannel& ch, std::uint32_t slots) noexcept;
     void start_probe(TxChannel& ch) noexcept;
     static void on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
 
-    [[nodiscard]] int ask_for_slot(TxChannel& ch) noexcept;
+    [[nodiscard]] int request_slot(TxChannel& ch) noexcept;
     static void on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     void on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept;
     void on_absence(TxChannel& ch, int code) noexcept;

@@ -39,7 +39,7 @@ class Reader {
   public:
     explicit Reader(const std::byte* slot) noexcept : slot_(slot) {}
     template <class T>
-    [[nodiscard]] bool take(T& out) noexcept
+    [[nodiscard]] bool read(T& out) noexcept
     {
         const std::byte* at = take_bytes(sizeof(T));
         if (at == nullptr)
@@ -74,12 +74,12 @@ bool decode(const std::byte* slot, Packet& p) noexcept
     p.data = p.tag = 0;
     p.ack = {};
     p.body = nullptr;
-    if ((flags & flag_data) && !r.take(p.data))
+    if ((flags & flag_data) && !r.read(p.data))
         return false;
-    if ((flags & flag_tag) && !r.take(p.tag))
+    if ((flags & flag_tag) && !r.read(p.tag))
         return false;
     if (flags & flag_ack) {
-        if (!r.take(p.ack) || p.ack.word >= completion_count)
+        if (!r.read(p.ack) || p.ack.word >= completion_count)
             return false;
     }
     switch (p.type) {

@@ -54,7 +54,7 @@ int Rma::attach(RmaOp& op, const RmaCall& call) noexcept
             return -FI_EAGAIN;
     }
     if (op.total >= Rails::least_length && may_leave_ && !op.fenced && !op.sent_suffices && !op.data_at_once)
-        op.rail = tx_.rails().take(Rails::By::us, op.peer.target_vcq, op.total);
+        op.rail = tx_.rails().acquire(Rails::By::us, op.peer.target_vcq, op.total);
     LocalMemory& memory = tx_.rails().memory(op.rail);
     for (unsigned i = 0; i < op.local_count; i++, op.acquired++) {
         op.refs[i] = {};
@@ -76,7 +76,7 @@ void Rma::give_back(RmaOp& op) noexcept
         tx_.rails().memory(op.rail).release(op.refs[i]);
     op.acquired = 0;
     if (op.rail != 0) [[unlikely]]
-        tx_.rails().give(Rails::By::us, op.rail);
+        tx_.rails().release(Rails::By::us, op.rail);
     op.rail = 0;
 }
 
@@ -88,8 +88,8 @@ int check(const RmaCall& call, const TxContext& tx, std::size_t& total) noexcept
     if (msg.iov_count > rma_iov_limit || msg.rma_iov_count > rma_remote_limit ||
         (msg.iov_count != 0 && msg.msg_iov == nullptr) || (msg.rma_iov_count != 0 && msg.rma_iov == nullptr))
         return -FI_EINVAL;
-    if (any_nowhere(msg.msg_iov, msg.iov_count)) [[unlikely]]
-        return refuse_nowhere();
+    if (any_null(msg.msg_iov, msg.iov_count)) [[unlikely]]
+        return refuse_null();
     std::size_t local = 0;
     std::size_t remote = 0;
     if (!total_length(msg.msg_iov, msg.iov_count, local))

@@ -22,7 +22,7 @@ struct Peer;
 /// Does this error say that the communication left no notice at the target?
 inline bool left_no_event(int utofu_code) noexcept
 {
-    return says_stale(utofu_code) || (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
+    return is_stale(utofu_code) || (utofu_code <= UTOFU_ERR_TCQ_OTHER && utofu_code >= UTOFU_ERR_TCQ_LENGTH);
 }
 
 /// The credits that a context has at one domain.

@@ -106,12 +106,12 @@ bool PendingQueue::SubQueue::walk(unsigned bucket) noexcept
 void PendingQueue::SubQueue::unlink(PendingOp** queue) noexcept
 {
     PendingOp& op = **queue;
-    PendingOp* const heir = op.links.next;
-    if (heir != nullptr) {
-        heir->links.last = op.links.last;
-        heir->links.next_queue = op.links.next_queue;
+    PendingOp* const successor = op.links.next;
+    if (successor != nullptr) {
+        successor->links.last = op.links.last;
+        successor->links.next_queue = op.links.next_queue;
     }
-    *queue = heir != nullptr ? heir : op.links.next_queue;
+    *queue = successor != nullptr ? successor : op.links.next_queue;
     const unsigned bucket = bucket_of(op.links.key);
     if (first_[bucket] == nullptr)
         used_ &= ~(std::uint64_t{1} << bucket);

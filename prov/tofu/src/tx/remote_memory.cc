@@ -274,7 +274,7 @@ int RemoteKeys::look_up(const Name& name) noexcept
     return begin(*lookup);
 }
 
-/// Begins the lookup of its name. As look_up().
+/// Begins the lookup of its name. As lookup().
 int RemoteKeys::begin(Lookup& lookup) noexcept
 {
     lookup.tries = 0;
@@ -286,7 +286,7 @@ int RemoteKeys::begin(Lookup& lookup) noexcept
     if (known_vcqs_.contains({lookup.target_vcq, lookup.nonce, 0})) [[likely]]
         return read_first_bucket(lookup);
     lookup.step = Lookup::Step::identity; // no slot of another domain is taken
-    return ask_directory(lookup, lookup.target_vcq, directory::contacts_offset, sizeof(directory::Contacts));
+    return read_directory(lookup, lookup.target_vcq, directory::contacts_offset, sizeof(directory::Contacts));
 }
 
 /// Is the failure of this lookup the answer to the present call? The owner may have registered the region after an
@@ -302,16 +302,16 @@ int RemoteKeys::read_first_bucket(Lookup& lookup) noexcept
 {
     lookup.step = Lookup::Step::first;
     lookup.tries = 0;
-    return ask_directory(lookup, lookup.target_vcq,
-                         directory::bucket_of(lookup.key, directory::first_log2) * sizeof(Bucket), sizeof(Bucket));
+    return read_directory(lookup, lookup.target_vcq,
+                          directory::bucket_of(lookup.key, directory::first_log2) * sizeof(Bucket), sizeof(Bucket));
 }
 
 /// Tries to take the next slot in the domain's table of readers. As next_step().
 int RemoteKeys::enlist(Lookup& lookup) noexcept
 {
     lookup.step = Lookup::Step::enlist;
-    return ask_directory(lookup, lookup.target_vcq, directory::reader_offset(reader_.target_vcq, lookup.tries),
-                         sizeof(utofu_vcq_id_t));
+    return read_directory(lookup, lookup.target_vcq, directory::reader_offset(reader_.target_vcq, lookup.tries),
+                          sizeof(utofu_vcq_id_t));
 }
 
 /// This reader is in the domain's table from now on, or found no slot there. As next_step().
@@ -357,25 +357,25 @@ RemoteKeys::Lookup* RemoteKeys::free_lookup(int& error) noexcept
     return lookups_.back().get();
 }
 
-/// Reaches what lies at `offset` under the reserved STag of a target VCQ, as the step says. As ask().
-int RemoteKeys::ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept
+/// Reaches what lies at `offset` under the reserved STag of a target VCQ, as the step says. As post_read().
+int RemoteKeys::read_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept
 {
     utofu_stadd_t area = 0;
     if (vcq_.query_stadd(vcq, directory_stag, area) != 0) // no VCQ ID of this machine
         return -FI_EKEYREJECTED;
     lookup.vcq = vcq;
-    return ask(lookup, area + offset, size);
+    return post_read(lookup, area + offset, size);
 }
 
 /// -FI_EAGAIN: the answer is on its way, or the queue is full; else why there will be none.
-int RemoteKeys::ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
+int RemoteKeys::post_read(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept
 {
     lookup.remote = stadd;
     lookup.size = size;
     return post(lookup);
 }
 
-/// Posts what the lookup's step asks for. As ask().
+/// Posts what the lookup's step asks for. As post_read().
 int RemoteKeys::post(Lookup& lookup) noexcept
 {
     lookup.state = Lookup::State::running;
@@ -424,7 +424,7 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
         if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.vcq_number, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
-        return ask_directory(lookup, line.vcq, directory::contacts_offset, sizeof(directory::Contacts));
+        return read_directory(lookup, line.vcq, directory::contacts_offset, sizeof(directory::Contacts));
     }
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
@@ -445,7 +445,7 @@ int RemoteKeys::read_bucket(Lookup& lookup) noexcept
     switch (directory::find(bucket, lookup.key, lookup.nonce, lookup.entry)) {
     case directory::Found::entry: return learn(lookup);
     case directory::Found::torn:
-        return ++lookup.tries < max_tries ? ask(lookup, lookup.remote, sizeof(Bucket)) : -FI_EKEYREJECTED;
+        return ++lookup.tries < max_tries ? post_read(lookup, lookup.remote, sizeof(Bucket)) : -FI_EKEYREJECTED;
     case directory::Found::absent: break;
     }
     if (lookup.step == Step::first) {
@@ -456,8 +456,8 @@ int RemoteKeys::read_bucket(Lookup& lookup) noexcept
         return -FI_EKEYREJECTED;
     const unsigned choice = lookup.step == Step::first ? 0 : 1;
     lookup.step = choice == 0 ? Step::second : Step::other;
-    return ask(lookup, lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
-               sizeof(Bucket));
+    return post_read(lookup, lookup.table + directory::bucket_of(lookup.key, lookup.log2, choice) * sizeof(Bucket),
+                     sizeof(Bucket));
 }
 
 /// The entry is found. As next_step().
@@ -471,8 +471,8 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
             if (entry.vcq_number > directory::max_overflow_vcqs)
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::overflow;
-            return ask_directory(lookup, lookup.target_vcq, directory::overflow_offset(entry.vcq_number),
-                                 sizeof(directory::OverflowLine));
+            return read_directory(lookup, lookup.target_vcq, directory::overflow_offset(entry.vcq_number),
+                                  sizeof(directory::OverflowLine));
         }
         vcq = overflow->second;
     }

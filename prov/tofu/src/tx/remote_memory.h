@@ -154,8 +154,8 @@ class RemoteKeys {
     [[nodiscard]] int begin(Lookup& lookup) noexcept;
     [[nodiscard]] bool answers_this_call(const Lookup& failed) const noexcept;
     [[nodiscard]] Lookup* free_lookup(int& error) noexcept;
-    [[nodiscard]] int ask_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept;
-    [[nodiscard]] int ask(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
+    [[nodiscard]] int read_directory(Lookup& lookup, utofu_vcq_id_t vcq, std::size_t offset, std::size_t size) noexcept;
+    [[nodiscard]] int post_read(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
     [[nodiscard]] int post(Lookup& lookup) noexcept;
     [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int enlist(Lookup& lookup) noexcept;
@@ -454,10 +454,10 @@ class RemoteMemory {
     {
         const int ret = keys_.resolve(peer, key, address, length, access, target);
         if (ret == 0 && target.vcq != peer.target_vcq) [[unlikely]]
-            meet_overflow_vcq();
+            note_overflow_vcq();
         return ret;
     }
-    [[gnu::noinline, gnu::cold]] void meet_overflow_vcq() noexcept
+    [[gnu::noinline, gnu::cold]] void note_overflow_vcq() noexcept
     {
         vcq_order_.begin();
         at_once_ = false;

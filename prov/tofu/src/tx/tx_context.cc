@@ -65,14 +65,14 @@ bool Rails::grow() noexcept
     if (!may_grow_)
         return false;
     rail.vcq = std::move(vcq);
-    own_->put_beside(*rail.vcq);
-    rails_[0].memory->put_beside(*rail.memory);
+    own_->link(*rail.vcq);
+    rails_[0].memory->link(*rail.memory);
     own_->statistics().count(Stat::rail);
     count_++;
     return true;
 }
 
-Rails::Index Rails::take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept
+Rails::Index Rails::acquire(By by, utofu_vcq_id_t peer, std::size_t length) noexcept
 {
     if (domain_ == nullptr || length < least_length)
         return 0;
@@ -96,18 +96,18 @@ Rails::Index Rails::take(By by, utofu_vcq_id_t peer, std::size_t length) noexcep
     if (rail != own) {
         own_->statistics().count(Stat::by_rail);
         if (by == By::us)
-            own_->want_beside();
+            own_->request_linked();
     }
     return rail;
 }
 
-void Rails::give(By by, Index rail) noexcept
+void Rails::release(By by, Index rail) noexcept
 {
     if (rail == 0)
         return;
     rails_[rail - own].load[static_cast<unsigned>(by)].transfers--;
     if (rail != own && by == By::us)
-        own_->leave_beside();
+        own_->release_linked();
 }
 
 void Rails::release_memory() noexcept

@@ -140,9 +140,9 @@ class Rails {
     /// From now on long transfers may take rails, which are opened from this domain.
     void allow(DomainBase& domain) noexcept { domain_ = &domain; }
     /// Chooses the rail of a transfer of `length` bytes with the peer that has this target VCQ. The transfer has it
-    /// until give().
-    [[nodiscard]] Index take(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
-    void give(By by, Index rail) noexcept;
+    /// until release().
+    [[nodiscard]] Index acquire(By by, utofu_vcq_id_t peer, std::size_t length) noexcept;
+    void release(By by, Index rail) noexcept;
     /// The VCQ of a rail, and the local memory that is registered with that VCQ.
     [[nodiscard]] vcq::Vcq& vcq(Index rail) noexcept { return rail > own ? *rails_[rail - own].vcq : *own_; }
     [[nodiscard]] LocalMemory& memory(Index rail) noexcept { return *rails_[rail > own ? rail - own : 0].memory; }

@@ -135,7 +135,7 @@ const char* fill(const Library& library, Functions& f)
     TOFU_GATE_FUNCTIONS(TOFU_RESOLVE)
 #undef TOFU_RESOLVE
     resolve(library, f.wait, "tofu_sim_wait", optional);
-    resolve(library, f.give_way, "tofu_sim_give_way", optional);
+    resolve(library, f.yield, "tofu_sim_give_way", optional);
     resolve(library, f.job, "tofu_sim_job", optional);
     resolve(library, f.wake, "tofu_sim_wake", optional);
     resolve(library, f.seen, "tofu_sim_seen", optional);

@@ -70,7 +70,7 @@ struct Functions {
     int (*wake)();
     /// Optional as well: a thread has polled without success, for the `times`-th time in a row; lets others run if
     /// there are more processes than processors. 0: there are not, and nothing has happened.
-    int (*give_way)(unsigned times);
+    int (*yield)(unsigned times);
     /// Optional as well: the name of the process's job. Only peers of the same job reach each other.
     const char* (*job)();
     /// Optional as well, and null without a virtual clock: notifies the clock that these bytes, which are polled

@@ -232,7 +232,7 @@ bool Vcq::await(Done&& done) noexcept
     for (std::uint32_t before = 0; !done();) {
         bool some = poll(CompletionTable::size) != 0;
         std::uint32_t under_way = CompletionTable::size - completions_.free() + sent_pending_;
-        for (Vcq* other = beside(); other != nullptr; other = other->beside()) {
+        for (Vcq* other = linked(); other != nullptr; other = other->linked()) {
             some |= other->poll(CompletionTable::size) != 0;
             under_way += CompletionTable::size - other->completions_.free();
         }
@@ -279,7 +279,7 @@ bool Vcq::drain() noexcept
 {
     if (!is_open() || closing_)
         return true;
-    for (Vcq* each = this; each != nullptr; each = each->beside()) {
+    for (Vcq* each = this; each != nullptr; each = each->linked()) {
         each->closing_ = true;
         each->last_error_ = UTOFU_ERR_MRQ_OTHER; // why posts are refused from now on: an error is never UTOFU_SUCCESS
     }
@@ -290,7 +290,7 @@ bool Vcq::drain() noexcept
             return post_fence(peer, fenced) != Post::busy;
         }) && all_idle();
     });
-    for (Vcq* each = this; each != nullptr; each = each->beside())
+    for (Vcq* each = this; each != nullptr; each = each->linked())
         each->give_up(UTOFU_ERR_MRQ_OTHER, true);
     return quiet;
 }
@@ -299,7 +299,7 @@ bool Vcq::all_idle() const noexcept
 {
     const Vcq* each = this;
     while (each != nullptr && each->idle())
-        each = each->beside();
+        each = each->linked();
     return each == nullptr;
 }
 
@@ -319,9 +319,9 @@ void Vcq::close() noexcept
     if (!is_open())
         return;
     drain();
-    for (Vcq* other = beside(); other != nullptr; other = other->beside())
+    for (Vcq* other = linked(); other != nullptr; other = other->linked())
         other->free();
-    beside_.store(nullptr, std::memory_order_relaxed);
+    linked_.store(nullptr, std::memory_order_relaxed);
     free();
     unsignaled_.clear();
 }
@@ -337,8 +337,8 @@ unsigned Vcq::poll(unsigned budget) noexcept
 unsigned Vcq::poll_others(unsigned budget) noexcept
 {
     unsigned taken = poll_tcq(budget);
-    if (wanted_ >= beside_step)
-        for (Vcq* other = beside(); other != nullptr; other = other->beside())
+    if (wanted_ >= linked_step)
+        for (Vcq* other = linked(); other != nullptr; other = other->linked())
             if (!other->completions_.all_free())
                 taken += other->poll(budget);
     return taken;

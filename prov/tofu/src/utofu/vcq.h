@@ -281,10 +281,10 @@ class Posts : public Handle {
     std::uint32_t sent_pending_ = 0; ///< posts with CompletionLevel::sent whose TCQ entry is to come
     bool closing_ = false;
     bool pausing_ = false; ///< closing_ is temporary (quiesce)
-    /// Tells the next poll to look into the TCQ or at further VCQs (times beside_step), and that something waits for a
+    /// Tells the next poll to look into the TCQ or at further VCQs (times linked_step), and that something waits for a
     /// round of progress (set_busy), by one test for all.
     std::uint32_t wanted_ = round_wanted;
-    static constexpr std::uint32_t tcq_wanted = 1, round_wanted = 2, beside_step = 4;
+    static constexpr std::uint32_t tcq_wanted = 1, round_wanted = 2, linked_step = 4;
     UnsignaledPeers unsignaled_;
     CompletionTable completions_;
 
@@ -413,15 +413,15 @@ class Vcq final : public Posts {
 
     // --- VCQs beside: further VCQs of the same owner, which posts from them signaled only. They are drained and closed
     // with this one, and polled while one of them is wanted.
-    void put_beside(Vcq& another) noexcept
+    void link(Vcq& another) noexcept
     {
-        another.beside_.store(beside(), std::memory_order_relaxed);
-        beside_.store(&another, std::memory_order_release); // partner: beside(), of threads that gather handles
+        another.linked_.store(linked(), std::memory_order_relaxed);
+        linked_.store(&another, std::memory_order_release); // partner: linked(), of threads that gather handles
     }
     /// Any thread.
-    [[nodiscard]] Vcq* beside() const noexcept { return beside_.load(std::memory_order_acquire); }
-    void want_beside() noexcept { wanted_ += beside_step; }
-    void leave_beside() noexcept { wanted_ -= beside_step; }
+    [[nodiscard]] Vcq* linked() const noexcept { return linked_.load(std::memory_order_acquire); }
+    void request_linked() noexcept { wanted_ += linked_step; }
+    void release_linked() noexcept { wanted_ -= linked_step; }
 
     /// Has a poll or a round of progress more to do than to look for the notices of signaled posts?
     [[nodiscard, gnu::always_inline]] bool has_work() const noexcept { return (sent_pending_ | wanted_) != 0; }
@@ -455,7 +455,7 @@ class Vcq final : public Posts {
     void on_remote_mrq(int code, const utofu_mrq_notice& notice) noexcept;
 
     std::uint8_t polls_ = 0;
-    std::atomic<Vcq*> beside_{nullptr}; ///< head of the list of VCQs beside
+    std::atomic<Vcq*> linked_{nullptr}; ///< head of the list of VCQs beside
     Sink sink_{};
     std::chrono::steady_clock::time_point watch_at_; ///< not before
 };
