@@ -2,7 +2,7 @@
 // When a TNI or a link is busy, in memory that all processes of a job share.
 #include "clock/calendar.h"
 
-#include "clock/holder.h"
+#include "clock/robust_spin_lock.h"
 
 #include <algorithm>
 
@@ -84,7 +84,7 @@ void append(Calendar& c, Interval added) noexcept
 
 Interval enter(Calendar& c, Picoseconds from, Picoseconds work, int feeder) noexcept
 {
-    const Holder holder(c.lock);
+    const RobustSpinLock lock(c.lock);
     if (work != 0 && is_free_since(c, from)) {
         const Interval taken{from, from + work};
         append(c, taken);

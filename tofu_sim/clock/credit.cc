@@ -2,7 +2,7 @@
 // How long a port has had no credit, by virtual channel. See credit.h.
 #include "clock/credit.h"
 
-#include "clock/holder.h"
+#include "clock/robust_spin_lock.h"
 
 #include <algorithm>
 
@@ -58,7 +58,7 @@ bool goes_around(const Topology& topology, const Link& link) noexcept
 
 void account(Credit& c, const Standing& s, Picoseconds work, Picoseconds room) noexcept
 {
-    const Holder holder(c.lock);
+    const RobustSpinLock lock(c.lock);
     put_in_order(c);
     if (c.count != 0 && s.left.end <= c.left[c.count - 1].when)
         return; // by the virtual clock it was earlier than the message that came first in real time

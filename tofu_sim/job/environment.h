@@ -4,8 +4,8 @@
 #pragma once
 
 #include "clock/figures.h"
-#include "job/freedoms.h"
 #include "job/layout.h"
+#include "job/relaxations.h"
 #include "topology/topology.h"
 
 #include <cstdint>

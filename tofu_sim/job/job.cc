@@ -5,11 +5,11 @@
 // holder dies. What a killed process left is found by its slot (pid and start time) and taken over.
 #include "job/job.h"
 
+#include "job/backoff.h"
 #include "job/base_directory.h"
 #include "job/kinship.h"
 #include "job/liveness.h"
 #include "job/oversubscription.h"
-#include "job/patience.h"
 #include "job/real_time.h"
 #include "job/report.h"
 #include "job/segment.h"
@@ -76,15 +76,15 @@ uint32_t changes_in(int directory) noexcept
 /// Waits as long as others get on, and `seconds` more.
 bool lock_for(int directory, int seconds) noexcept
 {
-    Patience patience(real_time_ns(), uint64_t(seconds) * 1'000'000'000, 0);
+    Backoff backoff(real_time_ns(), uint64_t(seconds) * 1'000'000'000, 0);
     do {
         if (::flock(directory, LOCK_EX | LOCK_NB) == 0)
             return true;
         if (errno != EWOULDBLOCK && errno != EINTR)
             return false;
-        const timespec pause{0, static_cast<long>(patience.pause_ns())};
+        const timespec pause{0, static_cast<long>(backoff.pause_ns())};
         (void)::nanosleep(&pause, nullptr);
-    } while (patience.lasts(real_time_ns(), changes_in(directory)));
+    } while (backoff.lasts(real_time_ns(), changes_in(directory)));
     return false;
 }
 

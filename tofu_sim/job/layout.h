@@ -225,7 +225,7 @@ struct SegmentHeader {
     uint32_t node;
     uint32_t mrq_entries_free; ///< capacity of a ring: powers of two, 2048 … 2097152
     uint32_t mrq_entries_session;
-    SharedWord<uint32_t> attention; ///< not 0: a peer rang the service thread for job/attention.h
+    SharedWord<uint32_t> service_callback_due; ///< not 0: a peer rang the service thread for job/service_callback.h
     uint8_t reserved0[12];
 
     /// Doorbell of tofu_sim_wait (api/wait.cc): posters look at `sleepers` (one load) and ring when it is set.

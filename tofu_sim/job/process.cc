@@ -93,7 +93,7 @@ int Process::join() noexcept
         header.magic = segment_magic;
         pid_ = ::getpid();
         memory_ = ProcessMemory::open(segment_.base, environment_.swap_protect,
-                                      environment_.chaos && (environment_.chaos->freedoms & chaos_tags) != 0);
+                                      environment_.chaos && (environment_.chaos->relaxations & chaos_tags) != 0);
         service_tid_ = header.alive.owner.load_acquire();
         if (memory_ == nullptr) {
             report("cannot start the service thread: %s; raise the limit (ulimit -u)", std::strerror(errno));

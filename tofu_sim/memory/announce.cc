@@ -68,7 +68,7 @@ void AnnouncedCopy::take_back() noexcept
     slot_ = nullptr;
 }
 
-AnnouncedMove::AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, int* patience) noexcept : area_(area)
+AnnouncedMove::AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, int* tries) noexcept : area_(area)
 {
     area.move_start.store_release(start);
     area.move_end.store_release(end);
@@ -76,10 +76,10 @@ AnnouncedMove::AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, in
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (CopySlot& slot : area.copies)
         while (may_begin_ && is_copied_to(slot, start, end)) {
-            if (*patience % looks_at_process == 0)
+            if (*tries % looks_at_process == 0)
                 free_if_left(slot);
             (void)::nanosleep(&look_pause, nullptr);
-            may_begin_ = --*patience > 0;
+            may_begin_ = --*tries > 0;
         }
 }
 

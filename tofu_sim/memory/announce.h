@@ -35,8 +35,8 @@ inline constexpr int looks_for_copies = 150; ///< about 10 ms, and more where CP
 /// A move of pages in [start, end) of our own, of which there is one at a time.
 class AnnouncedMove {
   public:
-    /// *patience: looks left.
-    AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, int* patience) noexcept;
+    /// *tries: looks left.
+    AnnouncedMove(ServiceArea& area, uint64_t start, uint64_t end, int* tries) noexcept;
     ~AnnouncedMove() { area_.move_end.store_release(0); }
     AnnouncedMove(const AnnouncedMove&) = delete;
     AnnouncedMove& operator=(const AnnouncedMove&) = delete;

@@ -162,7 +162,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
     const uint64_t stop = page_ceil(std::min(address + length, end));
     start = page_floor(start);
     end = page_ceil(end);
-    int patience = looks_for_copies;
+    int tries = looks_for_copies;
     // The service thread's list is not in its descriptor (job/liveness).
     if (!threads.look(vmas, static_cast<pid_t>(::syscall(SYS_gettid))))
         return false;
@@ -188,7 +188,7 @@ bool ProcessMemory::Impl::move(uint64_t address, uint64_t length, uint64_t start
         const Advice advice = advice_of(vmas, vma, chunk_start);
         if (advice.wipe_on_fork)
             return false; // a shared mapping cannot be wiped
-        const AnnouncedMove announced(area(), chunk_start, chunk_end, &patience);
+        const AnnouncedMove announced(area(), chunk_start, chunk_end, &tries);
         uint64_t offset = 0;
         if (!announced.may_begin() ||
             !arena.place(chunk_start, chunk_end - chunk_start, std::max(start, vma.start), std::min(end, vma.end),

@@ -9,8 +9,8 @@
 #include "memory/service.h"
 
 #include "job/allocate.h"
-#include "job/attention.h"
 #include "job/liveness.h"
+#include "job/service_callback.h"
 #include "memory/registry.h"
 #include "memory/vm_copy.h"
 
@@ -179,7 +179,7 @@ void run_service(ProcessMemory::Impl& impl) noexcept
         area.heard.store_relaxed(bell); // partner: PeerProcess, is_deaf
         for (MailboxSlot& slot : area.slots)
             serve(impl, slot);
-        attend(segment_header(impl.segment));
+        run_service_callback(segment_header(impl.segment));
         if (impl.stop.load_acquire() == 0)
             futex_wait(area.bell, bell, nullptr); // ended by a ring; stop rings too
     }

@@ -177,7 +177,7 @@ bool open_chaos(Vcq& vcq, const Chaos& chaos) noexcept
 {
     const uint64_t mixed =
         chaos.seed * 1'000'003 + Process::self().job().placement().rank * 1009 + vcq.index + ++opened * 10'000'019;
-    vcq.chaos_queue.reset(new (std::nothrow) ChaosQueue(mixed, chaos.freedoms));
+    vcq.chaos_queue.reset(new (std::nothrow) ChaosQueue(mixed, chaos.relaxations));
     return vcq.chaos_queue != nullptr && (is_exact() || start_thread());
 }
 

@@ -17,7 +17,7 @@
 // same ones in the same order.
 #pragma once
 
-#include "job/freedoms.h"
+#include "job/relaxations.h"
 #include "tni/descriptor.h"
 #include "tni/vcq.h"
 

@@ -2,7 +2,7 @@
 // What the adversarial mode has pending for a VCQ, and what was posted before what.
 #pragma once
 
-#include "job/freedoms.h"
+#include "job/relaxations.h"
 #include "tni/descriptor.h"
 #include "tni/pieces.h"
 #include "tni/remote.h"
@@ -49,15 +49,15 @@ struct Pending {
 };
 
 struct ChaosQueue {
-    ChaosQueue(uint64_t seed, uint32_t f) noexcept : dice(seed), freedoms(f) {}
+    ChaosQueue(uint64_t seed, uint32_t f) noexcept : dice(seed), relaxations(f) {}
     Dice dice;
-    const uint32_t freedoms;     ///< of ChaosFreedom
+    const uint32_t relaxations;  ///< of Relaxation
     std::deque<Pending> pending; ///< in the order of posting
     uint32_t busy_left = 0;      ///< posts still refused
     uint32_t blind_left = 0;     ///< polls that still find nothing
     uint64_t now = 0;            ///< exact mode: when the steps take place
 
-    [[nodiscard]] bool may(ChaosFreedom freedom) const noexcept { return (freedoms & freedom) != 0; }
+    [[nodiscard]] bool may(Relaxation relaxation) const noexcept { return (relaxations & relaxation) != 0; }
 };
 
 inline bool same_way(const Pending& a, const Pending& b) noexcept

@@ -2,7 +2,7 @@
 // The end of a program whose MRQ overflows (guide chapter 7).
 #include "tni/overflow.h"
 
-#include "job/attention.h"
+#include "job/service_callback.h"
 #include "memory/service.h"
 
 #include <cstdio>
@@ -14,13 +14,13 @@ namespace tofu::sim {
 void report_remote_overflow(Remote& remote) noexcept
 {
     remote.mrq.control().overflow.store_release(1);
-    remote.header->attention.store_release(1);
+    remote.header->service_callback_due.store_release(1);
     ring_service(*reinterpret_cast<ServiceArea*>(segment_service_area(remote.peer->base)));
 }
 
 void watch_for_overflow() noexcept
 {
-    set_attendant([](SegmentHeader&) {
+    set_service_callback([](SegmentHeader&) {
         for (const Vcq& vcq : vcq_table) {
             // Only of a VCQ that exists: the rest in the page of a freed one has no meaning.
             if (vcq.live.load_acquire() != 0 && vcq.mrq.control().overflow.load_acquire() != 0)

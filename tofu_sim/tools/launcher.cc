@@ -8,7 +8,7 @@
 
 #include "job/quota.h"
 #include "tools/command.h"
-#include "tools/turns.h"
+#include "tools/time_slices.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -79,16 +79,16 @@ int Launcher::run()
     }
     // A single process shares no processor: no topology is read for it.
     std::optional<Processors> processors;
-    std::optional<ShortTurns> turns;
+    std::optional<ShortTimeSlices> time_slices;
     if (pids_.size() > 1) {
         processors_ = &processors.emplace(quota_processors());
-        turns.emplace(pids_.size(), *processors);
+        time_slices.emplace(pids_.size(), *processors);
         share_processors(*processors);
     }
     if (!start_all())
         end_all(SIGKILL, exit_failure);
-    else if (turns)
-        turns->start();
+    else if (time_slices)
+        time_slices->start();
     watch();
     kill_descendants();
     return status_;

@@ -3,7 +3,7 @@
 #include "tools/command.h"
 
 #include "clock/factor.h"
-#include "job/freedoms.h"
+#include "job/relaxations.h"
 #include "tools/job_files.h"
 #include "tools/launcher.h"
 #include "tools/libraries.h"
@@ -35,9 +35,9 @@ namespace {
 struct Seeds {
     uint64_t first = 0;
     uint64_t last = 0;
-    std::string freedoms; ///< with the colon
+    std::string relaxations; ///< with the colon
 
-    [[nodiscard]] std::string chaos(uint64_t seed) const { return std::to_string(seed) + freedoms; }
+    [[nodiscard]] std::string chaos(uint64_t seed) const { return std::to_string(seed) + relaxations; }
 };
 
 struct RunOptions {

@@ -51,22 +51,22 @@ class Deterministic final : public Platform {
     {
         begin_own_heap();
         const Setup& s = program.setup;
-        Freedoms freedoms{.chaos = s.chaos,
-                          .busy = s.busy,
-                          .blind = s.blind,
-                          .drop = s.drop != 0,
-                          .silent = s.silent != 0,
-                          .same_tag = s.sametag != 0,
-                          .reuse = s.reuse != 0,
-                          .toq = std::max(s.toq, 4u),
-                          .old_tags = s.oldtags != 0,
-                          .gates = s.gates,
-                          .any_gate = s.anygate != 0,
-                          .layout = s.layout};
+        Relaxations relaxations{.chaos = s.chaos,
+                                .busy = s.busy,
+                                .blind = s.blind,
+                                .drop = s.drop != 0,
+                                .silent = s.silent != 0,
+                                .same_tag = s.sametag != 0,
+                                .reuse = s.reuse != 0,
+                                .toq = std::max(s.toq, 4u),
+                                .old_tags = s.oldtags != 0,
+                                .gates = s.gates,
+                                .any_gate = s.anygate != 0,
+                                .layout = s.layout};
         // A Get from a shared transmit context that never ends may still write into a shared receive: that is not
         // reported.
-        freedoms.silent &= s.form != 4;
-        Net::now = net_ = new Net(freedoms);
+        relaxations.silent &= s.form != 4;
+        Net::now = net_ = new Net(relaxations);
         library_ = tofu::vcq::Backend(Net::functions(s.gates != 0), Net::caps(), Net::tnis);
         tofu::vcq::backend_of_test = &library_;
         tofu::Clock::of_test = []() noexcept { return Net::now->time(); };
@@ -129,8 +129,8 @@ class Deterministic final : public Platform {
     bool is_patient(unsigned rounds) override { return rounds < most_rounds; }
     void calm() override
     {
-        net_->freedoms.busy = std::min(net_->freedoms.busy, 20u);
-        net_->freedoms.blind = std::min(net_->freedoms.blind, 20u);
+        net_->relaxations.busy = std::min(net_->relaxations.busy, 20u);
+        net_->relaxations.blind = std::min(net_->relaxations.blind, 20u);
     }
     unsigned long long steps() const override { return net_->steps; }
     unsigned long long calls() const override { return net_->calls; }

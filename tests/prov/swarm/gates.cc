@@ -44,9 +44,9 @@ std::uint64_t combined(int op, std::uint64_t a, std::uint64_t b) noexcept
 
 } // namespace
 
-void BarrierGates::equip(unsigned gates_of_tni, const Freedoms& freedoms)
+void BarrierGates::equip(unsigned gates_of_tni, const Relaxations& relaxations)
 {
-    freedoms_ = freedoms;
+    relaxations_ = relaxations;
     if (gates_of_tni < 2)
         return;
     const unsigned all = std::min(gates_of_tni, most_of_tni);
@@ -100,7 +100,7 @@ int BarrierGates::alloc(unsigned process, unsigned node, unsigned tni, std::size
         return UTOFU_ERR_INVALID_TNI_ID;
     std::vector<utofu_vbg_id_t> found;
     const auto take = [&](unsigned from, unsigned number, std::size_t wanted) {
-        const unsigned begin = freedoms_.reuse ? 0 : next_++;
+        const unsigned begin = relaxations_.reuse ? 0 : next_++;
         for (unsigned i = 0; i < number && found.size() < wanted; i++)
             if (const utofu_vbg_id_t id = id_of(node, tni, from + (begin + i) % number); !find(id)->taken)
                 found.push_back(id);
@@ -131,7 +131,7 @@ int BarrierGates::free(const utofu_vbg_id_t* ids, std::size_t count)
         if (of(ids[i]) == nullptr)
             return UTOFU_ERR_INVALID_VBG_ID;
     for (std::size_t i = 0; i < count; i++) {
-        if (freedoms_.any)
+        if (relaxations_.any)
             land(ids[i]);
         release(*find(ids[i]));
     }
@@ -177,8 +177,8 @@ void BarrierGates::send(const Gate& gate, const Load& load)
 {
     const utofu_vbg_setting& wires = gate.wires;
     if (wires.dst_rmt_vbg_id != UTOFU_VBG_ID_NULL)
-        flights_.push_back(
-            {wires.vbg_id, wires.dst_rmt_vbg_id, load, freedoms_.late && dice_.below(8) == 0 ? dice_.below(300) : 0});
+        flights_.push_back({wires.vbg_id, wires.dst_rmt_vbg_id, load,
+                            relaxations_.late && dice_.below(8) == 0 ? dice_.below(300) : 0});
     if (wires.dst_lcl_vbg_id == UTOFU_VBG_ID_NULL)
         return;
     if (Gate* const next = find(wires.dst_lcl_vbg_id); next != nullptr && next->taken) {
@@ -264,7 +264,7 @@ void BarrierGates::arrive(const Flight& flight)
     if (gate == nullptr)
         return;
     const bool expected = gate->wires.src_rmt_vbg_id == flight.from;
-    if (gate->set ? !expected && !freedoms_.any : dice_.below(2) == 0)
+    if (gate->set ? !expected && !relaxations_.any : dice_.below(2) == 0)
         return;
     gate->packets.push_back(flight.load);
     advance(flight.to);

@@ -21,12 +21,12 @@ class BarrierGates {
 
     explicit BarrierGates(Dice& dice) noexcept : dice_(dice) {}
     /// Gates of a TNI, a third of them start/end gates; 0: the network has none.
-    struct Freedoms {
+    struct Relaxations {
         bool reuse; ///< gates that were freed are given again, at once
         bool late;  ///< packets may take long
         bool any;   ///< a gate that is set takes packets of any gate, until close_off()
     };
-    void equip(unsigned gates_of_tni, const Freedoms& freedoms);
+    void equip(unsigned gates_of_tni, const Relaxations& relaxations);
     [[nodiscard]] bool exist() const noexcept { return relays_ != 0; }
 
     // --- The functions of uTofu. A close makes progress for all processes, so the caller matters in alloc() only.
@@ -45,7 +45,7 @@ class BarrierGates {
     /// A packet arrives.
     void step();
     /// From here on a gate that is set takes packets of its source only: a process has ended that others may send to.
-    void close_off() noexcept { freedoms_.any = false; }
+    void close_off() noexcept { relaxations_.any = false; }
     /// The system frees the gates of a process. Its packets under way arrive, or are lost.
     void kill(unsigned process);
 
@@ -86,7 +86,7 @@ class BarrierGates {
 
     Dice& dice_;
     unsigned starts_ = 0, relays_ = 0;
-    Freedoms freedoms_{};
+    Relaxations relaxations_{};
     std::vector<Gate> gates_;     ///< by node, TNI and number
     std::vector<Flight> flights_; ///< in the order in which they were sent
     unsigned next_ = 0;           ///< where the search for free gates begins, if they are not reused at once

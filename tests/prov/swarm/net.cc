@@ -11,10 +11,10 @@ namespace swarm {
 Net* Net::now = nullptr;
 unsigned long long Net::made = 0;
 
-Net::Net(const Freedoms& all)
-    : freedoms(all), number_(++made), by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size())
+Net::Net(const Relaxations& all)
+    : relaxations(all), number_(++made), by_place_(Place{most_processes, 0, 0, 0}.index()), was_used_(by_place_.size())
 {
-    gates_.equip(freedoms.gates, {freedoms.reuse, freedoms.chaos != 0, freedoms.any_gate});
+    gates_.equip(relaxations.gates, {relaxations.reuse, relaxations.chaos != 0, relaxations.any_gate});
 }
 Net::~Net() = default;
 
@@ -42,8 +42,8 @@ void Net::tick()
     const bool waits_long = waited_ > long_wait;
     if (!quiet()) {
         idle_ = 0;
-        if (freedoms.chaos != 0)
-            run(waits_long ? steps_in_it : dice_.below(4 - std::min(freedoms.chaos, 3u) + 1));
+        if (relaxations.chaos != 0)
+            run(waits_long ? steps_in_it : dice_.below(4 - std::min(relaxations.chaos, 3u) + 1));
         else
             run_all();
         return;
@@ -73,7 +73,7 @@ std::uint64_t Net::time() noexcept
 int Net::post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops)
 {
     idle_ = 0;
-    if (vcq.ops.size() + ops.size() > freedoms.toq || dice_.percent(freedoms.busy))
+    if (vcq.ops.size() + ops.size() > relaxations.toq || dice_.percent(relaxations.busy))
         return UTOFU_ERR_BUSY;
     for (auto& op : ops) {
         op->strong = (op->flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER) != 0;
@@ -82,7 +82,7 @@ int Net::post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops)
         vcq.ops.push_back(std::move(op));
     }
     activate(vcq);
-    if (freedoms.chaos == 0)
+    if (relaxations.chaos == 0)
         run_all();
     return UTOFU_SUCCESS;
 }
@@ -109,7 +109,7 @@ void Net::step()
     }
     Vcq& vcq = *active_[which];
     const auto most = static_cast<unsigned>(std::min<std::size_t>(window, vcq.ops.size()));
-    const unsigned at = freedoms.chaos == 0 ? 0 : dice_.below(most);
+    const unsigned at = relaxations.chaos == 0 ? 0 : dice_.below(most);
     if (!advance(vcq, at)) {
         bool some = false;
         for (std::size_t i = 0; i < vcq.ops.size() && !some; i++)
@@ -184,7 +184,7 @@ void Net::read(Vcq& vcq, Op& op)
             op.code = target == nullptr ? UTOFU_ERR_MRQ_PEER
                       : stray           ? UTOFU_ERR_MRQ_RMT_STADD
                                         : UTOFU_ERR_MRQ_RMT_LENGTH;
-            op.mute = freedoms.silent;
+            op.mute = relaxations.silent;
             op.stage = Op::written;
             return;
         }
@@ -209,13 +209,13 @@ void Net::write(Vcq& vcq, Op& op)
                   : target == nullptr ? UTOFU_ERR_MRQ_PEER
                   : stray             ? UTOFU_ERR_MRQ_RMT_STADD
                                       : UTOFU_ERR_MRQ_RMT_LENGTH;
-        op.mute = freedoms.silent && op.kind == Op::put;
+        op.mute = relaxations.silent && op.kind == Op::put;
         op.stage = Op::written;
         return;
     }
     const std::size_t lead = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
     const std::size_t lines = op.length <= lead ? 1 : (lead != 0) + (op.length - lead + line - 1) / line;
-    const std::size_t at_once = freedoms.chaos == 0 ? lines : std::max<std::size_t>(1, (lines + 3) / 4);
+    const std::size_t at_once = relaxations.chaos == 0 ? lines : std::max<std::size_t>(1, (lines + 3) / 4);
     const auto pieces = static_cast<std::uint32_t>((lines + at_once - 1) / at_once);
     if (op.left.empty())
         for (std::uint32_t i = 0; i < pieces; i++)
@@ -253,7 +253,7 @@ void Net::armw(Op& op)
     if (at == nullptr || reinterpret_cast<std::uintptr_t>(at) % op.width != 0) {
         strays++;
         op.code = target == nullptr ? UTOFU_ERR_MRQ_PEER : stray ? UTOFU_ERR_MRQ_RMT_STADD : UTOFU_ERR_MRQ_RMT_LENGTH;
-        op.mute = freedoms.silent;
+        op.mute = relaxations.silent;
         return;
     }
     std::uint64_t old = 0;
@@ -347,7 +347,7 @@ void Net::locate(unsigned of, std::uint8_t coords[]) const noexcept
 {
     std::memset(coords, 0, 6);
     const auto at = static_cast<std::uint8_t>(of);
-    switch (freedoms.layout) {
+    switch (relaxations.layout) {
     case 1: coords[0] = at / 2; return;
     case 2: { // partners of a circuit of all are no neighbours by number
         static constexpr std::uint8_t shuffled[most_processes] = {0, 5, 3, 4, 2, 7, 1, 6};
@@ -376,7 +376,7 @@ int Net::start_round(utofu_vbg_id_t id, utofu_reduce_op op, const void* data, st
     for (const std::uint64_t part : {time_, id, std::uint64_t{count} << 8 | static_cast<unsigned>(op)})
         digest = (digest ^ part) * 0x9e3779b97f4a7c15u >> 1;
     const int code = gates_.start(id, op, data, count);
-    if (freedoms.chaos == 0)
+    if (relaxations.chaos == 0)
         run_all();
     return code;
 }

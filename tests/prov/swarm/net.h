@@ -19,7 +19,7 @@
 namespace swarm {
 
 /// Which freedoms of the guide the network takes.
-struct Freedoms {
+struct Relaxations {
     unsigned chaos = 0;    ///< 0: each post takes effect within its call; else late and in any permitted order, up to 3
     unsigned busy = 0;     ///< percent of posts that find the TOQ full
     unsigned blind = 0;    ///< percent of polls that find nothing although there is something
@@ -38,7 +38,7 @@ class Net {
   public:
     static constexpr unsigned tnis = 6, cqs = 8, components = 8, reserved = 256;
 
-    explicit Net(const Freedoms& freedoms);
+    explicit Net(const Relaxations& relaxations);
     ~Net();
     /// The one that the table's functions mean.
     static Net* now;
@@ -46,7 +46,7 @@ class Net {
     static tofu::vcq::Functions functions(bool gates);
     static utofu_onesided_caps caps();
 
-    Freedoms freedoms;
+    Relaxations relaxations;
     /// The process whose calls these are.
     unsigned process = 0;
     /// What other processes do while one is in a call that does not return at once; null: nothing.
@@ -101,7 +101,7 @@ class Net {
     /// The number of that node among those of barrier gates.
     [[nodiscard]] unsigned node_of(unsigned process) const noexcept
     {
-        return freedoms.layout == 1 ? process / 2 : process;
+        return relaxations.layout == 1 ? process / 2 : process;
     }
     int post(Vcq& vcq, std::vector<std::unique_ptr<Op>> ops);
     bool advance(Vcq& vcq, std::size_t at);

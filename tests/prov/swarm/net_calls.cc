@@ -58,7 +58,7 @@ struct Calls {
                 used += there != nullptr;
                 alone |= there != nullptr && there->exclusive;
                 if (there == nullptr &&
-                    (net.freedoms.reuse || !net.was_used_[Place{place.node, tni, place.cq, c}.index()]))
+                    (net.relaxations.reuse || !net.was_used_[Place{place.node, tni, place.cq, c}.index()]))
                     free = c;
             }
             if (alone || free == Net::components || (exclusive && (used != 0 || place.cq == Net::cqs - 1)))
@@ -84,7 +84,7 @@ struct Calls {
         Net::Vcq* const vcq = net.of(handle);
         if (vcq == nullptr)
             return UTOFU_ERR_INVALID_VCQ_HDL;
-        net.finish(*vcq, net.freedoms.drop);
+        net.finish(*vcq, net.relaxations.drop);
         if (std::none_of(net.vcqs_.begin(), net.vcqs_.end(),
                          [&](const auto& other) { return other->alive && other->process == vcq->process; }))
             net.gates_.close_off(); // gates that others may send to are freed with the domain
@@ -139,9 +139,9 @@ struct Calls {
         std::size_t at = 0, spare = all.size();
         for (; at < all.size(); at++) {
             const Region& each = all[at];
-            if (each.users == 0 && net.freedoms.old_tags)
+            if (each.users == 0 && net.relaxations.old_tags)
                 spare = std::min(spare, at);
-            else if (each.users != 0 && net.freedoms.same_tag && each.read_only == read_only && each.base <= base &&
+            else if (each.users != 0 && net.relaxations.same_tag && each.read_only == read_only && each.base <= base &&
                      base + size <= each.base + each.size)
                 break;
         }
@@ -308,7 +308,7 @@ struct Calls {
     {
         Net& net = Calls::net();
         Net::Vcq* const vcq = net.of(handle);
-        if (vcq == nullptr || vcq->tcq.empty() || net.dice_.percent(net.freedoms.blind))
+        if (vcq == nullptr || vcq->tcq.empty() || net.dice_.percent(net.relaxations.blind))
             return UTOFU_ERR_NOT_FOUND;
         const auto [code, data] = vcq->tcq.front();
         vcq->tcq.pop_front();
@@ -319,7 +319,7 @@ struct Calls {
     {
         Net& net = Calls::net();
         Net::Vcq* const vcq = net.of(handle);
-        if (vcq == nullptr || vcq->mrq.empty() || net.dice_.percent(net.freedoms.blind))
+        if (vcq == nullptr || vcq->mrq.empty() || net.dice_.percent(net.relaxations.blind))
             return UTOFU_ERR_NOT_FOUND;
         const int code = vcq->mrq.front().first;
         *notice = vcq->mrq.front().second;
@@ -370,7 +370,7 @@ struct Calls {
         unsigned node = 0, of_tni = 0, number = 0;
         if (!BarrierGates::place_of(id, node, of_tni, number))
             return UTOFU_ERR_INVALID_VBG_ID;
-        Net::now->locate(Net::now->freedoms.layout == 1 ? node * 2 : node, coords);
+        Net::now->locate(Net::now->relaxations.layout == 1 ? node * 2 : node, coords);
         *tni = static_cast<utofu_tni_id_t>(of_tni);
         *bg = static_cast<utofu_bg_id_t>(number);
         *extra = 0;
@@ -379,12 +379,12 @@ struct Calls {
     static int start_round(utofu_vbg_id_t id, utofu_reduce_op op, const void* data, std::size_t count)
     {
         Net& net = Calls::net();
-        return net.dice_.percent(net.freedoms.busy) ? UTOFU_ERR_BUSY : net.start_round(id, op, data, count);
+        return net.dice_.percent(net.relaxations.busy) ? UTOFU_ERR_BUSY : net.start_round(id, op, data, count);
     }
     static int poll_round(utofu_vbg_id_t id, utofu_reduce_op op, void* data)
     {
         Net& net = Calls::net();
-        return net.dice_.percent(net.freedoms.blind) ? UTOFU_ERR_NOT_COMPLETED : net.gates_.poll(id, op, data);
+        return net.dice_.percent(net.relaxations.blind) ? UTOFU_ERR_NOT_COMPLETED : net.gates_.poll(id, op, data);
     }
     static int barrier(utofu_vbg_id_t id, unsigned long)
     {

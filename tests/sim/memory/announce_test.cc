@@ -29,9 +29,9 @@ class MemoryAnnounce : public ::testing::Test {
         ::mmap(nullptr, sizeof(ServiceArea), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     ~MemoryAnnounce() override { ::munmap(&area, sizeof area); }
 
-    [[nodiscard]] bool may_move(int* patience, uint64_t start = pages)
+    [[nodiscard]] bool may_move(int* tries, uint64_t start = pages)
     {
-        return AnnouncedMove(area, start, start + bytes, patience).may_begin();
+        return AnnouncedMove(area, start, start + bytes, tries).may_begin();
     }
     [[nodiscard]] bool may_copy(uint64_t there = pages) { return AnnouncedCopy(area, there, bytes).may_begin(); }
     [[nodiscard]] unsigned taken() const
@@ -45,25 +45,25 @@ class MemoryAnnounce : public ::testing::Test {
 
 TEST_F(MemoryAnnounce, AMoveDoesNotBeginUnderACopy)
 {
-    int patience = 5;
+    int tries = 5;
     {
         const AnnouncedCopy copy(area, pages, bytes);
         ASSERT_TRUE(copy.may_begin());
-        EXPECT_TRUE(may_move(&patience, pages + bytes));
-        EXPECT_TRUE(may_move(&patience, pages - bytes));
-        EXPECT_EQ(patience, 5);
-        EXPECT_FALSE(may_move(&patience, pages + bytes - 1));
-        EXPECT_EQ(patience, 0);
+        EXPECT_TRUE(may_move(&tries, pages + bytes));
+        EXPECT_TRUE(may_move(&tries, pages - bytes));
+        EXPECT_EQ(tries, 5);
+        EXPECT_FALSE(may_move(&tries, pages + bytes - 1));
+        EXPECT_EQ(tries, 0);
     }
     EXPECT_EQ(taken(), 0u);
-    EXPECT_TRUE(may_move(&patience));
+    EXPECT_TRUE(may_move(&tries));
 }
 
 TEST_F(MemoryAnnounce, ACopyDoesNotBeginUnderAMove)
 {
-    int patience = 5;
+    int tries = 5;
     {
-        const AnnouncedMove move(area, pages, pages + bytes, &patience);
+        const AnnouncedMove move(area, pages, pages + bytes, &tries);
         ASSERT_TRUE(move.may_begin());
         EXPECT_FALSE(may_copy(pages + bytes - 1));
         EXPECT_FALSE(may_copy(pages - bytes + 1));
@@ -95,8 +95,8 @@ TEST_F(MemoryAnnounce, NeverBothAtOnce)
     uint32_t met = 0;
     EXPECT_TRUE(test::wait_until([&] {
         for (int i = 0; i < 100; ++i) {
-            int patience = looks_for_copies;
-            const AnnouncedMove move(area, pages, pages + bytes, &patience);
+            int tries = looks_for_copies;
+            const AnnouncedMove move(area, pages, pages + bytes, &tries);
             moved += move.may_begin() ? 1 : 0;
             for (int look = 0; look < 20 && move.may_begin(); ++look)
                 met += copying.load_relaxed();
@@ -120,13 +120,13 @@ TEST_F(MemoryAnnounce, WhoStopsDelaysMovesAndWhoDiesDoesNot)
     ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
     ASSERT_TRUE(WIFSTOPPED(status));
     ASSERT_EQ(taken(), 1u);
-    int patience = looks_for_copies;
-    EXPECT_FALSE(may_move(&patience));
+    int tries = looks_for_copies;
+    EXPECT_FALSE(may_move(&tries));
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    patience = looks_for_copies;
-    EXPECT_TRUE(may_move(&patience));
-    EXPECT_GT(patience, 0);
+    tries = looks_for_copies;
+    EXPECT_TRUE(may_move(&tries));
+    EXPECT_GT(tries, 0);
     EXPECT_EQ(taken(), 0u);
 }
 
@@ -144,9 +144,9 @@ TEST_F(MemoryAnnounce, SlotsOfTheDeadAreTakenAndThoseOfTheLivingAreNot)
         for (CopySlot& slot : area.copies)
             slot = {{~uint64_t{7} | phase}, {0}, {~uint64_t{0}}};
         EXPECT_TRUE(may_copy()) << phase;
-        int patience = looks_for_copies;
-        (void)may_move(&patience);
-        EXPECT_GE(patience, 0);
+        int tries = looks_for_copies;
+        (void)may_move(&tries);
+        EXPECT_GE(tries, 0);
     }
 }
 

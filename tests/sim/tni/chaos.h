@@ -37,9 +37,9 @@ class SimChaos : public ::testing::TestWithParam<const char*> {
             ::setenv("TOFU_SIM_CHAOS", outer_.c_str(), 1);
     }
     // Processes started from now on: these freedoms alone, or for "" those of a seed alone.
-    static void take(const char* freedoms)
+    static void take(const char* relaxations)
     {
-        const std::string text = std::string(GetParam()) + (*freedoms != '\0' ? ":" : "") + freedoms;
+        const std::string text = std::string(GetParam()) + (*relaxations != '\0' ? ":" : "") + relaxations;
         ::setenv("TOFU_SIM_CHAOS", text.c_str(), 1);
     }
 

@@ -11,8 +11,8 @@ class ChaosLoss : public SimChaos {};
 // was posted before that to the same VCQ.
 TEST_P(ChaosLoss, WhatIsOnItsWayIsLostWithItsVcq)
 {
-    for (const char* freedoms : {"drop", ""}) {
-        take(freedoms);
+    for (const char* relaxations : {"drop", ""}) {
+        take(relaxations);
         expect_processes(1, [](const Rank&) {
             static volatile uint64_t words[32];
             const Own target;
@@ -42,9 +42,9 @@ TEST_P(ChaosLoss, WhatIsOnItsWayIsLostWithItsVcq)
 // An entry that is there is found later.
 TEST_P(ChaosLoss, APollFindsLateWhatIsThere)
 {
-    for (const char* freedoms : {"poll", "", "late"}) {
-        take(freedoms);
-        const bool may = std::strcmp(freedoms, "late") != 0;
+    for (const char* relaxations : {"poll", "", "late"}) {
+        take(relaxations);
+        const bool may = std::strcmp(relaxations, "late") != 0;
         expect_processes(1, [&](const Rank&) {
             utofu_vcq_hdl_t vcq = 0;
             ASSERT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_SUCCESS);

@@ -63,13 +63,13 @@ TEST_P(ChaosPadding, WhatIsBesideThePutIsAnythingToTheEndsOfItsLines)
 
 TEST_P(ChaosPadding, WithoutTheFlagOrTheFreedomNothingIsWrittenBesideThePut)
 {
-    for (const char* freedoms : {"", "late,drop,raw,poll,torn"}) {
-        take(freedoms);
-        const unsigned long flags = *freedoms != '\0' ? padding : UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
+    for (const char* relaxations : {"", "late,drop,raw,poll,torn"}) {
+        take(relaxations);
+        const unsigned long flags = *relaxations != '\0' ? padding : UTOFU_ONESIDED_FLAG_CACHE_INJECTION;
         expect_processes(1, [&](const Rank&) {
             alignas(256) static volatile uint8_t target[4 * 256];
             const Own own;
-            EXPECT_EQ(put_into<4>(own, target, 400, 32, flags).within, 0u) << freedoms;
+            EXPECT_EQ(put_into<4>(own, target, 400, 32, flags).within, 0u) << relaxations;
         });
     }
 }

@@ -13,9 +13,9 @@ class ChaosRaw : public SimChaos {};
 TEST_P(ChaosRaw, AGetReadsBeforeAnEarlierPutHasWritten)
 {
     take_exact_alone();
-    for (const char* freedoms : {"raw", "", "late"}) {
-        take(freedoms);
-        const bool may = std::strcmp(freedoms, "late") != 0;
+    for (const char* relaxations : {"raw", "", "late"}) {
+        take(relaxations);
+        const bool may = std::strcmp(relaxations, "late") != 0;
         expect_processes(1, [&](const Rank&) {
             static volatile uint64_t words[4];
             const Own own;

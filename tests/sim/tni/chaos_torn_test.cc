@@ -95,9 +95,9 @@ TEST_P(ChaosTorn, CutsLinesWhereTheSourceCrossesAPage)
 TEST_P(ChaosTorn, LinesAreTornWhereAskedFor)
 {
     take_exact_alone();
-    for (const char* freedoms : {"torn", "", "late,drop,raw,poll,torn"}) {
-        take(freedoms);
-        const bool may = *freedoms != '\0';
+    for (const char* relaxations : {"torn", "", "late,drop,raw,poll,torn"}) {
+        take(relaxations);
+        const bool may = *relaxations != '\0';
         expect_processes(1, [&](const Rank&) {
             constexpr size_t size = 32; // words of a line
             alignas(256) static volatile uint64_t source[2 * size];
@@ -131,8 +131,8 @@ TEST_P(ChaosTorn, LinesAreTornWhereAskedFor)
                     for (const auto& word : target)
                         ASSERT_EQ(word, value);
                 }
-                EXPECT_EQ(torn > 0, may) << strong << ' ' << freedoms;
-                EXPECT_EQ(last_early > 0, may && strong == 0) << strong << ' ' << freedoms;
+                EXPECT_EQ(torn > 0, may) << strong << ' ' << relaxations;
+                EXPECT_EQ(last_early > 0, may && strong == 0) << strong << ' ' << relaxations;
             }
         });
     }

@@ -15,14 +15,14 @@ namespace tofu::sim::tools {
 
 class Processors;
 
-class ShortTurns {
+class ShortTimeSlices {
   public:
     /// Before the first process is started, which inherits the slices: says on stderr what it does where `processes`
     /// outnumber the processors that can run at a time, else nothing.
-    ShortTurns(size_t processes, const Processors& processors);
-    ~ShortTurns();
-    ShortTurns(const ShortTurns&) = delete;
-    ShortTurns& operator=(const ShortTurns&) = delete;
+    ShortTimeSlices(size_t processes, const Processors& processors);
+    ~ShortTimeSlices();
+    ShortTimeSlices(const ShortTimeSlices&) = delete;
+    ShortTimeSlices& operator=(const ShortTimeSlices&) = delete;
 
     /// After the last process has been forked.
     void start();

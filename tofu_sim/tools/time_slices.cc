@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Short turns for processes that outnumber the processors, whatever they do with them.
-#include "tools/turns.h"
+#include "tools/time_slices.h"
 
 #include "job/short_slices.h"
 #include "tools/processors.h"
@@ -20,7 +20,7 @@ constexpr long turn_ns = 100'000;
 
 } // namespace
 
-ShortTurns::ShortTurns(size_t processes, const Processors& processors)
+ShortTimeSlices::ShortTimeSlices(size_t processes, const Processors& processors)
 {
     if (processors.at_a_time() >= processes || processors.allowed().empty())
         return;
@@ -30,14 +30,14 @@ ShortTurns::ShortTurns(size_t processes, const Processors& processors)
                  processors.text().c_str());
 }
 
-ShortTurns::~ShortTurns()
+ShortTimeSlices::~ShortTimeSlices()
 {
     over_.store(true, std::memory_order_relaxed);
     for (std::thread& thread : threads_)
         thread.join();
 }
 
-void ShortTurns::start()
+void ShortTimeSlices::start()
 {
     for (const int processor : processors_) {
         try {
@@ -48,7 +48,7 @@ void ShortTurns::start()
     }
 }
 
-void ShortTurns::wake_on(int processor) const noexcept
+void ShortTimeSlices::wake_on(int processor) const noexcept
 {
     cpu_set_t one;
     CPU_ZERO(&one);

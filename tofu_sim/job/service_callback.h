@@ -7,12 +7,12 @@
 namespace tofu::sim {
 
 /// Runs on the service thread.
-using Attendant = void (*)(SegmentHeader& own);
+using ServiceCallback = void (*)(SegmentHeader& own);
 
 /// One for the whole process; setting the same one again is harmless.
-void set_attendant(Attendant attendant) noexcept;
+void set_service_callback(ServiceCallback callback) noexcept;
 
-/// Calls the attendant if the segment's `attention` is set, and clears it.
-void attend(SegmentHeader& own) noexcept;
+/// Calls the callback if the segment's `service_callback_due` is set, and clears it.
+void run_service_callback(SegmentHeader& own) noexcept;
 
 } // namespace tofu::sim

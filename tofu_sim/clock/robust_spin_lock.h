@@ -10,9 +10,9 @@
 
 namespace tofu::sim {
 
-class Holder {
+class RobustSpinLock {
   public:
-    explicit Holder(SharedWord<uint32_t>& lock) noexcept : lock_(lock)
+    explicit RobustSpinLock(SharedWord<uint32_t>& lock) noexcept : lock_(lock)
     {
         for (unsigned i = 0; i < spins + yields; i++) {
             uint32_t free = 0;
@@ -23,9 +23,9 @@ class Holder {
         }
         lock_.store_release(1);
     }
-    ~Holder() { lock_.store_release(0); } ///< partner: the next one's compare_exchange
-    Holder(const Holder&) = delete;
-    Holder& operator=(const Holder&) = delete;
+    ~RobustSpinLock() { lock_.store_release(0); } ///< partner: the next one's compare_exchange
+    RobustSpinLock(const RobustSpinLock&) = delete;
+    RobustSpinLock& operator=(const RobustSpinLock&) = delete;
 
   private:
     static constexpr unsigned spins = 256;

@@ -10,10 +10,10 @@
 
 namespace tofu::sim {
 
-class Patience {
+class Backoff {
   public:
     /// Ends when `changes` has stayed the same for so long.
-    Patience(uint64_t now_ns, uint64_t limit_ns, uint32_t changes) noexcept
+    Backoff(uint64_t now_ns, uint64_t limit_ns, uint32_t changes) noexcept
         : limit_ns_(limit_ns), since_ns_(now_ns), changes_(changes)
     {
     }

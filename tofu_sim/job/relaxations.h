@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What TOFU_SIM_CHAOS asks for: a seed, and which freedoms the adversarial mode takes (man tofu_sim.7).
+// What TOFU_SIM_CHAOS asks for: a seed, and which relaxations of order and delivery the adversarial mode uses (man
+// tofu_sim.7).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 namespace tofu::sim {
 
 /// Beyond late and out of order, which it always is.
-enum ChaosFreedom : uint32_t {
+enum Relaxation : uint32_t {
     chaos_drop = 1,     ///< what is under way when its VCQ is freed, or its process ends, may be lost
     chaos_raw = 2,      ///< reading before the writing of what was posted earlier, with strong order too
     chaos_poll = 4,     ///< utofu_poll_* miss an entry
@@ -19,8 +20,8 @@ enum ChaosFreedom : uint32_t {
 
 struct Chaos {
     uint64_t seed = 0;
-    uint32_t freedoms = chaos_drop | chaos_raw | chaos_poll | chaos_padding | chaos_tags; ///< what the guide leaves
-                                                                                          ///< open
+    uint32_t relaxations = chaos_drop | chaos_raw | chaos_poll | chaos_padding | chaos_tags; ///< what the guide leaves
+                                                                                             ///< open
 };
 
 /// "7", "7:drop,raw"; nothing if it is something else.
