@@ -132,7 +132,7 @@ TEST(BenchPlot, IsXmlAndHasACurveForEachTransportMeasured)
     EXPECT_FALSE(test::is_xml("<a><b></a></b>"));
 }
 
-TEST(BenchTables, ShowMediansSpreadAndWhoIsHowManyTimesAsGood)
+TEST(BenchTables, ShowMediansSpreadAndRatios)
 {
     std::vector<Series> all = {series("x", 8, "ns", "tofu", {10, 10, 10}), series("x", 8, "ns", "shm", {40, 42, 38}),
                                series("y", 8, "M/s", "tofu", {10, 10, 10}), series("y", 8, "M/s", "shm", {40, 40, 40})};

@@ -76,7 +76,7 @@ Bytes mutate(Bytes bytes, std::mt19937_64& random)
 
 class FuzzReplay : public testing::TestWithParam<Target> {};
 
-TEST_P(FuzzReplay, HarmsNobody)
+TEST_P(FuzzReplay, HasNoEffectOnOthers)
 {
     const Target target = GetParam();
     std::vector<Bytes> corpus = corpus_of(target.name);

@@ -3,6 +3,7 @@
 # Names of files: each file that a comment, a document or a manual page names is there, and a comment does not name the
 # file that it stands in. Files were merged and moved before, and the comments kept their names. Names of classes: those
 # that the head of a file of the provider has in brackets, and those that begin a chapter, are in its code.
+# Names of tests: the subject is a thing.
 # Called by: make check. Calls: awk, find. Reads the sources, docs/, man/ and README.md.
 set -u
 . "${TOFU_TOP_SRCDIR:?set by make check}/tests/lib/expect"
@@ -98,6 +99,12 @@ lists_of_callers() # FILE...
         head && /Called by|Calls:|^\/\/ Role:/ { print FILENAME ":" FNR }' "$@"
 }
 
+# Names of tests with a person as their subject (CONTRIBUTING.md, "Prose").
+persons_in_names() # FILE...
+{
+    grep -nE '^TEST(_F|_P)?\(.*(Nobody|Somebody|Everybody|Who(m|ever)?([A-Z]|\)))' "$@" | cut -d: -f1,2
+}
+
 # The test itself: it finds what it is for.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -112,6 +119,8 @@ expect "classes that are not there are found" $'msg/a.h: OneThing\nmsg/a.h: Othe
 printf '// As a.h says.\n// See a.h.\n' >"$scratch/msg/a.h"
 printf '// SPDX\n// Role: a thing.\n// Called by: b.cc.\nint a; // Called by: all\n' >"$scratch/msg/b.h"
 expect "lists of callers are found" $'msg/b.h:2\nmsg/b.h:3' "$(cd "$scratch" && lists_of_callers msg/b.h)"
+printf 'TEST(A, WholeWordsWhoseEndIsShown)\nTEST_F(A, WhoWaits)\nTEST(A, HarmsNobody)\n' >"$scratch/msg/b.h"
+expect "persons in names of tests are found" $'msg/b.h:2\nmsg/b.h:3' "$(cd "$scratch" && persons_in_names msg/b.h /dev/null)"
 rm "$scratch/msg/b.h"
 expect "a comment that names its file is found" "msg/a.h:1: a.h" "$(cd "$scratch" && named_in msg/* | own_names)"
 
@@ -129,5 +138,6 @@ expect "comments that name their own file" "" "$(own_names <"$scratch/named")"
 mapfile -t sources < <(find prov tofu_sim analysis check schedule mpi bench fabtests tests include \
     -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
 expect "lists of callers" "" "$(lists_of_callers "${sources[@]}")"
+expect "persons in names of tests" "" "$(persons_in_names "${sources[@]}")"
 expect "classes that are not there" "" "$(classes_of_nothing prov/tofu/src/*/*.{h,cc})"
 exit $((failures != 0))

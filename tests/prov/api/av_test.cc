@@ -475,7 +475,7 @@ TEST(Names, AServiceIsFoundByAnyNumberOfClients)
 
 /// fi_getinfo(3), FI_SOURCE: what it gives for a service is the address of the endpoint that is opened with it, as soon
 /// as there is one. fi_loopback of libfabric's tests inserts it to send to itself.
-TEST(Names, TheSourceOfAServiceIsWhoeverHasIt)
+TEST(Names, TheSourceOfAServiceIsItsHolder)
 {
     for (const std::uint32_t format : {std::uint32_t{FI_FORMAT_UNSPEC}, std::uint32_t{FI_ADDR_STR}}) {
         Wishes wishes;

@@ -272,7 +272,7 @@ TEST_F(Close, AnonymousPacketsArrive)
 }
 
 /// No slot is ever granted: an inject returns -FI_EAGAIN, and the close ends.
-TEST_F(Close, AnAnonymousPacketThatIsNotAnsweredHoldsNobodyUp)
+TEST_F(Close, AnAnonymousPacketWithoutAnAnswerBlocksNoOther)
 {
     fid_ep* const ep = o.add(tx, tx);
     late.on = late.never = true;

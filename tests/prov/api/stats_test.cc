@@ -122,7 +122,7 @@ TEST(Statistics, OldNamesHaveTheValuesOfTheNewOnes)
     EXPECT_EQ(few, count);
 }
 
-TEST(Statistics, CountMessagesThatNobodyWaitedFor)
+TEST(Statistics, CountUnexpectedMessages)
 {
     Pair pair;
     const Numbers before = read_statistics(pair.domain);

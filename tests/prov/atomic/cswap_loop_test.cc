@@ -367,7 +367,7 @@ TEST(AtomicEvents, OneNoticePerOperationAtItsEnd)
     }
 }
 
-TEST(AtomicEvents, FetchingEndsWithAnArmwThatNobodyAttendsReadingWithAGet)
+TEST(AtomicEvents, FetchingEndsWithAnUnattendedArmwReadingWithAGet)
 {
     Net& net = Net::reset(31);
     net.busy_percent = 30;

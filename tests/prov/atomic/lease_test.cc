@@ -168,7 +168,7 @@ Verdict try_all(const Rules& rules)
         all_ended);
 }
 
-TEST(LeaseModel, NothingIsLostWhereNobodySleeps)
+TEST(LeaseModel, NothingIsLostWithoutSleep)
 {
     const Verdict verdict = try_all({3, true, true, false, true});
     EXPECT_EQ(verdict.wrong, "");
@@ -176,7 +176,7 @@ TEST(LeaseModel, NothingIsLostWhereNobodySleeps)
     EXPECT_GT(verdict.ends, 3u);
 }
 
-TEST(LeaseModel, WhoSleepsBeyondItsLeaseIsTold)
+TEST(LeaseModel, AHolderThatSleepsBeyondItsLeaseIsInformed)
 {
     for (const Rules& rules : {Rules{2, true, true, true, true}, Rules{3, true, true, true, false}}) {
         const Verdict verdict = try_all(rules);
@@ -193,7 +193,7 @@ TEST(LeaseModel, AskingOnceIsNotEnough)
 }
 
 /// ... and the result of the freeing CSWAP was not checked.
-TEST(LeaseModel, ASleeperThatDoesNotListenIsNotTold)
+TEST(LeaseModel, AHolderThatDoesNotListenIsNotInformed)
 {
     const Verdict verdict = try_all({2, true, false, true, false});
     EXPECT_NE(verdict.wrong.find("an update is lost without a word"), std::string::npos) << verdict.states;

@@ -97,7 +97,7 @@ TEST(AtomicWide, APutThatWasRefusedAsksForItsLeaseAgain)
     EXPECT_TRUE((oversleep(true, std::chrono::milliseconds(5000)) == std::pair<int, __int128>{0, 12}));
 }
 
-TEST(AtomicWide, WhoSleepsBeyondItsLeaseIsToldOfIt)
+TEST(AtomicWide, AHolderThatSleepsBeyondItsLeaseIsInformed)
 {
     EXPECT_TRUE((oversleep(false, std::chrono::milliseconds(0)) == std::pair<int, __int128>{0, 5}));
     const auto [code, sum] = oversleep(false, std::chrono::milliseconds(5000));

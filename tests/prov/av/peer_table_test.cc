@@ -140,7 +140,7 @@ TEST_F(SharedVectors, APlaceThatTheOtherHasFilledIsLeftAlone)
 }
 
 /// Each change by one of them, each question to one of them: the answer is that of the list.
-TEST_F(SharedVectors, FindWhoeverIsInThem)
+TEST_F(SharedVectors, FindAllMembers)
 {
     std::mt19937 random(5);
     std::vector<std::uint64_t> target_vcqs; // by number; 0: free
@@ -166,7 +166,7 @@ TEST_F(SharedVectors, FindWhoeverIsInThem)
 }
 
 /// A receiver waits for no peer, and also finds peers that it did not know before.
-TEST_F(SharedVectors, AreAskedWhileWhoeverChangesThemIsStopped)
+TEST_F(SharedVectors, AreReadWhileTheirWriterIsStopped)
 {
     const fi_addr_t before = other.add(1);
     EXPECT_EQ(one.who(1), before);
@@ -221,7 +221,7 @@ TEST(Peers, ANameLastsAsLongAsItsPlaceIsFilled)
 }
 
 /// For owners (fi_peer(3)), which compare indices.
-TEST(Peers, WhoeverIsInsertedOnceAndAgainHasOnePlace)
+TEST(Peers, APeerThatIsInsertedTwiceHasOneIndex)
 {
     tofu::RefCounted domain;
     Vector v(domain);

@@ -141,7 +141,7 @@ TEST(PeerStore, ManyProcessesFillIt)
     }
 }
 
-TEST(PeerStore, WhoEndsInItsTurnHoldsNobodyUp)
+TEST(PeerStore, AWriterThatEndsBlocksNoOther)
 {
     const std::string path = path_of_test();
     PeerStore store;
@@ -197,7 +197,7 @@ class PeerStorePatience : public testing::Test {
     std::chrono::milliseconds before_ = PeerStore::patience;
 };
 
-TEST_F(PeerStorePatience, WhoIsStoppedInItsTurnIsNotWaitedForForEver)
+TEST_F(PeerStorePatience, TheWaitForAStoppedWriterIsBounded)
 {
     const std::string path = path_of_test();
     PeerStore store;
@@ -217,7 +217,7 @@ TEST_F(PeerStorePatience, WhoIsStoppedInItsTurnIsNotWaitedForForEver)
     EXPECT_TRUE(add(store, 7));
 }
 
-TEST_F(PeerStorePatience, WhoIsStoppedWhileItMakesTheFileIsNotWaitedForForEver)
+TEST_F(PeerStorePatience, TheWaitForAStoppedCreatorIsBounded)
 {
     const std::string path = path_of_test();
     {

@@ -23,7 +23,7 @@ struct EitherWay : testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Gates, EitherWay, testing::Values("on", "off"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(EitherWay, NobodyCompletesBeforeAllHaveCalled)
+TEST_P(EitherWay, NoMemberCompletesBeforeAllHaveCalled)
 {
     expect_processes(3, [](const Rank& rank) {
         setenv("FI_TOFU_GATES", GetParam(), 1);
@@ -189,7 +189,7 @@ TEST_P(EitherWay, MembersThatCallDifferentThingsAllGetOneError)
     });
 }
 
-TEST(Groups, ClosedAtOnceBehindTheLastOperationHarmNobody)
+TEST(Groups, ClosedAtOnceBehindTheLastOperationHarmNoMember)
 {
     // What is registered next may have the tag of what has gone: late words of peers would hit it.
     expect_processes(3, [](const Rank& rank) {

@@ -51,7 +51,7 @@ void feed_as_fast_as_it_is_taken()
     surround<answered, &vcq::Functions::put_piggyback>(functions);
 }
 
-TEST(HostileMember, MessagesOfEndedOperationsHoldNobodyInACall)
+TEST(HostileMember, MessagesOfEndedOperationsKeepNoMemberInACall)
 {
     expect_processes(2, [](const Rank& rank) {
         setenv("FI_TOFU_GATES", "off", 1);
@@ -90,7 +90,7 @@ std::uint64_t over_gates(const Rank& rank)
     return counted(circle.session.domain, "collective_gates");
 }
 
-TEST(HostileMember, ACircuitThatOneCannotWireIsUsedByNobody)
+TEST(HostileMember, ACircuitThatOneCannotWireIsNotUsed)
 {
     expect_processes(3, [](const Rank& rank) {
         if (rank.number == 1)

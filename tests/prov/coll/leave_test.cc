@@ -107,7 +107,7 @@ unsigned inline_puts = 0;
 
 /// A member gives up its join and closes its endpoint after another one has read its line, and before it has found that
 /// member: no word comes.
-TEST(GivenUp, AJoinOfAMemberThatFoundNobodyEndsForThoseThatHaveFoundIt)
+TEST(GivenUp, AJoinThatFoundNoMemberEndsForThoseThatHaveFoundIt)
 {
     expect_processes(2, [](const Rank& rank) {
         surround<[](auto go_on, auto... args) { return reads_nothing ? int{UTOFU_ERR_BUSY} : go_on(args...); },
@@ -182,7 +182,7 @@ const Rank* refuses_local = nullptr; ///< reg_mem fails, once the other process 
 
 /// fi_join_collective fails behind the allocation of the memory that neighbours write. None of them has found it, and
 /// the next join of the same members has other memory.
-TEST(GivenUp, AJoinThatIsRefusedIsFoundByNobody)
+TEST(GivenUp, ARejectedJoinIsNotFound)
 {
     expect_processes(2, [](const Rank& rank) {
         surround<[](auto go_on, auto... args) {
@@ -380,7 +380,7 @@ int barriers_until_error(Circle& circle, fid_mc* mc)
     }
 }
 
-TEST_P(Leaving, WhoeverDiesWithinABarrierTheOthersHearOfADeath)
+TEST_P(Leaving, ADeathWithinABarrierIsReportedToTheOthers)
 {
     for (unsigned round = 0; round < 8; round++) {
         const auto ends = run_processes(5, [round](const Rank& rank) {
@@ -465,7 +465,7 @@ TEST(LeftBehind, AMemberWhoseRoundADeathKeepsFromItsEndHearsOfTheDeath)
 }
 
 /// The dead member is no neighbour by lanes, and those that are call nothing more.
-TEST(LeftBehind, AMemberThatNobodyTellsFindsTheDeathItself)
+TEST(LeftBehind, AMemberWithoutAReportFindsTheDeathItself)
 {
     leave_one_behind({.members = 8, .dead = 3, .goes_on = false});
 }

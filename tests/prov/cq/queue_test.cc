@@ -199,7 +199,7 @@ TEST(Queue, TruncationTellsTheBytesThatWereLost)
     EXPECT_EQ(error.op_context, p.in);
 }
 
-TEST(Queue, ReadFromTellsWhoSent)
+TEST(Queue, ReadFromReturnsTheSource)
 {
     Queues p;
     p.send(1, 8, nullptr);

@@ -196,7 +196,7 @@ void expect_woken_at_once(Block&& block, Wake&& wake)
     ADD_FAILURE() << "the sleeper finds it by its own next poll";
 }
 
-TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
+TEST(Wait, AnotherThreadWakesASleeperAtOnce)
 {
     Waiting w(FI_WAIT_UNSPEC);
     fi_cq_tagged_entry entry;
@@ -207,7 +207,7 @@ TEST(Wait, WhoSleepsIsWokenAtOnceByAnotherThread)
 }
 
 /// fi_cq(3): "This field is ignored if wait_obj is set to FI_WAIT_NONE."
-TEST(Wait, NoConditionIsAskedWhereNobodyWaits)
+TEST(Wait, NoConditionIsSignaledWithoutAWaiter)
 {
     Objects o;
     fi_cq_attr attr{};
@@ -634,7 +634,7 @@ TEST(PollSet, TakesMembersOfAnotherDomain)
 
 /// "will not return until either an event has been read ... or an error or timeout occurs": each waiter,
 /// where none of them takes the event away.
-TEST(Wait, AnEventEndsTheWaitOfAllWhoPeek)
+TEST(Wait, AnEventEndsTheWaitOfAllThatPeek)
 {
     Objects o;
     fi_eq_attr attr{};

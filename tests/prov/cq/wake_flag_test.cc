@@ -187,7 +187,7 @@ Verdict play(Way way, const std::uint8_t (&rings)[ringers], unsigned sleepers)
         first, steps, [](const State&) -> const char* { return nullptr; }, good);
 }
 
-TEST(WakeFlagModel, NobodySleepsWhileThereIsSomething)
+TEST(WakeFlagModel, NoThreadSleepsBesideAnEvent)
 {
     const Verdict one = play(Way::ours, {2, 1, 1}, 1);
     EXPECT_EQ(one.wrong, "");

@@ -400,7 +400,7 @@ void count_events(const Rank& rank, int mode)
     EXPECT_EQ(fi_close(&counter->fid), 0);
 }
 
-TEST(OverflowVcq, ItsEventsAreCountedAndWakeWhoWaits)
+TEST(OverflowVcq, ItsEventsAreCountedAndWakeWaiters)
 {
     with_both_kinds_of_keys(2, count_events);
 }
@@ -494,7 +494,7 @@ void close_and_open(const Rank& rank, int mode)
     }
 }
 
-TEST(OverflowVcq, AClosedRegionsKeyIsAnErrorAndNobodyElses)
+TEST(OverflowVcq, AClosedRegionsKeyIsAnErrorAndNoOtherRegions)
 {
     with_both_kinds_of_keys(2, close_and_open);
 }

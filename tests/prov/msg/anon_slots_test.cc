@@ -49,7 +49,7 @@ TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
     EXPECT_EQ(ch.state, ChannelState::idle);
 }
 
-TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
+TEST_F(AnonSlotsTest, UnfilledSlotsAreCounted)
 {
     StatisticsBook book;
     book.add(vcq.statistics());
@@ -65,7 +65,7 @@ TEST_F(AnonSlotsTest, SlotsThatNobodyFilledAreCounted)
 }
 
 /// Case 13: not with the first packets, once, and later in growing intervals where there is none.
-TEST_F(AnonSlotsTest, WhoComesOftenAsksForARing)
+TEST_F(AnonSlotsTest, AFrequentSenderRequestsARing)
 {
     TxChannel& ch = *channel();
     std::vector<unsigned> asked;

@@ -37,7 +37,7 @@ TEST_F(ChannelsTest, AnEndpointHasOneChannelByWhateverAddress)
     EXPECT_EQ(channels.find({5000, copy, 3}), &a) << "in the address vector twice";
 }
 
-TEST_F(ChannelsTest, ThoseOfLateAreKnownUntilTheirAddressesMeanSomebodyElse)
+TEST_F(ChannelsTest, RecentOnesAreKnownUntilTheirAddressesChange)
 {
     add(a, near, 1);
     add(b, far, 2);

@@ -214,7 +214,7 @@ TEST(Fault, AStormOfLongMessagesIsHeldBack)
 }
 
 /// Credit updates go to a sender that has closed: no write of the application has failed.
-TEST(Fault, AReportToOneWhoHasLeftIsNoErrorOfAWrite)
+TEST(Fault, AReportToAClosedPeerIsNoErrorOfAWrite)
 {
     sim::test::expect_processes(2, [](const Rank& rank) {
         Options options;

@@ -174,7 +174,7 @@ std::size_t attack(unsigned seed)
     return logged;
 }
 
-TEST(Hostile, NonsenseInRingsHarmsNobodyElse)
+TEST(Hostile, NonsenseInRingsHarmsNoOtherPeer)
 {
     const char* more = std::getenv("TOFU_TEST_SEEDS"); // by hand: hundreds
     const unsigned seeds = more != nullptr ? static_cast<unsigned>(std::atoi(more)) : 3;

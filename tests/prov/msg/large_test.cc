@@ -329,7 +329,7 @@ TEST(LargeMessage, WhoseReceiveBufferVanishedIsAnErrorOnBothSides)
     });
 }
 
-TEST(LargeMessage, WhoseSendBufferVanishedHarmsNobody)
+TEST(LargeMessage, WhoseSendBufferVanishedHarmsNoOther)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, messages());

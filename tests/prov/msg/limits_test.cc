@@ -277,7 +277,7 @@ std::size_t resident_bytes()
 constexpr std::uint64_t awaited = 7; ///< tag
 
 /// More than 64 MiB held at 632 bytes each, and then the one that is awaited first.
-TEST(Limits, AMessageBehindManyThatNobodyAwaitsIsReceived)
+TEST(Limits, AMessageBehindManyUnexpectedOnesIsReceived)
 {
     expect_processes(2, [](const Rank& rank) {
         Session s(rank, many_options());

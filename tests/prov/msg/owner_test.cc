@@ -235,7 +235,7 @@ TEST(PeerReceives, WhatIsTooLongIsTruncated)
     });
 }
 
-TEST(PeerReceives, TheSenderOfWhatIsDiscardedIsTold)
+TEST(PeerReceives, TheSenderOfADiscardedMessageIsInformed)
 {
     expect_processes(2, [](const Rank& rank) {
         Side side;
@@ -256,7 +256,7 @@ TEST(PeerReceives, TheSenderOfWhatIsDiscardedIsTold)
     });
 }
 
-TEST(PeerReceives, MessagesOfAKindThatTheOwnerHasNotAreNobodys)
+TEST(PeerReceives, MessagesOfAKindThatTheOwnerLacksMatchNoReceive)
 {
     expect_processes(2, [](const Rank& rank) {
         Side side;
@@ -441,7 +441,7 @@ TEST(PeerQueue, KeepsItsOrderWhileTheOwnerHasNoRoom)
     });
 }
 
-TEST(PeerInfo, IsGivenToThoseWhoAskForItAlone)
+TEST(PeerInfo, IsGivenOnRequestOnly)
 {
     expect_processes(1, [](const Rank&) {
         loaded_by(1);

@@ -301,7 +301,7 @@ TEST_F(PartsTest, GrantsSayWhereTheRingIs)
     EXPECT_EQ(granted().known.target_vcq, peer_home);
 }
 
-TEST_F(PartsTest, GrantsDenyAndThenAskBackFromWhoIsSilent)
+TEST_F(PartsTest, GrantsDenyAndThenRevokeIdleRings)
 {
     EXPECT_TRUE(in->grant_or_deny(sender(peer_home, 2), Net::base));
     no_memory = true;
@@ -373,7 +373,7 @@ TEST_F(PartsTest, ArrivalsHandOnInOrderAndOnce)
     EXPECT_EQ(in->arrivals.unfilled(), 0u);
 }
 
-TEST_F(PartsTest, ArrivalsOfOneWhoHasToWaitStayInOrder)
+TEST_F(PartsTest, ArrivalsOfABlockedSenderStayInOrder)
 {
     come(11);
     come(12, sender(peer_home + 1));

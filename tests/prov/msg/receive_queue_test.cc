@@ -242,7 +242,7 @@ TEST_F(Match, MultiReceiveThatIsBehindCanBeCancelled)
 }
 
 /// The message that holds it up goes with its peer.
-TEST_F(Match, MultiReceiveIsNotHeldUpByThoseWhoHaveLeft)
+TEST_F(Match, MultiReceiveIsNotBlockedByClosedSenders)
 {
     {
         FakePeer another(queue, rx, objects.av);

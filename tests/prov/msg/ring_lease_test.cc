@@ -114,7 +114,7 @@ TEST(RingLeases, OneEndpointSendsToMorePeersThanItHasChannels)
 
 /// What senders ask of an endpoint that gets no processor must not pile up in its receive queue, whose overflow would
 /// end its process (guide, chapter 7).
-TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
+TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfAStoppedPeer)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned senders = 100;
@@ -155,7 +155,7 @@ TEST(RingLeases, AnonymousSendersDoNotFillTheReceiveQueueOfOneWhoDoesNotRun)
 }
 
 /// Case 3: unused rings of a living sender that makes no progress; they are revoked without an answer.
-TEST(RingLeases, RingsOfOneWhoDoesNotLookHoldNobodyUp)
+TEST(RingLeases, RingsOfAStoppedPeerBlockNoOther)
 {
     expect_processes(3, [](const Rank& rank) {
         setenv("FI_TOFU_RINGS", "1", 1);

@@ -13,7 +13,7 @@ namespace {
 
 // --- rings that are granted
 
-TEST_F(RingsTest, WhoAskedGetsARingAndGoesOnThere)
+TEST_F(RingsTest, ASenderThatRequestedARingContinuesThere)
 {
     TxChannel& ch = *channel();
     ask(ch);
@@ -170,7 +170,7 @@ TEST_F(RingsTest, ARingOfOursIsRevokedAndSettledByItsRelease)
     EXPECT_TRUE(rings->stop_writers());
 }
 
-TEST_F(RingsTest, ASlotThatNobodyHasFilledIsNotSettled)
+TEST_F(RingsTest, AnUnfilledSlotIsNotSettled)
 {
     const unsigned first = take_slot();
     EXPECT_TRUE(rings->stop_writers());
@@ -275,7 +275,7 @@ TEST_F(RingsTest, APeerThatDiesBeforeItsAnswerFailsTheChannel)
 
 // --- what we receive
 
-TEST_F(RingsTest, WhoAsksForARingIsGrantedOne)
+TEST_F(RingsTest, ARequestForARingIsGranted)
 {
     ask(1);
     EXPECT_EQ(above->taken, std::vector<std::uint64_t>{1}) << "the packet itself is one as any other";
@@ -360,7 +360,7 @@ TEST_F(RingsTest, AGrantThatFindsNoRoomIsMadeUpFor)
 }
 
 /// Case L15: its endpoint was closed, and opened again.
-TEST_F(RingsTest, WhoAsksAgainHasNoRingAnyMore)
+TEST_F(RingsTest, ASenderThatRequestsAgainHasNoRingAnyMore)
 {
     ask(1);
     say(0, 0, 2);

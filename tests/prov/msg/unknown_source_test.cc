@@ -94,7 +94,7 @@ class UnknownSources : public testing::Test {
     std::vector<char> data, room;
 };
 
-TEST_F(UnknownSources, EveryWayOfAMessageTellsWhoSent)
+TEST_F(UnknownSources, EveryProtocolReportsTheSource)
 {
     std::uint64_t messages = 0;
     const auto one = [&](std::size_t size, bool expected) {
@@ -141,7 +141,7 @@ TEST_F(UnknownSources, RemoteDataOfAWriteToo)
     EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
-TEST_F(UnknownSources, WhoWasToldIsInserted)
+TEST_F(UnknownSources, AReportedSourceIsInserted)
 {
     receive(8);
     send(8);
@@ -234,7 +234,7 @@ class KnownOrNot : public UnknownSources {
   protected:
     KnownOrNot() : UnknownSources(wanted & ~FI_SOURCE_ERR) {}
 };
-TEST_F(KnownOrNot, AreToldAsNobody)
+TEST_F(KnownOrNot, AreReportedAsUnknown)
 {
     EXPECT_EQ(here.info->caps & FI_SOURCE_ERR, 0u);
     receive(8);

@@ -250,7 +250,7 @@ TEST(Rma, DataOfAWriteReachesTheTargetsQueueAfterTheBytes)
 }
 
 /// The region lives, and the endpoint does not: the bytes arrive, and an error entry says that the data do not.
-TEST(Rma, DataThatNobodyCanReadAreAnErrorOfTheInject)
+TEST(Rma, UnreadableDataAreAnErrorOfTheInject)
 {
     expect_processes(2, [](const Rank& rank) {
         Options options;

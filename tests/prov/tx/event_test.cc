@@ -158,7 +158,7 @@ TEST(Events, NorWithKeysOfTheUserAndAnAdversary)
 
 /// A call that fetches many elements has a notice for each, in the queue of the initiator: so many as there are calls,
 /// they fit, though he looks for them no more than a caller does.
-TEST(Events, FetchedElementsFitIntoTheQueueOfWhoFetchesThem)
+TEST(Events, FetchedElementsFitIntoTheQueueOfTheInitiator)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr std::size_t calls = 60, elements = 1024;

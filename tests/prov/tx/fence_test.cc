@@ -110,7 +110,7 @@ TEST_F(FenceTest, NothingIsUnderWay)
     EXPECT_TRUE(tx->fence().passed(FI_ADDR_NOTAVAIL, 0)); // the caller finds out that there is no such peer
 }
 
-TEST_F(FenceTest, WaitsForNoticesWhoeverThePeerIs)
+TEST_F(FenceTest, WaitsForNoticesOfEachPeer)
 {
     Done done;
     ASSERT_EQ(tx->vcq().get(other_home, target, target, 8,
@@ -142,7 +142,7 @@ TEST_F(FenceTest, WaitsForWhatAnEngineAloneKnows)
     EXPECT_TRUE(passed());
 }
 
-TEST_F(FenceTest, FollowsWhatNobodyWaitsForByOneArmw)
+TEST_F(FenceTest, FollowsUnsignaledPostsByOneArmw)
 {
     inject();
     inject();

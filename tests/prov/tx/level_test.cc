@@ -152,7 +152,7 @@ TEST_F(Level, OfAFencedOperationIsThatOfThoseBeforeIt)
 }
 
 /// The sender's own questions are no sends: nothing is counted or reported for them, also when the peer goes.
-TEST_F(Level, AReceiverThatGoesHoldsNobodyUp)
+TEST_F(Level, AReceiverThatClosesBlocksNoOther)
 {
     Objects::post(tx, [&] { return fi_tinject(sender, &five, 8, 0, earlier); });
     ASSERT_TRUE(refused(Transfer::write, FI_FENCE | FI_DELIVERY_COMPLETE));

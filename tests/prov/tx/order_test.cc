@@ -46,7 +46,7 @@ struct VcqOrderTest : testing::Test {
     using Fences = std::vector<utofu_vcq_id_t>;
 };
 
-TEST_F(VcqOrderTest, NobodyPaysWhoHasMetNoOverflowVcq)
+TEST_F(VcqOrderTest, NothingIsPaidWithoutAnOverflowVcq)
 {
     VcqOrder unused(vcq);
     EXPECT_TRUE(unused.pass(target_vcq, target_vcq));
@@ -94,7 +94,7 @@ TEST_F(VcqOrderTest, AFullQueueIsTriedAgain)
     EXPECT_EQ(fences(), Fences{target_vcq});
 }
 
-TEST_F(VcqOrderTest, AVcqThatIsGoneHoldsNobodyUp)
+TEST_F(VcqOrderTest, AClosedVcqBlocksNoOther)
 {
     Net::now().broken = Net::base + tofu::vcq::fence_offset;
     EXPECT_FALSE(vcq_order.pass(target_vcq, overflow));

@@ -70,7 +70,7 @@ struct PendingTest : testing::Test {
     PendingQueue::SubQueue& stream = engine.stream;
 };
 
-TEST_F(PendingTest, Case1NobodyWaitsAtFirst)
+TEST_F(PendingTest, Case1NothingWaitsAtFirst)
 {
     EXPECT_TRUE(pending.empty());
     for (std::uint64_t key = 0; key < 1000; key++) {
@@ -132,7 +132,7 @@ TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
     EXPECT_TRUE(pending.empty());
 }
 
-TEST_F(PendingTest, Case4WhoWaitsForRoomHoldsUpTheStreamUntilItHasIt)
+TEST_F(PendingTest, Case4AnOperationWithoutRoomBlocksItsStream)
 {
     engine.push(0, 5);
     engine.push(1, 6, BlockReason::room);

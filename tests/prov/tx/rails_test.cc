@@ -202,7 +202,7 @@ TEST(Rails, AreNoMoreThanTheUserAllows)
     EXPECT_EQ(three.left, (Left{2, 2, 2, 2})) << "of four";
 }
 
-TEST(Rails, AreOnTnisOnlyThatNobodyPostsFrom)
+TEST(Rails, AreOnUnusedTnisOnly)
 {
     EXPECT_EQ(run({.ranks = 5, .endpoints = 3}).rails, 2u);
     EXPECT_EQ(run({.ranks = 3, .endpoints = 5}).rails, 0u);

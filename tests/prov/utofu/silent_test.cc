@@ -110,7 +110,7 @@ TEST_F(Silent, AKeyOfADomainThatIsGone)
 }
 
 /// An operation that was executed without a report is not repeated.
-TEST_F(Silent, WhatNobodyTellsIsNotRepeated)
+TEST_F(Silent, AnUnreportedOperationIsNotRepeated)
 {
     fid_mr* const region = open_region(o, 7);
     auto& word = reinterpret_cast<std::uint64_t&>(target);

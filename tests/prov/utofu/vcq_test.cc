@@ -490,7 +490,7 @@ TEST_F(VcqTest, AFenceCoversWhatWasPostedBefore)
     EXPECT_EQ(fences(), (std::vector<utofu_vcq_id_t>{5, 5, 5}));
 }
 
-TEST_F(VcqTest, ClosingTellsWhoStillWaits)
+TEST_F(VcqTest, ClosingInformsWaiters)
 {
     Told waits, done;
     ASSERT_EQ(put(waits), Post::done);

@@ -81,7 +81,7 @@ TEST(SimVcq, GivesAsManyAsRealSystemsDoToOneProcess)
 }
 
 // Guide 4.3.2.1 and 4.3.2.2: what the environment keeps for a kind of VCQ is not taken by another.
-TEST(SimVcq, KeepsCqsForWhomTheEnvironmentNames)
+TEST(SimVcq, KeepsCqsForTheProcessesThatTheEnvironmentNames)
 {
     struct Case {
         const char* exclusive;

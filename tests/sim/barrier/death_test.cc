@@ -85,7 +85,7 @@ void die_or_survive(const Rank& rank, Shape shape, unsigned victim, unsigned whe
 
 class BarrierDeath : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhoBuildANewCircuit)
+TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhichBuildANewCircuit)
 {
     ::setenv("TOFU_SIM_PPN", "5", 1); // on one node, so that gates of dead processes are reused
     std::mt19937 random(static_cast<unsigned>(GetParam()));
@@ -105,7 +105,7 @@ TEST_P(BarrierDeath, BreaksTheRoundOfTheOthersWhoBuildANewCircuit)
 
 INSTANTIATE_TEST_SUITE_P(All, BarrierDeath, ::testing::ValuesIn(all_shapes));
 
-TEST(BarrierDeath, OfOneWhoHadDoneItsPartDoesNotBreakTheRound)
+TEST(BarrierDeath, OfAMemberThatHadDoneItsPartDoesNotBreakTheRound)
 {
     const auto exits = run_processes(3, [](const Rank& rank) {
         const Member member = allocate(rank, Shape::tree, 3, static_cast<int>(rank.number), 0);

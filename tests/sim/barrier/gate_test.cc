@@ -208,7 +208,7 @@ TEST(Gates, OverwrittenRoundIsLostAndNotWrong)
     w.expect_end(start_b, 3, 3);
 }
 
-TEST(Gates, PacketThatNobodyExpectsIsDropped)
+TEST(Gates, UnexpectedPacketIsDropped)
 {
     World w;
     w.set_pair();
@@ -248,7 +248,7 @@ TEST(Circuit, HeldPacketsArriveWhenPulled)
     w.expect_end(start_b, 1, 15);
 }
 
-TEST(Circuit, DeathOfWhoHasNotStartedBreaksTheRound)
+TEST(Circuit, DeathBeforeTheStartBreaksTheRound)
 {
     World w;
     w.set_pair();
@@ -259,7 +259,7 @@ TEST(Circuit, DeathOfWhoHasNotStartedBreaksTheRound)
     EXPECT_EQ(w.circuit().pull(start_a, w.tag(start_a, 1), true), Circuit::Pulled::broken);
 }
 
-TEST(Circuit, DeathOfWhoHasStartedDoesNot)
+TEST(Circuit, DeathAfterTheStartDoesNot)
 {
     World w;
     w.set_pair();

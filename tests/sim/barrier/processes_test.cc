@@ -204,7 +204,7 @@ TEST(Barrier, HoldsBackTheFastUntilTheSlowHasCome)
 }
 
 // Packets ring no doorbell. With more processes than processors each round took the sleep of its waiters, 8 ms.
-TEST(Barrier, NobodySleepsWhoWaitsForARound)
+TEST(Barrier, AWaitForARoundDoesNotSleep)
 {
     expect_processes(2, [](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));

@@ -215,7 +215,7 @@ Picoseconds without_credit(Machine& m)
 
 constexpr Coords b0{0, 0, 0, 0, 0, 0}, x1{1, 0, 0, 0, 0, 0}, x3{3, 0, 0, 0, 0, 0};
 
-TEST(ClockCredit, NobodyWaitsForItWhereNothingMeets)
+TEST(ClockCredit, ThereIsNoWaitWhereNothingMeets)
 {
     Machine m({4, 1, 1});
     Picoseconds at = 0;
@@ -236,7 +236,7 @@ TEST(ClockCredit, NobodyWaitsForItWhereNothingMeets)
 
 // One of two streams that want the link from x1 to x2 comes from afar: while the other has the link, it stands still,
 // but for what the buffer takes.
-TEST(ClockCredit, WhoMeetsAnotherStreamStandsStillMeanwhile)
+TEST(ClockCredit, AStreamThatMeetsAnotherStandsStillMeanwhile)
 {
     Machine m({4, 1, 1});
     const Picoseconds work = figures::stream_time(1 << 20, figures::largest_packet);
@@ -264,7 +264,7 @@ TEST(ClockCredit, TwoFlowsOverOneLinkCostTheFarOneHalfOfItsTime)
     EXPECT_EQ(without_credit(m, x1, Port::x_plus, 0), 0u); // what is passed on meets nothing
 }
 
-TEST(ClockCredit, AnIncastStopsWhoComesLater)
+TEST(ClockCredit, AnIncastStopsLaterStreams)
 {
     Machine m({4, 1, 1});
     constexpr uint32_t length = 1 << 20;
@@ -282,7 +282,7 @@ TEST(ClockCredit, AnIncastStopsWhoComesLater)
     expect(from[2], Port::c, 2 * work - room);
 }
 
-TEST(ClockCredit, WhatFitsIntoTheBufferStopsNobody)
+TEST(ClockCredit, WhatFitsIntoTheBufferStopsNoStream)
 {
     Machine m({4, 1, 1});
     (void)m.carry(x1, x3, {.length = 1 << 20, .from_tni = 1, .to_tni = 1});

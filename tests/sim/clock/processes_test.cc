@@ -125,7 +125,7 @@ TEST(SimClock, MemoryIsSeenWhenTheProgramSaysSo)
     });
 }
 
-TEST(SimClock, LookingInVainTakesNoTime)
+TEST(SimClock, AnIdlePollTakesNoTime)
 {
     expect_clocked(1, [](const Rank& rank) {
         Member me(rank);

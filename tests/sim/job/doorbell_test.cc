@@ -74,7 +74,7 @@ TEST(SimDoorbell, AnotherSleeperDoesNotHideTheHalfRing)
     expect_rung(*header, first);
 }
 
-TEST(SimDoorbell, SleepsToItsEndWhenNobodyRings)
+TEST(SimDoorbell, SleepsToItsEndWithoutADoorbell)
 {
     const auto header = std::make_unique<SegmentHeader>();
     const uint32_t announced = announce_sleeper(*header);
@@ -85,7 +85,7 @@ TEST(SimDoorbell, SleepsToItsEndWhenNobodyRings)
 }
 
 // Without the barrier a poster may read `sleepers` before its data is seen: no sleeper may rely on a ring.
-TEST(SimDoorbell, WithoutMembarrierNobodySleepsLong)
+TEST(SimDoorbell, WithoutMembarrierSleepsAreShort)
 {
     if (!test::filters_calls())
         GTEST_SKIP() << "no system call can be refused here";

@@ -235,7 +235,7 @@ tofu::test::Verdict search_all()
         });
 }
 
-TEST(SimLifeModel, NobodyWhoRunsLosesAnything)
+TEST(SimLifeModel, ARunningProcessLosesNothing)
 {
     const auto verdict = search_all<false>();
     EXPECT_EQ(verdict.wrong, "");

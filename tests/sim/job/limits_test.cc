@@ -95,7 +95,7 @@ struct OnePlace {
 
 alignas(256) uint64_t words[32];
 
-TEST(SimLimits, WithoutDescriptorsNobodyTakesAnothersCqOrRemovesHisJob)
+TEST(SimLimits, WithoutDescriptorsNoProcessTakesAnothersCqOrRemovesItsJob)
 {
     const OnePlace one_place;
     expect_processes(2, [](const Rank& rank) {

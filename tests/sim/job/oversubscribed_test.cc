@@ -78,7 +78,7 @@ TEST(SimCrowd, GivesWayWhileTheJobHasMoreProcessesThanProcessors)
     });
 }
 
-TEST(SimCrowd, NobodyGivesWayWhoHasAProcessor)
+TEST(SimCrowd, APollWithAProcessorDoesNotYield)
 {
     const std::vector<int> processors = own_processors();
     if (processors.size() < 2)
@@ -93,7 +93,7 @@ TEST(SimCrowd, NobodyGivesWayWhoHasAProcessor)
     });
 }
 
-TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
+TEST(SimCrowd, AKilledProcessDoesNotCountOnceItsSlotIsTaken)
 {
     const std::vector<int> processors = own_processors();
     if (processors.size() < 2)
@@ -126,7 +126,7 @@ TEST(SimCrowd, WhoWasKilledDoesNotCountOnceItsPlaceIsTaken)
 }
 
 // Without it a round takes the time slice of the polling process, and some hundred thousand polls.
-TEST(SimCrowd, PollsInVainGiveTheProcessorToThePeer)
+TEST(SimCrowd, IdlePollsYieldToThePeer)
 {
     expect_processes(2, [](const Rank& rank) {
         ASSERT_NO_FATAL_FAILURE(stay_on(own_processors().front()));
@@ -204,7 +204,7 @@ TEST(SimCrowd, AThreadThatWaitsForSomethingElseNapsSeldom)
 
 // 256 ranks that start on two processors: those that waited for their turn to join took the processors from the one
 // that had it, each by thousands of looks a second.
-TEST(SimCrowd, WhoWaitsToJoinLooksSeldom)
+TEST(SimCrowd, AWaitToJoinPollsSeldom)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned asked = 10; // words of the board

@@ -99,7 +99,7 @@ std::vector<std::string> other_entries_of(uid_t user)
 // A user that creates another user's directory first, of whatever kind, does not keep it out, and the directory is not
 // used: all processes of the user agree on another one, also when they come at the same time and some have been killed
 // before.
-TEST(SimUsers, ADirectoryThatAnotherHasMadeKeepsNobodyOut)
+TEST(SimUsers, ADirectoryOfAnotherUserExcludesNoUser)
 {
     if (::geteuid() != 0)
         GTEST_SKIP() << "only root can be two users";

@@ -108,7 +108,7 @@ TEST_F(MemoryAnnounce, NeverBothAtOnce)
     EXPECT_EQ(met, 0u);
 }
 
-TEST_F(MemoryAnnounce, WhoStopsDelaysMovesAndWhoDiesDoesNot)
+TEST_F(MemoryAnnounce, AStoppedProcessDelaysMovesAndADeadOneDoesNot)
 {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -150,7 +150,7 @@ TEST_F(MemoryAnnounce, SlotsOfTheDeadAreTakenAndThoseOfTheLivingAreNot)
     }
 }
 
-TEST_F(MemoryAnnounce, WhoHasNoDescriptorsTakesNobodyForDead)
+TEST_F(MemoryAnnounce, AProcessWithoutDescriptorsTakesNoOtherForDead)
 {
     const uint64_t claim = claim_by_this_process(0);
     struct rlimit limit;

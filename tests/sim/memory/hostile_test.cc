@@ -131,7 +131,7 @@ TEST(MemoryMailbox, AChildOfForkClaimsInItsOwnName)
 }
 
 // All slots hold requests of processes that were killed before they rang: the next process rings for them.
-TEST(MemoryMailbox, WhoFindsNoSlotRingsForTheDead)
+TEST(MemoryMailbox, ARequesterWithoutASlotRingsForTheDead)
 {
     HostilePeer peer;
     segment_header(reinterpret_cast<std::byte*>(&peer.area()) - segment_service_offset).alive.owner.store_release(1);
@@ -224,7 +224,7 @@ TEST(MemoryHostile, AnEntryThatNeverSettlesEndsInAnError)
     EXPECT_EQ(put8(cache, peer, 0), AccessStatus::unreachable);
 }
 
-TEST(MemoryHostile, RandomTablesHarmNobody)
+TEST(MemoryHostile, RandomTablesHarmNoProcess)
 {
     HostilePeer peer;
     AddressCache cache;

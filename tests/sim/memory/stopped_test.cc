@@ -104,7 +104,7 @@ void waits(const std::function<int()>& access, const std::function<void()>& go_o
 
 const auto nothing = [] {};
 
-TEST(MemoryStopped, PutAndGetDoNotWaitForWhoIsStopped)
+TEST(MemoryStopped, PutAndGetDoNotWaitForAStoppedOwner)
 {
     std::byte from{};
     std::byte to{};

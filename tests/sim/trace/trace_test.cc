@@ -327,7 +327,7 @@ class Pair : public Traces {
     trace::Run run_;
 };
 
-TEST_F(Pair, WaitsKnowWhomTheyWereFor)
+TEST_F(Pair, WaitsKnowTheirPeer)
 {
     read({some_post(5000, vcq_of(unit_, 5), 4096, 700), some_wait(5200, 4000, End::notice, vcq_of(unit_, 5)),
           some_record(Type::notice, 9200, vcq_of(unit_, 5), UTOFU_MRQ_TYPE_RMT_PUT)},
