@@ -63,9 +63,10 @@ FlowCounters sum_of_tni(std::byte* base, unsigned tni) noexcept
                 continue;
             for (unsigned path = 0; path < path_ids; path++) {
                 const FlowCounters& flow = flows[place * path_ids + path];
-                sum.operations += flow.operations;
-                sum.bytes_out += flow.bytes_out;
-                sum.bytes_back += flow.bytes_back;
+                // partner: count(), perhaps of another thread
+                sum.operations += __atomic_load_n(&flow.operations, __ATOMIC_RELAXED);
+                sum.bytes_out += __atomic_load_n(&flow.bytes_out, __ATOMIC_RELAXED);
+                sum.bytes_back += __atomic_load_n(&flow.bytes_back, __ATOMIC_RELAXED);
             }
         }
     });
