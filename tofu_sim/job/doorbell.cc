@@ -16,12 +16,13 @@ namespace tofu::sim {
 namespace {
 
 constexpr int64_t look_again_ns = 500'000'000; ///< for a ringer that was killed meanwhile
-constexpr int64_t unsure_ns = 1'000'000;       ///< where the kernel has no barrier for us
+constexpr int64_t unsure_ns = 1'000'000;       ///< without a barrier
 
 SharedWord<uint32_t> no_barrier{0};
 
-/// The calling thread's announcement: the bell's count when it was made, or none.
-thread_local bool announced = false;
+/// The calling thread's announcement, without and with the barrier, and the bell's count when it was made.
+enum class Announced : uint8_t { no, briefly, to_all };
+thread_local Announced announced = Announced::no;
 thread_local uint32_t announced_count = 0;
 
 int64_t now_ns() noexcept
@@ -72,13 +73,26 @@ void register_poster() noexcept
     (void)::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 }
 
-uint32_t announce_sleeper(SegmentHeader& own) noexcept
+namespace {
+
+uint32_t announce(SegmentHeader& own) noexcept
 {
-    uint32_t count = own.doorbell.load_acquire();
-    if (own.sleepers.exchange(1) == 0)
-        count = own.doorbell.fetch_add(1) + 1;
+    const uint32_t count = own.doorbell.load_acquire();
+    return own.sleepers.exchange(1) == 0 ? own.doorbell.fetch_add(1) + 1 : count;
+}
+
+void have_posters_pass_barrier() noexcept
+{
     const bool passed = ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
     no_barrier.store_relaxed(passed ? 0 : 1);
+}
+
+} // namespace
+
+uint32_t announce_sleeper(SegmentHeader& own) noexcept
+{
+    const uint32_t count = announce(own);
+    have_posters_pass_barrier();
     return count;
 }
 
@@ -92,13 +106,24 @@ namespace {
 /// False: this call has announced the thread, or renewed that, and it is to look around first.
 bool is_announced(SegmentHeader& own) noexcept
 {
-    if (!announced || own.doorbell.load_acquire() != announced_count) {
-        announced_count = announce_sleeper(own);
-        announced = true;
-        return false;
-    }
-    announced = false;
-    return true;
+    if (announced != Announced::no && own.doorbell.load_acquire() == announced_count)
+        return true;
+    announced_count = announce(own);
+    announced = Announced::briefly;
+    return false;
+}
+
+Doze sleep_announced(SegmentHeader& own, int64_t timeout_ns) noexcept
+{
+    const bool more = announced == Announced::briefly && (timeout_ns < 0 || timeout_ns > unsure_ns);
+    announced = Announced::no;
+    if (sleep_for(own, announced_count, more ? unsure_ns : timeout_ns))
+        return Doze::rung;
+    if (!more)
+        return Doze::timed_out;
+    have_posters_pass_barrier();
+    announced = Announced::to_all;
+    return Doze::announced;
 }
 
 } // namespace
@@ -107,7 +132,7 @@ Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept
 {
     if (!is_announced(own))
         return Doze::announced;
-    return sleep_for(own, announced_count, timeout_ns) ? Doze::rung : Doze::timed_out;
+    return sleep_announced(own, timeout_ns);
 }
 
 bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcept
@@ -116,10 +141,10 @@ bool doze(SegmentHeader& own, int timeout_ms, void (*asleep)() noexcept) noexcep
         return true;
     if (asleep != nullptr)
         asleep();
-    const bool rung = timeout_ms != 0 && sleep_for(own, announced_count, in_ns(timeout_ms));
+    const Doze ended = sleep_announced(own, in_ns(timeout_ms));
     if (asleep != nullptr)
         asleep();
-    return rung;
+    return ended != Doze::timed_out;
 }
 
 } // namespace tofu::sim

@@ -3,7 +3,9 @@
 //
 // A poster stores data or a notice, then looks at `sleepers`: one plain load, no fence. The sleeper sets the
 // word and then makes every running thread of the machine that registered pass a barrier (membarrier), so
-// that either the poster sees the word or the sleeper, looking once more, sees what was posted.
+// that either the poster sees the word or the sleeper, looking once more, sees what was posted. The barrier interrupts
+// all these threads. So a thread first sleeps for a millisecond without it, in which most sleeps end: in the rare case
+// that a poster has not seen the word, it looks again after that time.
 //
 // A ringer clears `sleepers`, adds to `doorbell` and wakes. If it is killed after the first step, the sleeper finds the
 // word cleared; after the second: the count changed; in both cases when it looks again by itself. A thread that
@@ -34,7 +36,8 @@ void register_poster() noexcept;
 [[nodiscard]] uint32_t announce_sleeper(SegmentHeader& own) noexcept;
 [[nodiscard]] bool sleep_until_rung(SegmentHeader& own, uint32_t announced, int timeout_ms) noexcept;
 
-/// Both in turn, of the calling thread: the first call announces, for the thread to look around; the next sleeps.
+/// Both in turn, of the calling thread: the first call announces, for the thread to look around; the next sleeps. A
+/// sleep of more than a millisecond is announced again after that time, with the barrier.
 enum class Doze : uint8_t { announced, rung, timed_out };
 [[nodiscard]] Doze doze_for(SegmentHeader& own, int64_t timeout_ns) noexcept;
 

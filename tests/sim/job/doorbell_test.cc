@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <fstream>
 #include <linux/filter.h>
@@ -84,8 +86,8 @@ TEST(SimDoorbell, SleepsToItsEndWithoutADoorbell)
     EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(600));
 }
 
-// Without the barrier a poster may read `sleepers` before its data is seen: no sleeper may rely on a ring.
-TEST(SimDoorbell, WithoutMembarrierSleepsAreShort)
+/// `body` in a child in which a membarrier answers `answer`; whether it has passed.
+void expect_with_membarrier(uint32_t answer, int expected_status, void (*body)())
 {
     if (!test::filters_calls())
         GTEST_SKIP() << "no system call can be refused here";
@@ -94,21 +96,52 @@ TEST(SimDoorbell, WithoutMembarrierSleepsAreShort)
         sock_filter filter[] = {
             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+            BPF_STMT(BPF_RET | BPF_K, answer),
             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
         const sock_fprog program{std::size(filter), filter};
         if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
             ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
             ::_exit(2);
-        SegmentHeader header{};
-        const uint32_t announced = announce_sleeper(header);
-        expect_rung(header, announced);
+        body();
         ::_exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(status & ~WCOREFLAG, expected_status);
+}
+
+// Without the barrier a poster may read `sleepers` before its data is seen: no sleeper may rely on a ring.
+TEST(SimDoorbell, WithoutMembarrierSleepsAreShort)
+{
+    expect_with_membarrier(SECCOMP_RET_ERRNO | EPERM, 0, [] {
+        SegmentHeader header{};
+        const uint32_t announced = announce_sleeper(header);
+        expect_rung(header, announced);
+    });
+}
+
+// The barrier interrupts each thread of each process of the machine that posts.
+TEST(SimDoorbell, BriefSleepsInterruptNoThread)
+{
+    expect_with_membarrier(SECCOMP_RET_KILL_PROCESS, 0, [] {
+        SegmentHeader header{};
+        for (int i = 0; i < 10; ++i) {
+            EXPECT_EQ(doze_for(header, -1), Doze::announced);
+            ring_doorbell(header);
+        }
+        EXPECT_EQ(doze_for(header, -1), Doze::announced);
+        EXPECT_EQ(doze_for(header, 100'000), Doze::timed_out);
+    });
+}
+
+TEST(SimDoorbell, ALongSleepIsAnnouncedToAll)
+{
+    expect_with_membarrier(SECCOMP_RET_KILL_PROCESS, SIGSYS, [] {
+        SegmentHeader header{};
+        while (doze_for(header, 20'000'000) == Doze::announced) {
+        }
+    });
 }
 
 } // namespace
