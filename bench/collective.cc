@@ -69,7 +69,7 @@ Gates lay(const Box& box)
         std::copy(place.begin(), place.end(), coords);
         circuit.add(coords);
     }
-    if (!good || !circuit.lay())
+    if (!good || !circuit.lay_out())
         std::exit(1);
     Gates all;
     all.first.resize(n + 1);
