@@ -25,8 +25,8 @@ struct FieldCall {
     std::size_t bytes = 0;   ///< of a block
     std::size_t segment = 0; ///< of chain and double_tree; 0: all bytes at once
     unsigned root = 0;
-    /// Of double_tree: the segments that one of two threads of a member handles; 2: all of them, by a single thread. Two
-    /// threads are faster: a member's place in one tree may be far below its place in the other.
+    /// Of double_tree: the segments that one of two threads of a member handles; 2: all of them, by a single thread.
+    /// Two threads are faster: a member's place in one tree may be far below its place in the other.
     unsigned strand = 2;
 };
 

@@ -90,6 +90,34 @@ classes_of_nothing() # FILE...
         END { flush() }' "$@" | sort
 }
 
+# Members that the text names and the code does not: "FILE:LINE: NAME". The text is `Class::member` in documents, and
+# member() in comments of the sources; names of one letter and of two stand for any.
+members_of_nothing() # FILE...
+{
+    awk '
+        FILENAME ~ /\.(h|cc|c)$/ {
+            line = $0; comment = ""
+            if ((at = match(line, /\/\//)) != 0) { comment = substr(line, at); line = substr(line, 1, at - 1) }
+            count = split(line, words, /[^A-Za-z0-9_]+/)
+            for (i = 1; i <= count; i++) used[words[i]] = 1
+            while (match(comment, /[ (:][a-z_][a-z0-9_][a-z0-9_]+\(\)/)) {
+                name = substr(comment, RSTART + 1, RLENGTH - 3)
+                named[FILENAME ":" FNR ": " name] = name
+                comment = substr(comment, RSTART + RLENGTH)
+            }
+            next
+        }
+        {
+            rest = $0
+            while (match(rest, /`[A-Za-z:]+::[a-z_0-9]+/)) {
+                name = substr(rest, RSTART, RLENGTH); sub(/.*::/, "", name)
+                if (substr(rest, RSTART, RLENGTH) !~ /`std::/) named[FILENAME ":" FNR ": " name] = name
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+        }
+        END { for (at in named) if (!(named[at] in used)) print at }' "$@" | sort
+}
+
 # Heads of sources with the callers or callees of the file (CONTRIBUTING.md, "Files"), or with the word "Role".
 lists_of_callers() # FILE...
 {
@@ -122,6 +150,11 @@ expect "lists of callers are found" $'msg/b.h:2\nmsg/b.h:3' "$(cd "$scratch" && 
 printf 'TEST(A, WholeWordsWhoseEndIsShown)\nTEST_F(A, WhoWaits)\nTEST(A, HarmsNobody)\n' >"$scratch/msg/b.h"
 expect "persons in names of tests are found" $'msg/b.h:2\nmsg/b.h:3' "$(cd "$scratch" && persons_in_names msg/b.h /dev/null)"
 rm "$scratch/msg/b.h"
+printf 'int one; // one() and two() of it\n' >"$scratch/msg/c.cc"
+printf '`A::one` and `b::A::three_`, `std::move`\n' >"$scratch/msg/c.md"
+expect "members that are not there are found" $'msg/c.cc:1: two\nmsg/c.md:1: three_' \
+    "$(cd "$scratch" && members_of_nothing msg/c.*)"
+rm "$scratch/msg/c".*
 expect "a comment that names its file is found" "msg/a.h:1: a.h" "$(cd "$scratch" && named_in msg/* | own_names)"
 
 find . -name .git -prune -o -path ./build -prune -o -type f -print | sed 's|^\./||' >"$scratch/there"

@@ -27,8 +27,8 @@ namespace tofu::sim {
 inline constexpr Picoseconds never = UINT64_MAX;
 
 enum class ActorState : uint32_t { absent = 0, out = 1, running = 2, inside = 3, ready = 4, idle = 5 };
-/// blocked: it sleeps, and nothing is under way outside. The others are guesses. looks: a loop that polls memory. naps: a
-/// loop of polls and sleep, or it is blocked for long while something is under way.
+/// blocked: it sleeps, and nothing is under way outside. The others are guesses. looks: a loop that polls memory. naps:
+/// a loop of polls and sleep, or it is blocked for long while something is under way.
 enum class Excuse : uint32_t { none = 0, blocked = 1, looks = 2, naps = 3 };
 /// Of a thread in the program that sends something outside uTofu. holds: it waits before the send until all others
 /// wait. sent: it waits until everything that its send has started is quiet.

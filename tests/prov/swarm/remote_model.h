@@ -74,8 +74,8 @@ class RemoteModel {
   public:
     explicit RemoteModel(std::uint64_t& time) : time_(time) {}
     bool ordered = false; ///< the endpoints asked for all orders
-    bool times_out =
-        false; ///< what is refused because a key of the user is stale may never end, and is not repeated then
+    /// What is refused because a key of the user is stale may never end, and is not repeated then.
+    bool times_out = false;
     std::vector<std::unique_ptr<Region>> regions;
     std::vector<std::unique_ptr<Access>> accesses;
 

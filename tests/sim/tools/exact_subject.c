@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Operations of all kinds that cross, for tests/sim/tools/exact.sh: each process posts puts, gets and ARMWs of many sizes
- * to all processes, itself included, by numbers from a seed, with all notices, and with addresses that are not registered
- * now and then. It prints a sum over all that it saw: the notices, their order, when they came, and its memory at the end.
- * It fails if a notice is missing, or if the additions of all are not those of the counter.
- * idle: one VCQ without traffic is polled, and the time of day asked for nothing. leave: puts around a ring, from which process 1 goes early and none frees its
- * VCQ; each process prints how many of its puts found their target. queues (for tests/sim/tools/replay.sh): one process
- * with three VCQs, a put that fails before it is sent, and notices that are read in another order than they were posted.
- * bind: prints on how many processors the thread runs that calls uTofu, and of which numbers it is what it was before:
- * as sched_getaffinity says, and of a new thread and a child. gates: a round is polled as one of another kind. node: what
- * processes of a node divide among themselves; the larger its rank, the sooner a process begins. Each prints which number
- * it has taken from FILE, as by a lock, and which gate it was given. session: two descriptors of a VCQ in session mode are
- * sent at the same time, by different processes. count: waits for two notices without a poll. stray: a put fails, and its
- * target ends before its poster knows; it prints what it learns. stopped: a process is stopped STOPS times while it computes.
+ * What a process does in exact mode, for tests/sim/tools/exact.sh and replay.sh: each prints what it has seen.
  *
- * usage: exact_subject OPERATIONS [SEED] | idle | leave [free|exit] | queues | bind | gates | session | count | stray | stopped [STOPS] | node FILE
+ * usage: exact_subject OPERATIONS [SEED]
+ *                         Puts, gets and ARMWs of many sizes to all processes, itself included, by numbers from the
+ *                         seed, some with addresses that are not registered. It prints a sum over the notices, their
+ *                         order, when they came, and its memory at the end. It fails if a notice is missing, or if the
+ *                         additions of all are not those of the counter.
+ *        idle             One VCQ without traffic is polled, and the time of day is queried for nothing.
+ *        leave free|exit  Puts around a ring, from which process 1 leaves early and none frees its VCQ: how many
+ *                         puts found their target.
+ *        queues           Three VCQs, a put that fails before it is sent, notices read in another order than posted.
+ *        bind             On how many processors the calling thread, a new thread and a child run, and on which.
+ *        gates            A round is polled as one of another kind.
+ *        session          Two descriptors of a VCQ in session mode are sent at one time, by different processes.
+ *        count            A wait for two notices without a poll.
+ *        stray            A put fails, and its target ends before its poster knows: what the poster learns.
+ *        stopped [STOPS]  A process is stopped so often while it computes.
+ *        node FILE        What processes of a node divide among themselves; the larger its rank, the sooner a process
+ *                         begins. Each prints which number it has taken from FILE, as by a lock, and its gate.
  */
 #define _GNU_SOURCE
 #include "group.h"
@@ -251,8 +255,8 @@ static int stray(void)
     return 0;
 }
 
-/* Process 0 computes, and is stopped and continued meanwhile. Process 1 puts to itself until it has the other's put, and
- * prints how often. */
+/* Process 0 computes, and is stopped and continued meanwhile. Process 1 puts to itself until it has the other's put,
+ * and prints how often. */
 static int stopped(int stops)
 {
     const struct timespec briefly = {0, 100000};

@@ -23,8 +23,8 @@ namespace tofu {
 namespace {
 
 constexpr int slice_ms = 10; ///< a signal of another thread is seen within this time
-constexpr unsigned busy_rounds =
-    64; ///< polls before the first sleep: something that is about to come then needs no wake-up
+/// Polls before the first sleep: something that is about to come then needs no wake-up.
+constexpr unsigned busy_rounds = 64;
 constexpr std::size_t max_vcqs = 64; ///< handed to the backend; arrivals by other VCQs are seen after a slice
 
 /// An eventfd as wait.h wants it. Neither call blocks: its count is full, or it is 0.

@@ -86,9 +86,9 @@ struct alignas(least_line) RemoteKeys::Known : Name {
     std::uint64_t length = 0;
     std::uint16_t rights = 0;
     bool listed = true; ///< this reader is in the domain's table
-    std::uint32_t epoch =
-        0; ///< of the domain when the lookup began; another one by now: the key may have been revoked.
-           ///< Not listed: the number of the call that began the lookup
+    /// Of the domain when the lookup began; another one by now: the key may have been revoked. Not listed: the number
+    /// of the call that began the lookup.
+    std::uint32_t epoch = 0;
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
@@ -96,7 +96,7 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     enum class State {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
-        waiting, ///< the queue had no room for the next Get. -> running: by a caller that needs the key; -> idle: another
+        waiting, ///< the queue had no room for the next Get. -> running: a caller needs the key; -> idle: another
         failed   ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
     };
     enum class Step {
