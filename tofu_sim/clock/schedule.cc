@@ -47,13 +47,11 @@ void take_granted_turn(Picoseconds& now) noexcept
 bool stands_still(uint64_t grants) noexcept
 {
     ScheduleHead& head = *own_state.head;
-    if (head.restless == 0 || head.grants.load_acquire() != grants) {
+    if (head.restless == 0 || head.grants.load_acquire() != grants)
         return false; // without `restless`, all polls return together: begin_round
-    }
     const uint32_t running = head.running.load_acquire();
-    if (running == 0) {
+    if (running == 0)
         return true;
-    }
     const Actor& other = actor(running - 1);
     return state_of(other) == ActorState::running && other.blocked_since != 0;
 }
@@ -68,13 +66,11 @@ bool may_return(Picoseconds now, ReturnFor why, SharedWord<uint32_t>*& wakes) no
     Actor& me = *own_state.me;
     if (why == ReturnFor::standstill && head.running.load_relaxed() == 0) {
         wakes = choose();
-        if (head.running.load_relaxed() != 0) {
+        if (head.running.load_relaxed() != 0)
             return false;
-        }
     }
-    if (grant_of(me) != Grant::none) {
+    if (grant_of(me) != Grant::none)
         return false;
-    }
     me.clock.store_relaxed(now);
     me.excuse = 0;
     me.hit = 0;
@@ -92,18 +88,16 @@ bool returns_without(Picoseconds now, ReturnFor why) noexcept
 {
     SharedWord<uint32_t>* wakes = nullptr;
     const bool returns = may_return(now, why, wakes);
-    if (wakes != nullptr) {
+    if (wakes != nullptr)
         futex_wake(*wakes);
-    }
     return returns;
 }
 
 /// Spins for the next turn, if each process has a processor: it often comes before this thread would be asleep.
 bool comes_soon(const Actor& me, uint32_t turn) noexcept
 {
-    if (own_state.spins == 0 && (own_state.sleeps++ % sleeps_between_spins != 0 || !own_state.may_spin)) {
+    if (own_state.spins == 0 && (own_state.sleeps++ % sleeps_between_spins != 0 || !own_state.may_spin))
         return false;
-    }
     const unsigned spins = std::max(own_state.spins, most_spins / 8);
     for (unsigned i = 0; i < spins; i++) {
         if (me.turn.load_acquire() != turn) {
@@ -123,9 +117,8 @@ bool comes_by_yielding(const Actor& me, uint32_t turn) noexcept
         own_state.rests--;
         return false;
     }
-    if (own_state.head->crowded.load_relaxed() != 0) {
+    if (own_state.head->crowded.load_relaxed() != 0)
         return false;
-    }
     for (unsigned i = 0; i < most_yields; i++) {
         (void)::syscall(SYS_sched_yield);
         if (me.turn.load_acquire() != turn) {
@@ -164,18 +157,16 @@ Turn await(Picoseconds& now, bool looks) noexcept
             continue;
         }
         if (looks && me.visits.load_acquire() != 0 && // partner: begin_round
-            returns_without(now, ReturnFor::visit)) {
+            returns_without(now, ReturnFor::visit))
             return Turn::without;
-        }
         if (looks && (stands_still(grants) || me.nudged.load_acquire() != 0) &&
             returns_without(now, ReturnFor::standstill)) {
             me.nudged.store_relaxed(0);
             return Turn::without;
         }
         grants = head.grants.load_acquire();
-        if (me.turn.load_acquire() == turn && !(is_bound() ? comes_by_yielding(me, turn) : comes_soon(me, turn))) {
+        if (me.turn.load_acquire() == turn && !(is_bound() ? comes_by_yielding(me, turn) : comes_soon(me, turn)))
             sleep_on_turn(me, turn);
-        }
     }
 }
 
@@ -187,9 +178,8 @@ bool others_may_follow() noexcept
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
         const bool looks = s == ActorState::idle || s == ActorState::ready;
-        if (process != own_state.self && (looks || (s == ActorState::out && a.excuse != 0))) {
+        if (process != own_state.self && (looks || (s == ActorState::out && a.excuse != 0)))
             return true;
-        }
     }
     return false;
 }
@@ -210,9 +200,8 @@ void come_back(Picoseconds& now, bool looks) noexcept
     ScheduleHead& head = *own_state.head;
     Actor& me = *own_state.me;
     const bool excused = me.excuse != 0;
-    if (was_excused_by_mistake()) {
+    if (was_excused_by_mistake())
         warn_once(head, Warning::late_return);
-    }
     me.excuse = 0;
     me.hit = 0;
     me.confirmed = 0;
@@ -220,12 +209,10 @@ void come_back(Picoseconds& now, bool looks) noexcept
     const bool stood_still = settles || head.settle_until.load_relaxed() != 0 || head.sending.load_relaxed() != 0 ||
                              (head.running.load_relaxed() == 0 && !has_candidate());
     if ((!looks && std::exchange(own_state.was_without, false)) || excused) {
-        if (head.by_itself.load_relaxed() != 0) {
+        if (head.by_itself.load_relaxed() != 0)
             warn_once(head, Warning::by_itself);
-        }
-        if (now < head.frontier && !stood_still) {
+        if (now < head.frontier && !stood_still)
             warn_once(head, Warning::late_return);
-        }
         now = std::max(now, head.frontier);
     }
 }
@@ -249,14 +236,12 @@ void enter_queue(Picoseconds& now, const Wait& wait, CallKind kind, bool has_tur
     Actor& me = *own_state.me;
     const bool looks = kind == CallKind::looks;
     const bool acts = kind == CallKind::acts;
-    if (!has_turn) {
+    if (!has_turn)
         come_back(now, looks);
-    }
     const bool from_outside = acts && may_come_from_outside() && (others_may_follow() || settling() != Settling::no);
     own_state.acted = own_state.acted || acts;
-    if (acts && !from_outside) {
+    if (acts && !from_outside)
         head.stalled.store_relaxed(0); // no other process may follow
-    }
     if (from_outside || (kind != CallKind::sets_up && me.outside.load_acquire() != 0)) {
         me.outside.store_relaxed(0);
         begin_settling();
@@ -282,9 +267,8 @@ void enter_queue(Picoseconds& now, const Wait& wait, CallKind kind, bool has_tur
 /// Executes the arrivals up to now. Called with the turn.
 void receive(Picoseconds now, bool waited) noexcept
 {
-    if (now >= own_state.own_due && own_state.host.receive != nullptr) {
+    if (now >= own_state.own_due && own_state.host.receive != nullptr)
         own_state.own_due = own_state.host.receive(now, waited);
-    }
 }
 
 Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) noexcept
@@ -297,9 +281,8 @@ Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) 
     }
     wake_chosen(wakes);
     const Turn turn = await(now, kind == CallKind::looks);
-    if (turn == Turn::ours) {
+    if (turn == Turn::ours)
         receive(now, wait.as == ActorState::idle);
-    }
     return turn;
 }
 
@@ -310,18 +293,16 @@ bool has_left() noexcept
 
 void bind_own_thread() noexcept
 {
-    if (Process::self().environment().one_processor) {
+    if (Process::self().environment().one_processor)
         (void)bind_to_processor(own_state.head->processor);
-    }
     own_state.may_spin = !is_bound() && own_state.may_spin;
 }
 
 bool is_other_thread() noexcept
 {
     const uint32_t mine = thread_id();
-    if (own_state.owner == mine) [[likely]] {
+    if (own_state.owner == mine) [[likely]]
         return false;
-    }
     // After the end of the owner, the calling thread becomes the owner.
     if (own_state.owner == 0 || (::syscall(SYS_tgkill, ::getpid(), own_state.owner, 0) != 0 && errno == ESRCH)) {
         own_state.owner = mine;
@@ -364,9 +345,8 @@ bool polls_memory(const Actor& a) noexcept
 
 void bound_by(uint32_t process, Picoseconds when) noexcept
 {
-    if (process != own_state.self) {
+    if (process != own_state.self)
         own_state.bound = std::min(own_state.bound, when + lookahead);
-    }
 }
 
 unsigned count_processors() noexcept
@@ -410,9 +390,8 @@ void take_slot(Process& process, uint32_t expected) noexcept
 int join_schedule(Process& process, uint32_t expected) noexcept
 {
     Job& job = process.job();
-    if (const int rc = job.back_schedule(job.process()); rc != UTOFU_SUCCESS) {
+    if (const int rc = job.back_schedule(job.process()); rc != UTOFU_SUCCESS)
         return rc;
-    }
     std::byte* const area = job.schedule_area();
     own_state.head = reinterpret_cast<ScheduleHead*>(area);
     own_state.actors = area + layout_unit;
@@ -437,15 +416,12 @@ void warn_of(const Surroundings& surroundings) noexcept
 {
     ScheduleHead& head = *own_state.head;
     head.launched |= surroundings.launched ? 1 : 0;
-    if (surroundings.computes) {
+    if (surroundings.computes)
         warn_once(head, Warning::computes);
-    }
-    if (surroundings.unseen) {
+    if (surroundings.unseen)
         warn_once(head, Warning::unseen);
-    }
-    if (surroundings.addresses) {
+    if (surroundings.addresses)
         warn_once(head, Warning::addresses);
-    }
 }
 
 void set_schedule_host(const ScheduleHost& host) noexcept
@@ -455,9 +431,8 @@ void set_schedule_host(const ScheduleHost& host) noexcept
 
 void leave_schedule() noexcept
 {
-    if (own_state.me == nullptr) {
+    if (own_state.me == nullptr)
         return;
-    }
     restore_processors();
     stop_helper(); // it would be killed with the lock when the process ends
     SharedWord<uint32_t>* wakes = nullptr;
@@ -466,9 +441,8 @@ void leave_schedule() noexcept
         own_state.me->next.store_relaxed(never);
         own_state.me->due.store_relaxed(never);
         set_state(*own_state.me, ActorState::absent);
-        if (own_state.head->running.load_relaxed() == own_state.self + 1) {
+        if (own_state.head->running.load_relaxed() == own_state.self + 1)
             own_state.head->running.store_release(0);
-        }
         wakes = choose();
     }
     wake_chosen(wakes);
@@ -483,24 +457,20 @@ void reset_schedule_in_child() noexcept
 Turn take_turn(Picoseconds& now, CallKind kind) noexcept
 {
     const bool looks = kind == CallKind::looks;
-    if (is_other_thread()) [[unlikely]] {
+    if (is_other_thread()) [[unlikely]]
         return Turn::refused;
-    }
-    if (has_left()) [[unlikely]] {
+    if (has_left()) [[unlikely]]
         return looks ? Turn::without : Turn::ours;
-    }
     if (looks && own_state.visit_left != 0) {
         own_state.visit_left--;
         return Turn::without;
     }
-    if (!change_state(*own_state.me, ActorState::running, ActorState::inside)) {
+    if (!change_state(*own_state.me, ActorState::running, ActorState::inside))
         return queue_up(now, {}, kind, false);
-    }
     begin_inside(now);
     if (is_ahead(now) || (kind == CallKind::acts && may_come_from_outside()) ||
-        (kind != CallKind::sets_up && own_state.me->outside.load_acquire() != 0)) {
+        (kind != CallKind::sets_up && own_state.me->outside.load_acquire() != 0))
         return queue_up(now, {}, kind, true);
-    }
     receive(now, false);
     return Turn::ours;
 }
@@ -512,9 +482,8 @@ Turn wait_for_event(Picoseconds& now, Picoseconds until, Picoseconds looks) noex
 
 bool visit_begins() noexcept
 {
-    if (own_state.visit_left != longest_visit) {
+    if (own_state.visit_left != longest_visit)
         return false;
-    }
     own_state.visit_left--;
     return true;
 }
@@ -535,16 +504,14 @@ void end_turn(Picoseconds now) noexcept
     me.clock.store_relaxed(now);
     me.calls.store_release(me.calls.load_relaxed() + 1);
     (void)change_state(me, ActorState::inside, ActorState::running);
-    if (me.confirmed != 0) {
+    if (me.confirmed != 0)
         ring_watchman(); // since it may poll memory again
-    }
 }
 
 void touch_actor(uint32_t process, Picoseconds when) noexcept
 {
-    if (process >= max_processes || !polls_memory(actor(process))) {
+    if (process >= max_processes || !polls_memory(actor(process)))
         return;
-    }
     const Lock lock;
     Actor& a = actor(process);
     if (polls_memory(a)) {
@@ -556,9 +523,8 @@ void touch_actor(uint32_t process, Picoseconds when) noexcept
 
 void wake_actor(uint32_t process, Picoseconds when) noexcept
 {
-    if (process >= max_processes) {
+    if (process >= max_processes)
         return;
-    }
     touch_actor(process, when);
     Actor& a = actor(process);
     Picoseconds& time = state_of(a) == ActorState::idle ? a.wake : a.early;
@@ -568,25 +534,21 @@ void wake_actor(uint32_t process, Picoseconds when) noexcept
 
 void expect_arrival(uint32_t process, Picoseconds wake, Picoseconds due) noexcept
 {
-    if (process >= max_processes) {
+    if (process >= max_processes)
         return;
-    }
     Actor& a = actor(process);
     a.due.store_relaxed(due);
-    if (state_of(a) == ActorState::idle) {
+    if (state_of(a) == ActorState::idle)
         a.wake = std::min(a.wake, wake);
-    }
-    if (process == own_state.self) {
+    if (process == own_state.self)
         expect_own(due);
-    }
     bound_by(process, wake);
 }
 
 void set_due(uint32_t process, Picoseconds due) noexcept
 {
-    if (process < max_processes) {
+    if (process < max_processes)
         actor(process).due.store_relaxed(due);
-    }
 }
 
 void set_next_event(Picoseconds when) noexcept

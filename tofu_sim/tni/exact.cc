@@ -62,14 +62,12 @@ class EventHeap {
   public:
     [[nodiscard]] bool make_room() noexcept
     {
-        if (room_ - count_ >= most_events_of_one) {
+        if (room_ - count_ >= most_events_of_one)
             return true;
-        }
         const size_t room = std::max<size_t>(256, room_ * 2);
         auto* const heap = static_cast<Event*>(std::realloc(static_cast<void*>(heap_), room * sizeof(Event)));
-        if (heap == nullptr) {
+        if (heap == nullptr)
             return false;
-        }
         heap_ = heap;
         room_ = room;
         return true;
@@ -119,9 +117,8 @@ uint32_t own_rank() noexcept
 
 EventHeap& heap_of(Step step, const Flying* what) noexcept
 {
-    if (what == nullptr || what->owner != nullptr) {
+    if (what == nullptr || what->owner != nullptr)
         return events.shared;
-    }
     switch (step) {
     case Step::send:
         return what->tcq_error != UTOFU_SUCCESS || (what->d.flags & notice_tcq) != 0 ? events.own : events.silent;
@@ -140,12 +137,10 @@ void add(Picoseconds when, Step step, Flying* what, Vcq* vcq) noexcept
 {
     EventHeap& heap = heap_of(step, what);
     heap.push({when, events.numbers++, what, vcq, step});
-    if (&heap != &events.shared) {
+    if (&heap != &events.shared)
         expect_own(when);
-    }
-    if (what != nullptr) {
+    if (what != nullptr)
         what->events++;
-    }
 }
 
 void release(Flying* flying) noexcept
@@ -179,9 +174,8 @@ uint64_t origin_vcq(const Flying& f) noexcept
 /// Something is there for this process; `waited`: its thread has been idle until then, and continues anyhow.
 void arrived_here(Picoseconds when, bool waited) noexcept
 {
-    if (!waited) {
+    if (!waited)
         wake_actor(self(), when);
-    }
 }
 
 /// What a put writes, read now, to `room` or to memory of its own. False: no memory. An error of the source is one of
@@ -189,22 +183,18 @@ void arrived_here(Picoseconds when, bool waited) noexcept
 [[nodiscard]] bool read_source(Flying& f, std::byte* room) noexcept
 {
     if (f.d.op != Op::put || f.d.length == 0) {
-        if (f.d.op == Op::put) {
+        if (f.d.op == Op::put)
             f.tcq_error = local_tcq_error(f.vcq->addresses->check(source_of(f), f.d.lcl_stadd, 0, Need::read));
-        }
         return true;
     }
     AddressCache& addresses = *f.vcq->addresses;
     f.tcq_error = local_tcq_error(addresses.check(source_of(f), f.d.lcl_stadd, f.d.length, Need::read));
-    if (f.tcq_error != UTOFU_SUCCESS) {
+    if (f.tcq_error != UTOFU_SUCCESS)
         return true;
-    }
-    if (room == nullptr) {
+    if (room == nullptr)
         room = f.bytes = static_cast<std::byte*>(std::malloc(f.d.length));
-    }
-    if (room == nullptr) {
+    if (room == nullptr)
         return false;
-    }
     f.tcq_error = local_tcq_error(addresses.get(source_of(f), f.d.lcl_stadd, room, f.d.length, CopyOrder::relaxed));
     return true;
 }
@@ -221,17 +211,15 @@ Vcq& working_vcq(const Remote& remote, Vcq* poster) noexcept
 int write_entry(const InboxEntry& e, Vcq* poster) noexcept
 {
     Remote* const remote = target_of(e.d);
-    if (remote == nullptr) {
+    if (remote == nullptr)
         return UTOFU_ERR_MRQ_PEER;
-    }
     const size_t room = e.d.op == Op::put ? InboxEntry::room : max_piggyback;
     const size_t length = std::min<size_t>(e.d.length, room);
     const std::byte* const bytes = e.d.op == Op::put ? e.bytes : reinterpret_cast<const std::byte*>(e.d.data);
     AddressCache& addresses = *working_vcq(*remote, poster).addresses;
     AccessStatus status = addresses.check(remote->memory, e.d.rmt_stadd, length, Need::write);
-    if (status == AccessStatus::ok && length != 0) {
+    if (status == AccessStatus::ok && length != 0)
         status = addresses.put(remote->memory, e.d.rmt_stadd, bytes, length, CopyOrder::last_line);
-    }
     return remote_mrq_error(status);
 }
 
@@ -239,9 +227,8 @@ void push_entry(const InboxEntry& e, Vcq* poster) noexcept
 {
     Remote* const remote = target_of(e.d);
     if (remote != nullptr &&
-        !remote->mrq.push(working_vcq(*remote, poster).me, remote_entry(e.d, e.vcq_id), {e.key.when, e.origin})) {
+        !remote->mrq.push(working_vcq(*remote, poster).me, remote_entry(e.d, e.vcq_id), {e.key.when, e.origin}))
         report_remote_overflow(*remote);
-    }
 }
 
 struct Receiver {
@@ -252,9 +239,8 @@ struct Receiver {
 
     void arrived(Picoseconds when) const noexcept
     {
-        if (!waited) {
+        if (!waited)
             wake_actor(process, when);
-        }
     }
 };
 
@@ -293,9 +279,8 @@ void bring_up_to(const Receiver& to, const InboxKey& key) noexcept
         carry_out_first(to);
         any = true;
     }
-    if (any) {
+    if (any)
         set_due(to.process, to.inbox.due());
-    }
 }
 
 /// Before an event of ours accesses memory or queues there.
@@ -367,9 +352,8 @@ void read_there(Flying& f) noexcept
     bring_up_to_now(*remote, *f.vcq);
     AddressCache& addresses = *f.vcq->addresses;
     f.mrq_error = remote_mrq_error(addresses.check(remote->memory, f.d.rmt_stadd, f.d.length, Need::read));
-    if (f.mrq_error != UTOFU_SUCCESS || f.d.length == 0) {
+    if (f.mrq_error != UTOFU_SUCCESS || f.d.length == 0)
         return;
-    }
     f.bytes = static_cast<std::byte*>(std::malloc(f.d.length));
     if (f.bytes == nullptr) {
         f.mrq_error = UTOFU_ERR_MRQ_OTHER;
@@ -381,15 +365,13 @@ void read_there(Flying& f) noexcept
 
 void write_here(Flying& f, Picoseconds when) noexcept
 {
-    if (f.mrq_error != UTOFU_SUCCESS) {
+    if (f.mrq_error != UTOFU_SUCCESS)
         return;
-    }
     bring_up_to({own_inbox(), self()}, events.current);
     AddressCache& addresses = *f.vcq->addresses;
     AccessStatus status = addresses.check(f.vcq->own_memory, f.d.lcl_stadd, f.d.length, Need::write);
-    if (status == AccessStatus::ok && f.d.length != 0) {
+    if (status == AccessStatus::ok && f.d.length != 0)
         status = addresses.put(f.vcq->own_memory, f.d.lcl_stadd, f.bytes, f.d.length, CopyOrder::last_line);
-    }
     f.mrq_error = local_mrq_error(status);
     const bool notices = (f.d.flags & notice_local) != 0;
     notices ? touch_actor(self(), when) : wake_actor(self(), when);
@@ -400,9 +382,8 @@ void put_there(Flying& f, const Remote& remote) noexcept
     const std::byte* const bytes = f.d.op == Op::put ? f.bytes : reinterpret_cast<const std::byte*>(f.d.data);
     AddressCache& addresses = *f.vcq->addresses;
     AccessStatus status = addresses.check(remote.memory, f.d.rmt_stadd, f.d.length, Need::write);
-    if (status == AccessStatus::ok && f.d.length != 0) {
+    if (status == AccessStatus::ok && f.d.length != 0)
         status = addresses.put(remote.memory, f.d.rmt_stadd, bytes, f.d.length, CopyOrder::last_line);
-    }
     f.mrq_error = remote_mrq_error(status);
 }
 
@@ -436,52 +417,45 @@ void take_effect_there(Flying& f, Picoseconds when) noexcept
         f.old_value = e.old_value;
         f.mrq_error = e.mrq_error;
     }
-    if (f.mrq_error != UTOFU_SUCCESS) {
+    if (f.mrq_error != UTOFU_SUCCESS)
         return;
-    }
     if ((f.d.flags & notice_remote) != 0) {
         touch_actor(remote->peer->process, when);
         notice_later(f, *remote);
     } else {
         wake_actor(remote->peer->process, when);
     }
-    if (f.d.sps != 0 && f.d.op == Op::put && remote->session) {
+    if (f.d.sps != 0 && f.d.op == Op::put && remote->session)
         start_session(*f.vcq, *remote, f.d.sps, when);
-    }
 }
 
 void take_effect(Flying& f, Picoseconds when) noexcept
 {
     f.d.op == Op::get ? write_here(f, when) : take_effect_there(f, when);
-    if (f.mrq_error != UTOFU_SUCCESS && (f.d.flags & notice_local) == 0) {
+    if (f.mrq_error != UTOFU_SUCCESS && (f.d.flags & notice_local) == 0)
         add(std::max(when, f.times.told), Step::tell, &f, f.vcq);
-    }
     if (f.mrq_error == UTOFU_SUCCESS && f.d.op == Op::get && (f.d.flags & notice_remote) != 0) {
-        if (Remote* const remote = target_of(f.d)) {
+        if (Remote* const remote = target_of(f.d))
             notice_later(f, *remote);
-        }
     }
 }
 
 void note(Flying& f, Picoseconds when) noexcept
 {
     Remote* const remote = f.mrq_error == UTOFU_SUCCESS ? target_of(f.d) : nullptr;
-    if (remote == nullptr) {
+    if (remote == nullptr)
         return;
-    }
     bring_up_to_now(*remote, *f.vcq);
-    if (!remote->mrq.push(f.vcq->me, remote_entry(f.d, origin_vcq(f)), {when, f.origin})) {
+    if (!remote->mrq.push(f.vcq->me, remote_entry(f.d, origin_vcq(f)), {when, f.origin}))
         report_remote_overflow(*remote);
-    }
     wake_actor(remote->peer->process, when);
 }
 
 void tell(Flying& f, Picoseconds when, bool waited) noexcept
 {
     if (f.owner != nullptr) {
-        if (f.owner->alive() && !f.owner->mrq.push(f.vcq->me, local_entry(f.d, 0, f.mrq_error), {when, f.origin})) {
+        if (f.owner->alive() && !f.owner->mrq.push(f.vcq->me, local_entry(f.d, 0, f.mrq_error), {when, f.origin}))
             report_remote_overflow(*f.owner);
-        }
         wake_actor(f.owner->peer->process, when);
         return;
     }
@@ -498,9 +472,8 @@ void tell(Flying& f, Picoseconds when, bool waited) noexcept
 void confirm(Flying& f, Picoseconds when, bool waited) noexcept
 {
     const Sent& sent = f.sent;
-    if (!has_departed(sent.process, sent.incarnation)) {
+    if (!has_departed(sent.process, sent.incarnation))
         bring_up_to({*sent.inbox, sent.process, f.vcq}, {f.times.arrived, own_rank(), sent.number + 1});
-    }
     const InboxEntry& e = sent.inbox->entry(sent.index); // its pages stay, also those of a process that has ended
     if (e.serial == sent.serial && e.stage == InboxStage::failed) {
         f.mrq_error = e.error;
@@ -508,9 +481,8 @@ void confirm(Flying& f, Picoseconds when, bool waited) noexcept
     } else if (e.serial == sent.serial && e.stage == InboxStage::write) {
         f.mrq_error = UTOFU_ERR_MRQ_PEER; // the target has left before its arrival
     }
-    if (f.mrq_error != UTOFU_SUCCESS || (f.d.flags & notice_local) != 0) {
+    if (f.mrq_error != UTOFU_SUCCESS || (f.d.flags & notice_local) != 0)
         tell(f, when, waited);
-    }
 }
 
 void carry_out_one(const Event& event, bool waited) noexcept
@@ -525,9 +497,8 @@ void carry_out_one(const Event& event, bool waited) noexcept
     case Step::confirm: confirm(f, event.when, waited); break;
     case Step::chaos: break;
     }
-    if (--f.events == 0) {
+    if (--f.events == 0)
         release(&f);
-    }
 }
 
 /// What others can see.
@@ -558,9 +529,8 @@ Picoseconds receive(Picoseconds until, bool waited) noexcept
         const Picoseconds arrives = inbox.due();
         const Picoseconds next = std::min(heap.due(), arrives);
         if (next > until || next == never) {
-            if (any) {
+            if (any)
                 set_due(self(), arrives);
-            }
             return next;
         }
         if (arrives <= heap.due()) {
@@ -584,9 +554,8 @@ Picoseconds next_arrival() noexcept
     Inbox& inbox = own_inbox();
     for (uint32_t i = 0; i < inbox.count(); i++) {
         const InboxEntry& e = inbox.entry(inbox.index_at(i));
-        if (e.key.when >= next) {
+        if (e.key.when >= next)
             break;
-        }
         const bool notices = e.stage == InboxStage::write && (e.d.flags & notice_remote) != 0;
         next = std::min(next, notices ? std::max(e.noted, e.key.when) : e.key.when);
     }
@@ -598,20 +567,17 @@ void schedule(Flying& f) noexcept
 {
     const Times& t = f.times;
     add(t.sent, Step::send, &f, f.vcq);
-    if (f.tcq_error != UTOFU_SUCCESS || f.d.op == Op::nop) {
+    if (f.tcq_error != UTOFU_SUCCESS || f.d.op == Op::nop)
         return;
-    }
     if (f.sent.inbox != nullptr) {
         add(std::max(t.told, t.arrived), Step::confirm, &f, f.vcq);
         return;
     }
-    if (f.d.op == Op::get) {
+    if (f.d.op == Op::get)
         add(t.there, Step::read, &f, f.vcq);
-    }
     add(t.arrived, Step::take_effect, &f, f.vcq);
-    if ((f.d.flags & notice_local) != 0) {
+    if ((f.d.flags & notice_local) != 0)
         add(t.told, Step::tell, &f, f.vcq);
-    }
 }
 
 /// A put that needs no event of its poster at the target.
@@ -626,9 +592,8 @@ bool fits_inbox(const Descriptor& d, const Remote* remote) noexcept
     Inbox* const inbox = fits_inbox(f.d, remote) ? &segment_inbox(remote->peer->base) : nullptr;
     uint32_t index = 0;
     InboxEntry* const e = inbox != nullptr ? inbox->allocate(index) : nullptr;
-    if (!read_source(f, e != nullptr ? e->bytes : nullptr)) {
+    if (!read_source(f, e != nullptr ? e->bytes : nullptr))
         return false; // for want of memory of its own: it has no entry
-    }
     if (e != nullptr && f.tcq_error != UTOFU_SUCCESS) {
         inbox->free(index);
     } else if (e != nullptr) {
@@ -725,9 +690,8 @@ void drain_exact(const Vcq* vcq) noexcept
                 last = vcq == nullptr || event.vcq == vcq ? std::max(last, event.when) : last;
             }
         }
-        if (last == 0 || call.is_refused()) {
+        if (last == 0 || call.is_refused())
             return;
-        }
         (void)call.wait_until(last + 1);
     }
 }

@@ -72,16 +72,13 @@ class Program {
     void run() noexcept
     {
         burn(20);
-        for (unsigned i = 0, n = 1 + own_.below(3); i < n; i++) {
+        for (unsigned i = 0, n = 1 + own_.below(3); i < n; i++)
             create();
-        }
-        if (has_gates_) {
+        if (has_gates_)
             wire_gates();
-        }
         const unsigned mine = steps_ / 2 + own_.below(steps_);
-        for (unsigned i = 0; i < mine; i++) {
+        for (unsigned i = 0; i < mine; i++)
             step();
-        }
         end();
     }
 
@@ -95,37 +92,32 @@ class Program {
         std::vprintf(format, list);
         va_end(list);
         std::putchar('\n');
-        if (disturbed_ && disturb_.one_in(40)) {
+        if (disturbed_ && disturb_.one_in(40))
             burn(3);
-        }
     }
 
     // Milliseconds of processor time, at most.
     void burn(unsigned most) noexcept
     {
-        if (!disturbed_) {
+        if (!disturbed_)
             return;
-        }
         timespec begin{};
         timespec now{};
         (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &begin);
         const long us = static_cast<long>(disturb_.below(most * 1000));
         do {
             (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &now);
-            if (disturb_.one_in(16)) {
+            if (disturb_.one_in(16))
                 (void)::syscall(SYS_sched_yield);
-            }
         } while ((now.tv_sec - begin.tv_sec) * 1'000'000 + (now.tv_nsec - begin.tv_nsec) / 1000 < us);
     }
 
     [[nodiscard]] Place& some_place() noexcept { return vcqs_[own_.below(tnis)][own_.below(places)]; }
     [[nodiscard]] Place* some_live() noexcept
     {
-        for (unsigned tries = 0; tries < 8; tries++) {
-            if (Place& p = some_place(); p.live) {
+        for (unsigned tries = 0; tries < 8; tries++)
+            if (Place& p = some_place(); p.live)
                 return &p;
-            }
-        }
         return nullptr;
     }
 
@@ -134,17 +126,15 @@ class Program {
         const unsigned tni = own_.below(tnis);
         const unsigned place = own_.below(places);
         Place& p = vcqs_[tni][place];
-        if (p.live) {
+        if (p.live)
             return;
-        }
         p.session = has_sessions_ && place == places - 1;
         const int rc = p.session ? utofu_create_vcq(tni, UTOFU_VCQ_FLAG_SESSION_MODE, &p.vcq)
                                  : utofu_create_vcq_with_cmp_id(tni, place, 0, &p.vcq);
         p.live = rc == UTOFU_SUCCESS;
         utofu_vcq_id_t id = 0;
-        if (p.live) {
+        if (p.live)
             (void)utofu_query_vcq_id(p.vcq, &id);
-        }
         say("create %u.%u: %d %llx", tni, place, rc, (unsigned long long)id);
         if (p.live) {
             for (unsigned i = 0; i < regions; i++) {
@@ -179,21 +169,18 @@ class Program {
         utofu_vcq_id_t id = 0;
         const int rc = utofu_construct_vcq_id(coords, (utofu_tni_id_t)tni, (utofu_cq_id_t)cq,
                                               (utofu_cmp_id_t)(session ? 0 : place), &id);
-        if (rc != UTOFU_SUCCESS) {
+        if (rc != UTOFU_SUCCESS)
             say("construct: %d", rc);
-        }
-        if (own_.one_in(3)) {
+        if (own_.one_in(3))
             (void)utofu_set_vcq_id_path(&id, nullptr);
-        }
         return id;
     }
 
     void post() noexcept
     {
         Place* const p = some_live();
-        if (p == nullptr) {
+        if (p == nullptr)
             return;
-        }
         static constexpr size_t sizes[] = {0, 1, 8, 64, 500, 1024, 3000, 3900, 4096, 9000, 20000, 60000};
         const size_t size = sizes[own_.below(own_.one_in(3) ? std::size(sizes) : 7)];
         const utofu_vcq_id_t to = some_target();
@@ -205,12 +192,10 @@ class Program {
                               own_.below(2) * UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE |
                               own_.below(2) * UTOFU_ONESIDED_FLAG_TCQ_NOTICE |
                               (own_.one_in(3) ? UTOFU_ONESIDED_FLAG_STRONG_ORDER : 0);
-        if (has_sessions_ && own_.one_in(3)) {
+        if (has_sessions_ && own_.one_in(3))
             flags |= UTOFU_ONESIDED_FLAG_SPS(1 + own_.below(3));
-        }
-        if (own_.one_in(8)) {
+        if (own_.one_in(8))
             flags |= UTOFU_ONESIDED_FLAG_DELAY_START;
-        }
         const uint64_t edata = own_.below(256);
         void* const cbdata = reinterpret_cast<void*>(++posted_);
         uint64_t data[4] = {posted_, posted_ * 3, posted_ * 5, posted_ * 7};
@@ -255,9 +240,8 @@ class Program {
         utofu_mrq_notice n{};
         void* cbdata = nullptr;
         const int tcq = utofu_poll_tcq(p.vcq, 0, &cbdata);
-        if (tcq != UTOFU_ERR_NOT_FOUND || !quiet) {
+        if (tcq != UTOFU_ERR_NOT_FOUND || !quiet)
             say("tcq: %d %llu", tcq, (unsigned long long)reinterpret_cast<uintptr_t>(cbdata));
-        }
         const int mrq = utofu_poll_mrq(p.vcq, 0, &n);
         if (mrq != UTOFU_ERR_NOT_FOUND || !quiet) {
             say("mrq: %d %u %llx %llu %llu %llx", mrq, (unsigned)n.notice_type, (unsigned long long)n.vcq_id,
@@ -270,9 +254,8 @@ class Program {
     {
         for (unsigned i = 0; i < most; i++) {
             Place* const p = some_live();
-            if (p == nullptr || look(*p, i % 64 != 0)) {
+            if (p == nullptr || look(*p, i % 64 != 0))
                 break;
-            }
         }
     }
 
@@ -296,15 +279,13 @@ class Program {
         const uint64_t before = *word;
         const unsigned how = own_.below(3);
         unsigned i = 0;
-        for (; i < 6 && *word == before; i++) {
-            if (how == 0) {
+        for (; i < 6 && *word == before; i++)
+            if (how == 0)
                 (void)::sched_yield();
-            } else if (how == 1) {
+            else if (how == 1)
                 (void)::usleep(10);
-            } else {
+            else
                 (void)tofu_sim_give_way(i);
-            }
-        }
         say("memory poll %u: %u %llx", how, i, (unsigned long long)*word);
     }
 
@@ -324,11 +305,9 @@ class Program {
         utofu_vcq_hdl_t list[tnis * places];
         size_t n = 0;
         for (auto& tni : vcqs_) {
-            for (auto& p : tni) {
-                if (p.live) {
+            for (auto& p : tni)
+                if (p.live)
                     list[n++] = p.vcq;
-                }
-            }
         }
         const int timeout = own_.one_in(2) ? 0 : 1;
         const int rc = tofu_sim_wait(list, n, timeout);
@@ -339,18 +318,16 @@ class Program {
     {
         timespec now{};
         const unsigned n = own_.one_in(4) ? 1 + own_.below(600) : 1;
-        for (unsigned i = 0; i < n; i++) {
+        for (unsigned i = 0; i < n; i++)
             (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-        }
         say("clock %u: %lld.%09ld", n, (long long)now.tv_sec, now.tv_nsec);
     }
 
     void memory_again() noexcept
     {
         Place* const p = some_live();
-        if (p == nullptr) {
+        if (p == nullptr)
             return;
-        }
         if (own_.one_in(2)) {
             utofu_stadd_t stadd = 0;
             const unsigned i = own_.below(regions);
@@ -401,9 +378,8 @@ class Program {
         say("alloc: %d %llx %llx", rc, (unsigned long long)gates_[0], (unsigned long long)gates_[1]);
         utofu_vbg_id_t theirs[2] = {};
         gated_ = rc == UTOFU_SUCCESS && (rank_ ^ 1) < size_ && exchange(rank_ ^ 1, theirs);
-        if (!gated_) {
+        if (!gated_)
             return;
-        }
         utofu_vbg_setting s[2] = {};
         for (auto& one : s) {
             one.src_lcl_vbg_id = one.src_rmt_vbg_id = one.dst_lcl_vbg_id = one.dst_rmt_vbg_id = UTOFU_VBG_ID_NULL;
@@ -443,9 +419,8 @@ class Program {
             if (!arrived) {
                 rc = utofu_put_piggyback(vcq, id, data, stadd, sizeof data, 0, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE,
                                          nullptr);
-                while (rc == UTOFU_SUCCESS && (rc = utofu_poll_mrq(vcq, 0, &n)) == UTOFU_ERR_NOT_FOUND) {
+                while (rc == UTOFU_SUCCESS && (rc = utofu_poll_mrq(vcq, 0, &n)) == UTOFU_ERR_NOT_FOUND)
                     rc = UTOFU_SUCCESS;
-                }
                 arrived = rc == UTOFU_SUCCESS && n.notice_type == UTOFU_MRQ_TYPE_LCL_PUT;
             } else {
                 (void)utofu_poll_mrq(vcq, 0, &n);
@@ -462,9 +437,8 @@ class Program {
 
     void round() noexcept
     {
-        if (!gated_) {
+        if (!gated_)
             return;
-        }
         uint64_t data[2] = {rank_ + rounds_, rounds_};
         if (own_.one_in(2)) {
             const bool sums = rounds_ % 3 == 1;
@@ -476,9 +450,8 @@ class Program {
             int rc = UTOFU_ERR_NOT_COMPLETED;
             const unsigned most = own_.one_in(2) ? 1 : 10;
             unsigned i = 0;
-            for (; i < most && rc == UTOFU_ERR_NOT_COMPLETED; i++) {
+            for (; i < most && rc == UTOFU_ERR_NOT_COMPLETED; i++)
                 rc = sums ? utofu_poll_reduce_uint64(gates_[0], 0, data) : utofu_poll_barrier(gates_[0], 0);
-            }
             say("poll round %llu: %d %llu %u", (unsigned long long)rounds_, rc, (unsigned long long)data[0], i);
             rounds_ += rc == UTOFU_SUCCESS ? 1 : 0;
         }
@@ -503,9 +476,8 @@ class Program {
         switch (own_.below(26)) {
         case 0: create(); break;
         case 1:
-            if (Place* const p = some_live(); p != nullptr && own_.one_in(2)) {
+            if (Place* const p = some_live(); p != nullptr && own_.one_in(2))
                 release(*p);
-            }
             break;
         case 2: poll(40); break;
         case 3:
@@ -522,9 +494,8 @@ class Program {
         case 14:
         case 15: round(); break;
         case 16:
-            if (has_gates_) {
+            if (has_gates_)
                 more_gates();
-            }
             break;
         case 17: burn(10); break;
         default: post();
@@ -537,11 +508,9 @@ class Program {
         say("end %u", how);
         if (how == 0) {
             for (auto& tni : vcqs_) {
-                for (auto& p : tni) {
-                    if (p.live) {
+                for (auto& p : tni)
+                    if (p.live)
                         release(p);
-                    }
-                }
             }
         } else if (how == 1) {
             poll(40);
@@ -582,9 +551,8 @@ int main(int argc, char** argv)
     if (const char* const name = std::getenv("EXACT_OUT"); name != nullptr) {
         char path[256];
         std::snprintf(path, sizeof path, "%s.%s", name, std::getenv("TOFU_SIM_RANK"));
-        if (std::freopen(path, "w", stdout) == nullptr) {
+        if (std::freopen(path, "w", stdout) == nullptr)
             return 1;
-        }
     }
     static Program program(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1,
                            argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 100);
