@@ -283,12 +283,11 @@ void Mover::open(Arena& arena, bool lock_pages) noexcept
 }
 
 /// Only the kernel reads the pages: the program may protect or unmap them meanwhile.
-bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) const noexcept
+bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) noexcept
 {
-    constexpr uint64_t most = 64 << 10; // the largest pages of any system
-    alignas(uint64_t) std::byte pages[most];
-    for (uint64_t done = 0; done < length; done += most) {
-        const uint64_t bytes = std::min(length - done, most);
+    std::byte* const pages = pages_;
+    for (uint64_t done = 0; done < length; done += sizeof pages_) {
+        const uint64_t bytes = std::min<uint64_t>(length - done, sizeof pages_);
         if (!copy_self(pages, address + done, bytes, Towards::here, CopyOrder::relaxed))
             return false;
         for (uint64_t at = 0; at < bytes;) {

@@ -126,12 +126,14 @@ class Mover {
 
   private:
     [[nodiscard]] bool try_open(int flags, uint64_t features) noexcept;
-    [[nodiscard]] bool copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) const noexcept;
+    [[nodiscard]] bool copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) noexcept;
     KeptFile uffd_;
     const Arena* arena_ = nullptr;
     bool user_mode_only_ = false;
     bool protects_unpopulated_ = false;
     bool lock_pages_ = false;
+    /// On their way: the largest pages of any system, or several. The service thread has the stack that the user allows.
+    alignas(uint64_t) std::byte pages_[64 << 10];
 };
 
 } // namespace tofu::sim
