@@ -40,8 +40,8 @@ struct alignas(apart) Actor {
     /// One cache line: all members that the choice of the next turn reads.
     SharedWord<uint32_t> state; ///< ActorState
     SharedWord<uint32_t> turn;  ///< a futex: incremented with each grant
-    uint32_t grant;
-    uint32_t excuse;
+    SharedWord<uint32_t> grant;
+    SharedWord<uint32_t> excuse; ///< Excuse
     uint32_t rank;
     uint32_t hit; ///< 1: it polls memory, and bytes have arrived there; 2: it has the turn for that
     SharedWord<uint64_t> clock;
@@ -65,12 +65,12 @@ struct alignas(apart) Actor {
     uint64_t bound;               ///< it may keep the turn until this time
     uint64_t start_time;
 
-    SharedWord<uint32_t> outside; ///< 1: it has sent outside uTofu since its last call
-    SharedWord<uint32_t> sending; ///< Sending
-    SharedWord<uint32_t> looking; ///< 1: the waiting call is a poll
-    SharedWord<uint32_t> visits;  ///< 1: the waiting poll has to return without a turn
-    SharedWord<uint32_t> nudged;  ///< 1: tofu_sim_wake was called
-    uint32_t confirmed;           ///< 1: it has called after a hit
+    SharedWord<uint32_t> outside;   ///< 1: it has sent outside uTofu since its last call
+    SharedWord<uint32_t> sending;   ///< Sending
+    SharedWord<uint32_t> looking;   ///< 1: the waiting call is a poll
+    SharedWord<uint32_t> visits;    ///< 1: the waiting poll has to return without a turn
+    SharedWord<uint32_t> nudged;    ///< 1: tofu_sim_wake was called
+    SharedWord<uint32_t> confirmed; ///< 1: it has called after a hit
     /// Written by patrols.
     uint32_t seen_calls;
     uint64_t seen_cpu;

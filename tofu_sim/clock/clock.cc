@@ -184,12 +184,12 @@ int start_clock(Process& process) noexcept
     if (state.exact) {
         if (const int rc = join_schedule(process, environment.size.value_or(1)); rc != UTOFU_SUCCESS)
             return rc;
-        instruments |= instrument_exact;
+        instruments.add(instrument_exact);
     }
     state.arrivals = &segment_arrivals(process.segment().base);
     new (network_storage)
         Network(process.topology(), process.job().clock_area(), back, &process, environment.channel_buffer);
-    instruments |= instrument_clock;
+    instruments.add(instrument_clock);
     thread.has_called = true;
     thread.computed_ns = processor_time_ns();
     using AttachLook = void (*)(int (*)() noexcept);

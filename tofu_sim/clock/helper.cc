@@ -57,7 +57,7 @@ uint64_t next_tick(Seen& seen) noexcept
     const ScheduleHead& head = *own_state.head;
     const uint32_t running = head.running.load_acquire();
     const uint64_t grants = head.grants.load_acquire();
-    if (running != 0 && actor(running - 1).confirmed != 0) {
+    if (running != 0 && actor(running - 1).confirmed.load_relaxed() != 0) {
         seen.tick = shortest_tick_ns;
     } else if (running == 0 || head.settling.load_relaxed() != 0 || head.sending.load_relaxed() != 0) {
         seen.tick = millisecond;

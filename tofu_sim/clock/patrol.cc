@@ -41,15 +41,15 @@ void excuse(ScheduleHead& head, Actor& a, uint32_t process, Excuse why) noexcept
     const auto s = static_cast<ActorState>(a.state.load_acquire());
     a.excused_sends = head.sends.load_relaxed();
     if (s == ActorState::running) {
-        a.excuse = static_cast<uint32_t>(why);
+        a.excuse.store_relaxed(static_cast<uint32_t>(why));
         if (!change(a, ActorState::running, ActorState::out)) {
-            a.excuse = 0; // it has called in the meantime
+            a.excuse.store_relaxed(0); // it has called in the meantime
             return;
         }
         if (head.running.load_relaxed() == process + 1)
             head.running.store_release(0);
     } else if (s == ActorState::out) {
-        a.excuse = static_cast<uint32_t>(why);
+        a.excuse.store_relaxed(static_cast<uint32_t>(why));
     }
 }
 
@@ -98,7 +98,7 @@ void look_at(ScheduleHead& head, Actor& a, uint32_t process) noexcept
     if (std::exchange(a.seen_pauses, pauses) != pauses)
         a.seen_cpu = std::max<uint64_t>(used, 1);
     const bool has_turn = static_cast<ActorState>(a.state.load_relaxed()) == ActorState::running;
-    const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed != 0 ? looks_again_ns : looks_ns;
+    const uint64_t longest = !has_turn ? 100 * looks_ns : a.confirmed.load_relaxed() != 0 ? looks_again_ns : looks_ns;
     if (used > a.seen_cpu + longest)
         excuse(head, a, process, Excuse::looks);
 }
@@ -148,7 +148,7 @@ void patrol(ScheduleHead& head, std::byte* actors) noexcept
         if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a)))
             continue;
         const bool has_turn = head.running.load_relaxed() == process + 1;
-        const bool waited_for = has_turn || (s == ActorState::out && a.excuse == 0);
+        const bool waited_for = has_turn || (s == ActorState::out && a.excuse.load_relaxed() == 0);
         if (waited_for && is_gone(a))
             free_place(head, a, process);
         else if (waited_for && (s == ActorState::running || s == ActorState::out))

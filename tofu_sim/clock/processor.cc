@@ -11,9 +11,9 @@ namespace {
 struct Binding {
     cpu_set_t before; ///< of the thread
     cpu_set_t one;
-    pid_t tid = 0; ///< 0: no thread is bound
+    SharedWord<pid_t> tid; ///< 0: no thread is bound. The helper reads it beside the thread
 };
-Binding binding;
+Binding binding{};
 
 /// The kernel's calls: the C library's may be those of clock/preload.cc.
 bool read_mask(pid_t tid, cpu_set_t& mask) noexcept
@@ -48,37 +48,38 @@ bool bind_to_processor(SharedWord<uint32_t>& chosen) noexcept
     CPU_SET(number - 1, &binding.one);
     if (!write_mask(0, binding.one))
         return false;
-    binding.tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    binding.tid.store_relaxed(static_cast<pid_t>(::syscall(SYS_gettid)));
     return true;
 }
 
 bool is_bound() noexcept
 {
-    return binding.tid != 0;
+    return binding.tid.load_relaxed() != 0;
 }
 
 void restore_processors() noexcept
 {
-    if (binding.tid != 0 && has_one_processor(binding.tid))
-        (void)write_mask(binding.tid, binding.before);
-    binding.tid = 0;
+    if (const pid_t tid = binding.tid.load_relaxed(); tid != 0 && has_one_processor(tid))
+        (void)write_mask(tid, binding.before);
+    binding.tid.store_relaxed(0);
 }
 
 void restore_inherited_processors() noexcept
 {
-    if (binding.tid != 0 && has_one_processor(0))
+    if (binding.tid.load_relaxed() != 0 && has_one_processor(0))
         (void)write_mask(0, binding.before);
 }
 
 void restore_processors_in_child() noexcept
 {
     restore_inherited_processors();
-    binding.tid = 0;
+    binding.tid.store_relaxed(0);
 }
 
 int tell_processors(cpu_set_t* set) noexcept
 {
-    if (binding.tid == 0 || binding.tid != static_cast<pid_t>(::syscall(SYS_gettid)) || !has_one_processor(0))
+    const pid_t tid = binding.tid.load_relaxed();
+    if (tid == 0 || tid != static_cast<pid_t>(::syscall(SYS_gettid)) || !has_one_processor(0))
         return 0;
     *set = binding.before; // as large as the C library's
     return 1;

@@ -92,7 +92,7 @@ bool add_caller(Sum& sum, const Actor& a) noexcept
         return false;
     const uint32_t tid = a.tid.load_relaxed();
     const ThreadSeen seen = see_thread(a.pid, tid);
-    if (seen.letter != 'R' || a.excuse != static_cast<uint32_t>(Excuse::looks))
+    if (seen.letter != 'R' || a.excuse.load_relaxed() != static_cast<uint32_t>(Excuse::looks))
         return add_thread(sum, a.pid, tid);
     sum.add(seen.faults); // it polls memory, as a guess
     return true;
@@ -250,7 +250,7 @@ uint64_t sum_of_actors(const ScheduleHead& head, const std::byte* actors) noexce
         sum.add(a.state.load_acquire());
         sum.add(a.entries.load_relaxed());
         sum.add(a.calls.load_relaxed());
-        sum.add(a.excuse);
+        sum.add(a.excuse.load_relaxed());
         sum.add(a.sending.load_relaxed());
     }
     sum.add(head.joined);

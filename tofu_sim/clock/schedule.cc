@@ -34,7 +34,7 @@ constexpr unsigned most_vain_yields = 14; ///< after these it tries again every 
 void take_granted_turn(Picoseconds& now) noexcept
 {
     Actor& me = *own_state.me;
-    me.grant = static_cast<uint32_t>(Grant::none);
+    me.grant.store_relaxed(static_cast<uint32_t>(Grant::none));
     now = std::max(now, me.granted);
     own_state.bound = me.bound;
     own_state.own_due = 0; // other processes may have added arrivals
@@ -72,7 +72,7 @@ bool may_return(Picoseconds now, ReturnFor why, SharedWord<uint32_t>*& wakes) no
     if (grant_of(me) != Grant::none)
         return false;
     me.clock.store_relaxed(now);
-    me.excuse = 0;
+    me.excuse.store_relaxed(0);
     me.hit = 0;
     forget_sample(me);
     set_state(me, ActorState::out);
@@ -178,7 +178,7 @@ bool others_may_follow() noexcept
         const Actor& a = actor(process);
         const ActorState s = state_of(a);
         const bool looks = s == ActorState::idle || s == ActorState::ready;
-        if (process != own_state.self && (looks || (s == ActorState::out && a.excuse != 0)))
+        if (process != own_state.self && (looks || (s == ActorState::out && a.excuse.load_relaxed() != 0)))
             return true;
     }
     return false;
@@ -189,9 +189,9 @@ bool others_may_follow() noexcept
 bool was_excused_by_mistake() noexcept
 {
     const Actor& me = *own_state.me;
-    return me.excuse == static_cast<uint32_t>(Excuse::blocked)
+    return me.excuse.load_relaxed() == static_cast<uint32_t>(Excuse::blocked)
                ? me.excused_sends == own_state.head->sends.load_relaxed()
-               : me.excuse != 0 && me.hit == 0;
+               : me.excuse.load_relaxed() != 0 && me.hit == 0;
 }
 
 /// Updates the state of a process that calls from the program without the turn.
@@ -199,12 +199,12 @@ void come_back(Picoseconds& now, bool looks) noexcept
 {
     ScheduleHead& head = *own_state.head;
     Actor& me = *own_state.me;
-    const bool excused = me.excuse != 0;
+    const bool excused = me.excuse.load_relaxed() != 0;
     if (was_excused_by_mistake())
         warn_once(head, Warning::late_return);
-    me.excuse = 0;
+    me.excuse.store_relaxed(0);
     me.hit = 0;
-    me.confirmed = 0;
+    me.confirmed.store_relaxed(0);
     const bool settles = settling() != Settling::no || me.outside.load_acquire() != 0;
     const bool stood_still = settles || head.settle_until.load_relaxed() != 0 || head.sending.load_relaxed() != 0 ||
                              (head.running.load_relaxed() == 0 && !has_candidate());
@@ -328,7 +328,7 @@ void begin_inside(Picoseconds& now) noexcept
         own_state.bound = me.bound;
         own_state.own_due = 0;
         me.hit = 0;
-        me.confirmed = 1;
+        me.confirmed.store_relaxed(1);
     }
 }
 
@@ -340,7 +340,8 @@ bool is_ahead(Picoseconds now) noexcept
 
 bool polls_memory(const Actor& a) noexcept
 {
-    return state_of(a) == ActorState::out && a.excuse >= static_cast<uint32_t>(Excuse::looks) && a.hit == 0;
+    return state_of(a) == ActorState::out && a.excuse.load_relaxed() >= static_cast<uint32_t>(Excuse::looks) &&
+           a.hit == 0;
 }
 
 void bound_by(uint32_t process, Picoseconds when) noexcept
@@ -504,7 +505,7 @@ void end_turn(Picoseconds now) noexcept
     me.clock.store_relaxed(now);
     me.calls.store_release(me.calls.load_relaxed() + 1);
     (void)change_state(me, ActorState::inside, ActorState::running);
-    if (me.confirmed != 0)
+    if (me.confirmed.load_relaxed() != 0)
         ring_watchman(); // since it may poll memory again
 }
 

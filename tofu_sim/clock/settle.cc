@@ -204,7 +204,7 @@ bool takes_patrol() noexcept
     const uint64_t now = real_time_ns();
     uint64_t last = head.patrolled.load_relaxed();
     const uint32_t running = head.running.load_relaxed();
-    const bool soon = running != 0 && actor(running - 1).confirmed != 0;
+    const bool soon = running != 0 && actor(running - 1).confirmed.load_relaxed() != 0;
     const bool in_program = running != 0 && head.sending.load_relaxed() == 0;
     const uint64_t pause = soon ? millisecond / 4 : std::max(millisecond, (in_program ? 8 : 2) * head.look_ns);
     return now - last >= pause && head.patrolled.compare_exchange(last, now);

@@ -107,7 +107,7 @@ class Survey {
   private:
     void add(const Actor& a, ActorState s, uint32_t process) noexcept
     {
-        const bool excused = s == ActorState::out && a.excuse != 0;
+        const bool excused = s == ActorState::out && a.excuse.load_relaxed() != 0;
         const Picoseconds clock = a.clock.load_relaxed();
         const Picoseconds events = std::min(a.next.load_relaxed(), excused ? a.due.load_relaxed() : never);
         Picoseconds continues = never;
@@ -177,7 +177,7 @@ class Survey {
     // Written last: a process that sees the grant sees the members that belong to it (partner: grant_of).
     const bool is_out = state_of(a) == ActorState::out;
     const Grant grant = is_out && best.what == Grant::events ? Grant::help : best.what;
-    __atomic_store_n(&a.grant, static_cast<uint32_t>(grant), __ATOMIC_RELEASE);
+    a.grant.store_release(static_cast<uint32_t>(grant));
     if (!is_out) {
         (void)a.turn.fetch_add(1);
         __atomic_thread_fence(__ATOMIC_SEQ_CST); // partner: sleep_on_turn
@@ -188,9 +188,9 @@ class Survey {
         return &a.helped;
     }
     // It polls memory, and may already have seen the bytes that arrived, so it is running again.
-    a.grant = static_cast<uint32_t>(Grant::none);
+    a.grant.store_relaxed(static_cast<uint32_t>(Grant::none));
     a.hit = 2;
-    a.excuse = 0;
+    a.excuse.store_relaxed(0);
     forget_sample(a);
     set_state(a, ActorState::running);
     return nullptr;
@@ -253,7 +253,7 @@ void carry_out_granted() noexcept
     {
         const Lock lock;
         me.next.store_relaxed(next);
-        me.grant = static_cast<uint32_t>(Grant::none);
+        me.grant.store_relaxed(static_cast<uint32_t>(Grant::none));
         own_state.head->running.store_release(0);
         wakes = choose();
     }

@@ -57,7 +57,7 @@ inline void set_state(Actor& a, ActorState to) noexcept
 /// Acquire: the members that belong to the grant (partner: choose).
 [[nodiscard]] inline Grant grant_of(const Actor& a) noexcept
 {
-    return static_cast<Grant>(__atomic_load_n(&a.grant, __ATOMIC_ACQUIRE));
+    return static_cast<Grant>(a.grant.load_acquire());
 }
 [[nodiscard]] inline Settling settling() noexcept
 {

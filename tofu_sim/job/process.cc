@@ -24,7 +24,7 @@
 
 namespace tofu::sim {
 
-uint32_t instruments = 0;
+Instruments instruments;
 
 namespace {
 
@@ -113,7 +113,7 @@ int Process::join() noexcept
     } else {
         if (is_exact())
             leave_schedule();
-        instruments = 0;
+        instruments.clear();
         memory_.reset();
         job_.give_up();
         segment_.destroy();
@@ -137,7 +137,8 @@ int Process::open_trace() noexcept
     owner.wraps = environment_.topology.wraps();
     owner.cpu_permille = environment_.cpu_permille;
     const int rc = trace::open(owner);
-    instruments |= rc == UTOFU_SUCCESS ? uint32_t{instrument_trace} : 0;
+    if (rc == UTOFU_SUCCESS)
+        instruments.add(instrument_trace);
     return rc;
 }
 
@@ -209,7 +210,7 @@ void Process::reset_in_child() noexcept
 {
     if (has_clock())
         reset_clock_in_child();
-    instruments = 0;
+    instruments.clear();
     trace::forget_in_child();
     reset_vcqs_in_child();
     reset_vbgs_in_child();
