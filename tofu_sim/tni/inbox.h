@@ -115,5 +115,28 @@ static_assert(sizeof(Inbox) <= clock_area_bytes);
 {
     return *reinterpret_cast<Inbox*>(base + segment_clock_offset);
 }
+[[nodiscard]] Inbox& own_inbox() noexcept;
+
+struct Remote;
+struct Vcq;
+
+/// The VCQ that an instruction goes to, now. Null: there is none any more.
+[[nodiscard]] Remote* target_of(const Descriptor& d) noexcept;
+
+/// Adds an entry that allocate() has returned, and that is filled.
+void add_entry(const Remote& remote, Inbox& inbox, uint32_t index) noexcept;
+
+/// An inbox whose entries are carried out. The caller has the turn.
+struct Receiver {
+    Inbox& inbox;
+    uint32_t process;
+    Vcq* poster = nullptr; ///< null: the inbox is our own
+    bool waited = false;   ///< its thread has been idle until then, and continues anyhow
+};
+
+/// The first entry's next stage.
+void carry_out_first(const Receiver& to) noexcept;
+/// All entries before this one.
+void bring_up_to(const Receiver& to, const InboxKey& key) noexcept;
 
 } // namespace tofu::sim
