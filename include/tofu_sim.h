@@ -35,8 +35,8 @@ const char* tofu_sim_job(void);
  * The wait is level-triggered and has two steps, so that no arrival is missed and senders have no cost. The first call
  * of a thread announces it and returns 1 at once. The caller then polls (TCQ, MRQ, memory) and calls again if it has
  * found nothing. That call sleeps. So a loop of "poll; if nothing, tofu_sim_wait()" is correct. The function may also
- * return 1 without an arrival. It does so each millisecond while a barrier or reduction is under way, since the end of
- * these wakes no thread.
+ * return 1 without an arrival. It does so after the first millisecond of a sleep, and each millisecond while a barrier
+ * or reduction is under way, since the end of these wakes no thread.
  *
  * @param vcqs        VCQs whose own notices (local MRQ, TCQ) end the wait at once; may be NULL if n is 0
  * @param n           number of them

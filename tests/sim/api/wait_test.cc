@@ -78,7 +78,9 @@ TEST(SimWait, SleepsWhenNothingComesAndSeesOwnNotices)
         EXPECT_EQ(tofu_sim_wait(&vcq, 1, 300), 1); // announces
         const auto start = std::chrono::steady_clock::now();
         const double cpu = cpu_seconds();
-        EXPECT_EQ(tofu_sim_wait(&vcq, 1, 300), 0);
+        unsigned woken = 0; // once after a millisecond: the sleep is announced again
+        while (tofu_sim_wait(&vcq, 1, 300) != 0)
+            ASSERT_LE(++woken, 1u);
         EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(290));
         EXPECT_LT(cpu_seconds() - cpu, 0.2);
         ASSERT_EQ(posted([&] { return utofu_nop(vcq, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, nullptr); }), UTOFU_SUCCESS);
