@@ -132,7 +132,8 @@ class Mover {
     bool user_mode_only_ = false;
     bool protects_unpopulated_ = false;
     bool lock_pages_ = false;
-    /// On their way: the largest pages of any system, or several. The service thread has the stack that the user allows.
+    /// On their way: the largest pages of any system, or several. The service thread's stack is as large as the user
+    /// allows.
     alignas(uint64_t) std::byte pages_[64 << 10];
 };
 
