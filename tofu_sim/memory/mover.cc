@@ -285,9 +285,11 @@ void Mover::open(Arena& arena, bool lock_pages) noexcept
 /// Only the kernel reads the pages: the program may protect or unmap them meanwhile.
 bool Mover::copy_pages(int file, uint64_t address, uint64_t length, uint64_t offset) noexcept
 {
-    std::byte* const pages = pages_;
-    for (uint64_t done = 0; done < length; done += sizeof pages_) {
-        const uint64_t bytes = std::min<uint64_t>(length - done, sizeof pages_);
+    // The largest pages of any system, or several. Not on the stack, which may be small (ulimit -s), and not on the
+    // heap, whose pages may be those that move and are protected.
+    alignas(uint64_t) static std::byte pages[64 << 10];
+    for (uint64_t done = 0; done < length; done += sizeof pages) {
+        const uint64_t bytes = std::min<uint64_t>(length - done, sizeof pages);
         if (!copy_self(pages, address + done, bytes, Towards::here, CopyOrder::relaxed))
             return false;
         for (uint64_t at = 0; at < bytes;) {

@@ -132,9 +132,6 @@ class Mover {
     bool user_mode_only_ = false;
     bool protects_unpopulated_ = false;
     bool lock_pages_ = false;
-    /// On their way: the largest pages of any system, or several. The service thread's stack is as large as the user
-    /// allows.
-    alignas(uint64_t) std::byte pages_[64 << 10];
 };
 
 } // namespace tofu::sim
