@@ -33,6 +33,7 @@ constexpr uint32_t free_looks_before_acts = 100'000;
 /// Exact mode: the interval between two polls of a waiter, as a part of its wait so far. Each poll takes this machine
 /// two switches between processes. A waiter for a time must not be much too late.
 constexpr Picoseconds shortest_pause = 5'000'000;
+constexpr uint32_t waits_after_hidden = 64; ///< a program may wait elsewhere for some times before it polls there again
 constexpr Picoseconds longest_pause = 200'000'000;
 constexpr Picoseconds shortest_pause_for_a_time = 100'000;
 
@@ -46,7 +47,8 @@ struct State {
     bool waits = false;
     bool waits_for_a_time = false; ///< has read the clock, too
     uint32_t acts = 0;
-    uint32_t looks = 0; ///< at the clock, since something happened
+    uint32_t short_waits = 0; ///< number of waits that end after the shortest pause
+    uint32_t looks = 0;       ///< at the clock, since something happened
     uint32_t cpu_permille = 0;
     uint64_t reading_ns = 0; ///< what of a thread's time between two readings is theirs
     Arrivals* arrivals = nullptr;
@@ -325,6 +327,12 @@ void TurnedCall::found() noexcept
     state.waits = state.waits_for_a_time = false;
 }
 
+void TurnedCall::hid() noexcept
+{
+    found();
+    state.short_waits = waits_after_hidden;
+}
+
 namespace {
 
 /// Only waits that take time are recorded: the number of polls of a waiter depends on counts that start-up
@@ -378,7 +386,11 @@ bool TurnedCall::wait(uint64_t& seen, Picoseconds known) noexcept
     const Picoseconds soon = before + std::max(shortest_pause_for_a_time, waited / 8);
     Picoseconds now = before;
     const Picoseconds looks = before + pause;
-    const Picoseconds until = std::min(known, state.waits_for_a_time ? soon : never);
+    const bool is_short = state.short_waits != 0;
+    state.short_waits -= is_short ? 1 : 0;
+    const Picoseconds until = std::min(known, is_short                 ? before + shortest_pause
+                                              : state.waits_for_a_time ? soon
+                                                                       : never);
     turn_ = wait_for_event(now, until, looks);
     move_to(now);
     trace_wait(before, now);

@@ -73,6 +73,9 @@ class TurnedCall {
     [[nodiscard]] bool wait_until(Picoseconds until) noexcept;
     /// Something was found or done: each place is worth a look again.
     void found() noexcept;
+    /// The adversary has hidden what may be there (tni/chaos): likewise, and the next waits are short, since nothing
+    /// that happens would end them.
+    void hid() noexcept;
 
   private:
     [[nodiscard]] bool visit(uint64_t& seen) noexcept;

@@ -110,7 +110,9 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
     int result = call.may_look() ? look_at_tcq(vcq, cbdata, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
     if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_tcq))
         result = look_at_tcq(vcq, cbdata, stamp, hidden);
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) // a hidden notice is visible to the next poll
+    if (hidden) // what is hidden is visible to a later poll
+        call.hid();
+    else if (result != UTOFU_ERR_NOT_FOUND)
         call.found();
     if ((vcq.special & Vcq::watched) != 0)
         watch_poll_tcq(vcq, result, stamp, hidden);
@@ -226,7 +228,9 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
     int result = call.may_look() ? look_at_mrq(vcq, notice, stamp, hidden) : UTOFU_ERR_NOT_FOUND;
     if (result == UTOFU_ERR_NOT_FOUND && !hidden && is_exact() && call.wait(vcq.watch->vain_mrq))
         result = look_at_mrq(vcq, notice, stamp, hidden);
-    if (result != UTOFU_ERR_NOT_FOUND || hidden) // a hidden notice is visible to the next poll
+    if (hidden) // what is hidden is visible to a later poll
+        call.hid();
+    else if (result != UTOFU_ERR_NOT_FOUND)
         call.found();
     if ((vcq.special & Vcq::watched) != 0)
         watch_poll_mrq(vcq, result, stamp, notice, hidden);
