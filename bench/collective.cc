@@ -197,12 +197,12 @@ int main()
         for (const auto& [text, coll, doubles] : rows) {
             const Shape shape{coll, FI_DOUBLE, FI_SUM, doubles, 0};
             const ByPuts puts = by_puts(box, shape);
-            const Native native = native_of(shape, n);
+            const GateMapping mapping = gate_mapping_of(shape, n);
             const std::string name = text + std::string(", ") + std::to_string(box.nodes()) + " nodes";
             const auto line = [&](const char* column, double value) {
                 std::printf("Collectives\t%s\t0\t2\t\t%s\t%.4g\n", name.c_str(), column, value);
             };
-            const double rounds = native.rounds;
+            const double rounds = mapping.rounds;
             line("relay gates of a node", gates.relays);
             line("rounds on gates", rounds != 0 ? rounds : -1);
             line("trips on gates", rounds != 0 ? rounds * gates.trips : -1);

@@ -58,11 +58,11 @@ struct Liar {
         if (length == sizeof(Bucket)) {
             bucket(to);
         } else if (input->below(2) == 0) {
-            directory::OverflowLine line{input->take<std::uint64_t>(), 0};
+            directory::OverflowEntry line{input->take<std::uint64_t>(), 0};
             line.check = directory::check_of_overflow(line.vcq, input->below(directory::max_overflow_vcqs + 1), nonce);
             std::memcpy(to, &line, std::min(length, sizeof line));
         } else {
-            const directory::Contacts contacts{input->below(2) == 0 ? nonce : input->take<std::uint64_t>(), 0};
+            const directory::DomainHeader contacts{input->below(2) == 0 ? nonce : input->take<std::uint64_t>(), 0};
             std::memcpy(to, &contacts, std::min(length, sizeof contacts));
         }
     }

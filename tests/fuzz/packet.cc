@@ -65,7 +65,7 @@ void check_anonymous(const std::byte* slot)
     alignas(8) std::byte packet[slot_size];
     if (!read_anonymous(slot + slot_size, own_nonce, envelope, packet))
         return;
-    require(envelope.target_nonce == own_nonce && (envelope.speaks & 127) == wire_version, "one that means us");
+    require(envelope.target_nonce == own_nonce && (envelope.version_flags & 127) == wire_version, "one that means us");
     require(envelope.index < max_endpoints, "an endpoint that can be");
     require(known_address(envelope).is_valid(), "an address that can be");
     require(envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block,
@@ -115,7 +115,7 @@ void visit(Input input)
         if ((lies & 1) == 0)
             envelope.target_nonce = own_nonce;
         if ((lies & 2) == 0)
-            envelope.speaks = wire_version;
+            envelope.version_flags = wire_version;
         if ((lies & 4) == 0)
             envelope.credit_index = (lies & 8) == 0 ? no_credit_block : 5;
         input.fill(slot, slot_size);

@@ -21,7 +21,7 @@ void header(Input& input)
         read.magic = area_magic;
         read.version = wire_version;
     }
-    require(read_header(read, nonce, index) != Heading::usable || (read.nonce == nonce && read.index == index),
+    require(read_header(read, nonce, index) != HeaderCheck::usable || (read.nonce == nonce && read.index == index),
             "the area that was meant");
 }
 
@@ -47,7 +47,7 @@ void count(Input& input)
     const std::uint32_t under_way = input.below(max_ring_slots + 1); // never more than a ring holds
     const std::uint32_t sent = before + under_way;
     const auto reported = sent - static_cast<std::uint32_t>(input.number(under_way));
-    const std::uint32_t now = believed(reported, sent, before);
+    const std::uint32_t now = clamp_reported(reported, sent, before);
     require(sent - now <= under_way, "neither backwards nor beyond what was sent");
     require(now == before || now == reported, "a count that was reported");
     require(sent - reported > under_way || now == reported, "what can be is believed");

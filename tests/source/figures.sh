@@ -11,7 +11,7 @@ shopt -s globstar
 sources=(prov/tofu/src/**/*.{h,cc} tofu_sim/**/*.{h,cc} schedule/*.h include/*.h)
 
 # The sizes of types that an expression may ask for; others make it unknown.
-sizes=(OverflowLine=16 CompletionWord=8 utofu_vcq_id_t=8 Bucket=256 Entry=48 Control=8 Envelope=32)
+sizes=(OverflowEntry=16 CompletionWord=8 utofu_vcq_id_t=8 Bucket=256 Entry=48 Control=8 Envelope=32)
 
 # Prints the value of a constant, from the files whose path ends with FILE (empty: any). Several values are separated by
 # spaces; nothing for an unknown one.

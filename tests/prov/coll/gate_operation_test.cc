@@ -34,7 +34,7 @@ void combine(utofu_reduce_op op, GateData& all, const GateData& one, unsigned us
 }
 
 /// All rounds; false: the signatures differ, as `each` member finds.
-bool run(const Shape& shape, const Native& native, const std::vector<Bytes>& in, std::vector<Bytes>& out,
+bool run(const Shape& shape, const GateMapping& native, const std::vector<Bytes>& in, std::vector<Bytes>& out,
          const std::vector<std::uint32_t>& signatures, std::vector<bool>* each = nullptr)
 {
     const auto n = static_cast<unsigned>(in.size());
@@ -46,7 +46,7 @@ bool run(const Shape& shape, const Native& native, const std::vector<Bytes>& in,
             const bool gives = shape.coll != FI_BROADCAST || m == shape.root;
             const unsigned used = pack(native, shape, round, gives ? in[m].data() : nullptr, signatures[m], one);
             EXPECT_LE(used, native.op == UTOFU_REDUCE_OP_BFPSUM ? GateData::reals : GateData::words);
-            EXPECT_TRUE(used != 0 || native.form == Native::Form::barrier);
+            EXPECT_TRUE(used != 0 || native.form == GateMapping::Form::barrier);
             if (m == 0)
                 all = one;
             else
@@ -63,14 +63,14 @@ bool run(const Shape& shape, const Native& native, const std::vector<Bytes>& in,
     return good;
 }
 
-TEST(Native, WhatGatesDoEndsAsTheModelSays)
+TEST(GateMapping, WhatGatesDoEndsAsTheModelSays)
 {
     std::mt19937_64 random(5);
     unsigned native_ones = 0, in_rounds = 0;
     for (int i = 0; i < 2000 && !testing::Test::HasFailure(); i++) {
         const Case c = random_case(random, 2 + static_cast<unsigned>(random() % 30), 400);
         const Shape shape{c.coll, c.type, c.op, c.count, c.root};
-        const Native native = native_of(shape, c.members);
+        const GateMapping native = gate_mapping_of(shape, c.members);
         if (native.rounds == 0 || c.coll == FI_BARRIER || c.count == 0)
             continue;
         native_ones++;
@@ -89,10 +89,10 @@ TEST(Native, WhatGatesDoEndsAsTheModelSays)
     EXPECT_GT(in_rounds, 10u);
 }
 
-TEST(Native, LimitsOfOneRoundAreThoseOfTheTable)
+TEST(GateMapping, LimitsOfOneRoundAreThoseOfTheTable)
 {
     const auto rounds = [](fi_collective_op coll, fi_datatype type, fi_op op, std::size_t count) {
-        return native_of({coll, type, op, count, 0}, 2).rounds; // among two, one round at most
+        return gate_mapping_of({coll, type, op, count, 0}, 2).rounds; // among two, one round at most
     };
     const auto expect_limit = [&](std::size_t most, fi_collective_op coll, fi_datatype type, fi_op op) {
         EXPECT_EQ(rounds(coll, type, op, most), 1) << "type " << type << " op " << op;
@@ -117,10 +117,10 @@ TEST(Native, LimitsOfOneRoundAreThoseOfTheTable)
         EXPECT_EQ(rounds(coll, FI_UINT64, FI_SUM, ~std::size_t{0} / 8), 0);
     }
     EXPECT_EQ(rounds(FI_ALLGATHER, FI_UINT8, FI_NOOP, 1), 0);
-    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 9, 0}, 4096).rounds, 3);
-    EXPECT_EQ(native_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 10, 0}, 4096).rounds, 0);
-    EXPECT_EQ(native_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 15, 0}, 4096).rounds, 5);
-    EXPECT_EQ(native_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 16, 0}, 4096).rounds, 0);
+    EXPECT_EQ(gate_mapping_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 9, 0}, 4096).rounds, 3);
+    EXPECT_EQ(gate_mapping_of({FI_ALLREDUCE, FI_DOUBLE, FI_SUM, 10, 0}, 4096).rounds, 0);
+    EXPECT_EQ(gate_mapping_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 15, 0}, 4096).rounds, 5);
+    EXPECT_EQ(gate_mapping_of({FI_REDUCE, FI_DOUBLE, FI_SUM, 16, 0}, 4096).rounds, 0);
 }
 
 template <class T>
@@ -132,7 +132,7 @@ T extreme(fi_datatype type, fi_op op, const std::vector<T>& values)
         in.emplace_back(sizeof(T));
         std::memcpy(in.back().data(), &value, sizeof(T));
     }
-    EXPECT_TRUE(run(shape, native_of(shape, static_cast<unsigned>(values.size())), in, out,
+    EXPECT_TRUE(run(shape, gate_mapping_of(shape, static_cast<unsigned>(values.size())), in, out,
                     std::vector<std::uint32_t>(values.size(), 1)));
     T result;
     std::memcpy(&result, out[0].data(), sizeof(T));
@@ -159,7 +159,7 @@ void expect_order(fi_datatype type)
     EXPECT_TRUE(std::isnan(extreme<T>(type, FI_MAX, {nan, -nan})));
 }
 
-TEST(Native, NumbersKeepTheirOrderAndNoneIsIgnored)
+TEST(GateMapping, NumbersKeepTheirOrderAndNoneIsIgnored)
 {
     expect_order<double>(FI_DOUBLE);
     expect_order<float>(FI_FLOAT);
@@ -174,7 +174,7 @@ TEST(Native, NumbersKeepTheirOrderAndNoneIsIgnored)
 void expect_found(const Shape& shape)
 {
     const std::vector<Bytes> in(4, Bytes(48, std::byte{1}));
-    const Native native = native_of(shape, 4);
+    const GateMapping native = gate_mapping_of(shape, 4);
     ASSERT_EQ(native.rounds, 1) << "type " << shape.type << " op " << shape.op;
     // Equal, even among two and two, and such as differ in single bits of theirs.
     for (const std::uint32_t other : {0x80000000u, 0x80012346u, 0xffffffffu, 0x80012344u, 0x80092345u})
@@ -191,7 +191,7 @@ void expect_found(const Shape& shape)
         }
 }
 
-TEST(Native, NoTwoRoundsHaveOneSeal)
+TEST(GateMapping, NoTwoRoundsHaveOneSeal)
 {
     std::set<std::uint32_t> seals;
     for (const std::uint64_t group : {0ull, 1ull, 0x8000000000000001ull, ~0ull})
@@ -202,7 +202,7 @@ TEST(Native, NoTwoRoundsHaveOneSeal)
     EXPECT_EQ(seals.size(), 4u * 4 * 3 * 3);
 }
 
-TEST(Native, MembersThatDisagreeAllFindItWhereThereIsRoom)
+TEST(GateMapping, MembersThatDisagreeAllFindItWhereThereIsRoom)
 {
     expect_found({FI_BROADCAST, FI_UINT8, FI_NOOP, 40, 0});
     for (const fi_collective_op coll : {FI_ALLREDUCE, FI_REDUCE}) {

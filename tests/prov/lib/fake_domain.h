@@ -40,7 +40,7 @@ struct Domain final : tofu::DomainBase {
         EXPECT_EQ(table.open(), 0);
     }
     ~Domain() { table.close(); }
-    bool progress_target_vcq(bool) noexcept override { return false; }
+    bool progress_domain(bool) noexcept override { return false; }
     std::size_t target_vcqs(utofu_vcq_hdl_t*, std::size_t) noexcept override { return 0; }
 
     tofu::RegionTable table;

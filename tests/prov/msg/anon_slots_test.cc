@@ -23,7 +23,7 @@ struct AnonSlotsTest : RingsTest {
     using Bodies = std::vector<std::uint64_t>;
     Bodies takes()
     {
-        rings->in.arrivals.accept_all();
+        rings->in.anon_receiver.accept_all();
         return std::exchange(above->taken, {});
     }
 };
@@ -33,7 +33,7 @@ struct AnonSlotsTest : RingsTest {
 TEST_F(AnonSlotsTest, APacketGoesWithoutARing)
 {
     TxChannel& ch = *channel();
-    ASSERT_EQ(approach(ch), 0);
+    ASSERT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(taken_at_peer(), 1u);
     send_anonymously(ch, 42);
     const Envelope envelope = left_at_peer(0);
@@ -71,7 +71,7 @@ TEST_F(AnonSlotsTest, AFrequentSenderRequestsARing)
     std::vector<unsigned> asked;
     for (unsigned n = 0; n < 300; n++) {
         put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
-        ASSERT_EQ(approach(ch), 0) << n;
+        ASSERT_EQ(prepare_to_send(ch), 0) << n;
         send_anonymously(ch, n);
         if (left_at_peer(0).credit_index == no_credit_block)
             continue;
@@ -84,14 +84,14 @@ TEST_F(AnonSlotsTest, AFrequentSenderRequestsARing)
     ask(ch);
     for (unsigned n = 0; n < 64; n++) {
         put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
-        ASSERT_EQ(approach(ch), 0) << "it goes on without a ring";
+        ASSERT_EQ(prepare_to_send(ch), 0) << "it goes on without a ring";
         send_anonymously(ch, n);
         EXPECT_EQ(left_at_peer(0).credit_index, no_credit_block) << "once";
     }
-    EXPECT_EQ(approach(ch), -FI_EAGAIN) << "the peer takes nothing";
+    EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN) << "the peer takes nothing";
     EXPECT_NE(ch.starved, 0u) << "the watch asks for a sign of life";
     grant(ch, 1);
-    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::open);
 }
 
@@ -102,10 +102,10 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     ask(ch);
     put(slot_counter_offset, slot_counter_word(peer_nonce, 3, anon_slot_count));
     net().prompt = false;
-    EXPECT_EQ(rings->out.approach(ch), -FI_EAGAIN);
+    EXPECT_EQ(rings->out.prepare_to_send(ch), -FI_EAGAIN);
     EXPECT_TRUE(rings->out.awaits_anon_slot()) << "closing waits for the answer";
     grant(ch, 1);
-    EXPECT_EQ(rings->out.approach(ch), 0) << "a ring";
+    EXPECT_EQ(rings->out.prepare_to_send(ch), 0) << "a ring";
     net().prompt = true;
     net().step_all(1);
     poll();
@@ -117,7 +117,7 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     put(slot_counter_offset, slot_counter_word(peer_nonce, 1, anon_slot_count));
     put(0, header(peer_index + 1));
     TxChannel& other = *channel(peer_index + 1);
-    ASSERT_EQ(approach(other), 0);
+    ASSERT_EQ(prepare_to_send(other), 0);
     rings->out.poll_credit_blocks(2);
     EXPECT_NE(other.anonymous.slot, 0u) << "it may be wanted yet";
     net().busy_percent = 100;
@@ -127,7 +127,7 @@ TEST_F(AnonSlotsTest, ASlotOfNoUseIsGivenBackEmpty)
     rings->out.poll_credit_blocks(2);
     EXPECT_EQ(other.anonymous.slot, 0u);
     EXPECT_EQ(control_at_peer(1).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
-    ASSERT_EQ(approach(other), 0);
+    ASSERT_EQ(prepare_to_send(other), 0);
     rings->release_all();
     EXPECT_EQ(control_at_peer(2).seq, anon_seq(slot_counter_word(peer_nonce, 0, 0)));
 }
@@ -137,10 +137,10 @@ TEST_F(AnonSlotsTest, ASlotCounterWithoutSlotsIsReadUntilItHasSome)
 {
     put(slot_counter_offset, slot_counter_word(peer_nonce, anon_slot_count, anon_slot_count));
     TxChannel& ch = *channel();
-    EXPECT_EQ(approach(ch, 400), -FI_EAGAIN);
+    EXPECT_EQ(prepare_to_send(ch, 400), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), anon_slot_count + 1) << "beyond the end once";
     put(slot_counter_offset, slot_counter_word(peer_nonce, 1, 2));
-    EXPECT_EQ(approach(ch, 400), 0);
+    EXPECT_EQ(prepare_to_send(ch, 400), 0);
     EXPECT_EQ(ch.slot_end(), ch.area + anon_slots_offset + 2 * slot_size);
     EXPECT_EQ(taken_at_peer(), 2u);
 }
@@ -151,7 +151,7 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     put(slot_counter_offset, slot_counter_word(peer_nonce + 1, 2, anon_slot_count));
     put(offsetof(AreaHeader, nonce), peer_nonce + 1);
     TxChannel& ch = *channel();
-    EXPECT_EQ(approach(ch), -FI_EHOSTDOWN);
+    EXPECT_EQ(prepare_to_send(ch), -FI_EHOSTDOWN);
     EXPECT_EQ(control_at_peer(2).type, Type::none);
     EXPECT_EQ(control_at_peer(2).seq, anon_seq(slot_counter_word(peer_nonce + 1, 0, 0)));
 
@@ -162,8 +162,8 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
     const std::vector<unsigned char> before(net().memory.begin() + credits_offset, net().memory.end());
     TxChannel& other = *channel(peer_index + 1);
     net().busy_percent = 50; // also where nothing can be asked at first
-    EXPECT_EQ(approach(other, 1000), -FI_ECONNREFUSED);
-    EXPECT_EQ(approach(other), -FI_ECONNREFUSED) << "for good";
+    EXPECT_EQ(prepare_to_send(other, 1000), -FI_ECONNREFUSED);
+    EXPECT_EQ(prepare_to_send(other), -FI_ECONNREFUSED) << "for good";
     EXPECT_TRUE(std::equal(before.begin(), before.end(), net().memory.begin() + credits_offset));
     EXPECT_EQ(above->failures, (std::vector<int>{FI_EHOSTDOWN, FI_ECONNREFUSED})) << "each is notified once";
 }
@@ -171,25 +171,25 @@ TEST_F(AnonSlotsTest, ASlotOfAnotherProcessIsLeftEmptyAndTheHeaderSaysWhy)
 TEST_F(AnonSlotsTest, ASlotCounterThatCannotBeFailsTheChannel)
 {
     put(slot_counter_offset, std::uint64_t{0});
-    EXPECT_EQ(approach(*channel()), -FI_EIO);
+    EXPECT_EQ(prepare_to_send(*channel()), -FI_EIO);
 }
 
 TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
 {
     net().broken = Net::base + slot_counter_offset;
     TxChannel& ch = *channel();
-    EXPECT_EQ(approach(ch), -FI_EAGAIN);
+    EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN);
     EXPECT_EQ(ch.state, ChannelState::pausing);
     rings->own.now += 2;
     net().broken = 0;
-    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(prepare_to_send(ch), 0);
 
     put(0, header(peer_index + 1));
     TxChannel& other = *channel(peer_index + 1);
     net().broken = Net::base + slot_counter_offset;
-    EXPECT_EQ(approach(other), -FI_EAGAIN);
+    EXPECT_EQ(prepare_to_send(other), -FI_EAGAIN);
     rings->own.now += 20000;
-    EXPECT_EQ(approach(other), -FI_EADDRNOTAVAIL) << "not for ever";
+    EXPECT_EQ(prepare_to_send(other), -FI_EADDRNOTAVAIL) << "not for ever";
 }
 
 /// Of two rings, or a ring and a slot, only one is used at a time.
@@ -200,10 +200,10 @@ TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
     rings->out.poll_credit_blocks(1);
     ASSERT_EQ(ch.state, ChannelState::leaving);
     put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
-    EXPECT_EQ(approach(ch), -FI_EAGAIN);
+    EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), 0u);
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
-    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
     send_anonymously(ch, 1);
     EXPECT_EQ(taken_at_peer(), 1u);
@@ -215,7 +215,7 @@ TEST_F(AnonSlotsTest, ChannelsOfAnonymousPacketsAreFreeForOtherPeersAtOnce)
         put(0, header(static_cast<std::uint16_t>(peer_index + i)));
         TxChannel* const ch = channel(static_cast<std::uint16_t>(peer_index + i));
         ASSERT_NE(ch, nullptr) << i;
-        ASSERT_EQ(approach(*ch), 0);
+        ASSERT_EQ(prepare_to_send(*ch), 0);
         EXPECT_EQ(taken_at_peer(), i + 1u);
         send_anonymously(*ch, i);
     }
@@ -339,7 +339,7 @@ TEST_F(AnonSlotsTest, WhatCannotBeIsDropped)
         EXPECT_EQ(count_rings(), 0u);
     };
     bad([](Envelope& e) { e.target_nonce++; });
-    bad([](Envelope& e) { e.speaks++; });
+    bad([](Envelope& e) { e.version_flags++; });
     bad([](Envelope& e) { e.further = max_endpoints; });
     bad([](Envelope& e) { e.index = max_endpoints; });
     bad([](Envelope& e) { e.credit_index = credit_block_count; });
@@ -366,13 +366,13 @@ TEST(SlotCounter, HandsOutInOrderAndNeverBeyondItsFields)
     const std::uint64_t nonce = 0xfedcba9876543210;
     std::uint64_t word = slot_counter_word(nonce, max_anon_slots - 1, max_anon_slots);
     EXPECT_TRUE(slot_counter_is_of(word, nonce));
-    EXPECT_TRUE(slot_counter_speaks(word));
+    EXPECT_TRUE(slot_counter_version_ok(word));
     word += slot_counter_step * ((1u << 24) - max_anon_slots); // 16 million that found none
     EXPECT_EQ(slot_counter_next(word), (1u << 24) - 1);
     EXPECT_EQ(slot_counter_end(word), max_anon_slots);
     EXPECT_TRUE(slot_counter_is_of(word, nonce));
     EXPECT_EQ(anon_seq(word), seq_base(nonce) + 1) << "the first of a ring";
-    EXPECT_FALSE(slot_counter_speaks(0));
+    EXPECT_FALSE(slot_counter_version_ok(0));
 }
 
 } // namespace

@@ -35,7 +35,7 @@ TEST(Iov, GathersAndScatters)
 struct Receive : Posted {
     int id = 0;
 };
-struct Kept : Arrived {
+struct Kept : UnexpectedLinks {
     int id = 0;
 };
 
@@ -76,8 +76,8 @@ class Compared {
         r->ignore = random_() % 2 ? 0 : std::uint64_t{random_() % masks_} * 3;
         const auto it = std::find_if(kept_.begin(), kept_.end(),
                                      [&](const Kept* kept) { return fits(*r, kept->source, kept->tag); });
-        Arrived* found = matcher_.find(r->source, r->tag, r->ignore);
-        ASSERT_EQ(found, it == kept_.end() ? nullptr : static_cast<Arrived*>(*it));
+        UnexpectedLinks* found = matcher_.find(r->source, r->tag, r->ignore);
+        ASSERT_EQ(found, it == kept_.end() ? nullptr : static_cast<UnexpectedLinks*>(*it));
         if (found != nullptr) {
             matcher_.drop(*found);
             kept_.erase(it);

@@ -51,7 +51,7 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
         out.emplace(*own);
         in.emplace(*own);
         EXPECT_EQ(in->open(geometry), 0);
-        EXPECT_TRUE(in->arrivals.open(geometry));
+        EXPECT_TRUE(in->anon_receiver.open(geometry));
         put(0, AreaHeader{area_magic, wire_version, peer_index, 0, peer_nonce});
         put(slot_counter_offset, slot_counter_word(peer_nonce, 0, slots));
         TxChannel* made = nullptr;
@@ -98,7 +98,7 @@ struct PartsTest : testing::Test, fake::OverVcqs, Protocol {
     {
         channel.anonymous.count = TxChannel::Anonymous::most;
         (void)out->envelope(channel);
-        ASSERT_TRUE(channel.anonymous.asks);
+        ASSERT_TRUE(channel.anonymous.carries_request);
         out->sent(channel);
     }
     void grant(unsigned ring)
@@ -367,10 +367,10 @@ TEST_F(PartsTest, ArrivalsHandOnInOrderAndOnce)
     come(11);
     come(12, sender(peer_home + 1));
     come(13);
-    in->arrivals.accept_all();
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12, 13}));
-    EXPECT_EQ(in->arrivals.unfilled(), 0u);
+    EXPECT_EQ(in->anon_receiver.unfilled(), 0u);
 }
 
 TEST_F(PartsTest, ArrivalsOfABlockedSenderStayInOrder)
@@ -379,16 +379,16 @@ TEST_F(PartsTest, ArrivalsOfABlockedSenderStayInOrder)
     come(12, sender(peer_home + 1));
     come(13);
     unwanted = 11;
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 12})) << "13 is behind 11";
-    EXPECT_TRUE(in->arrivals.any_refused());
-    EXPECT_TRUE(in->arrivals.refuses(peer_key(peer_home, peer_nonce, peer_index)));
-    EXPECT_FALSE(in->arrivals.refuses(peer_key(peer_home + 1, peer_nonce, peer_index)));
+    EXPECT_TRUE(in->anon_receiver.any_refused());
+    EXPECT_TRUE(in->anon_receiver.refuses(peer_key(peer_home, peer_nonce, peer_index)));
+    EXPECT_FALSE(in->anon_receiver.refuses(peer_key(peer_home + 1, peer_nonce, peer_index)));
     unwanted = 0;
     offered.clear();
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(offered, (std::vector<std::uint64_t>{11, 13}));
-    EXPECT_FALSE(in->arrivals.any_refused());
+    EXPECT_FALSE(in->anon_receiver.any_refused());
 }
 
 TEST_F(PartsTest, ArrivalsPassOverWhatIsEmptyOrMeantForAnother)
@@ -398,7 +398,7 @@ TEST_F(PartsTest, ArrivalsPassOverWhatIsEmptyOrMeantForAnother)
     other.target_nonce++;
     come(12, other);
     come(13);
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(offered, std::vector<std::uint64_t>{13});
 }
 
@@ -406,9 +406,9 @@ TEST_F(PartsTest, ArrivalsAnswerAQuestionOnceThoughThePacketStays)
 {
     unwanted = 11;
     come(11, sender(peer_home, 2));
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(returned().status, LeaseStatus::granted);
-    in->arrivals.accept_all();
+    in->anon_receiver.accept_all();
     EXPECT_EQ(in->polls().size(), 1u);
     EXPECT_EQ(offered.size(), 2u);
 }

@@ -109,16 +109,16 @@ struct RingsTest : testing::Test, fake::OverVcqs {
         return ch;
     }
     /// Goes on until the channel says something else than -FI_EAGAIN, so many times at most.
-    int approach(TxChannel& ch, unsigned rounds = 8)
+    int prepare_to_send(TxChannel& ch, unsigned rounds = 8)
     {
         int ret = -FI_EAGAIN;
         for (unsigned i = 0; i < rounds && ret == -FI_EAGAIN; i++) {
-            ret = rings->out.approach(ch);
+            ret = rings->out.prepare_to_send(ch);
             poll();
         }
         return ret;
     }
-    /// One packet into the slot that approach() has got.
+    /// One packet into the slot that prepare_to_send() has got.
     void send_anonymously(TxChannel& ch, std::uint64_t body)
     {
         alignas(8) std::byte image[slot_size];
@@ -138,7 +138,7 @@ struct RingsTest : testing::Test, fake::OverVcqs {
     {
         for (unsigned n = 0; n < 80 && !ch.anonymous.asked; n++) {
             put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
-            ASSERT_EQ(approach(ch), 0);
+            ASSERT_EQ(prepare_to_send(ch), 0);
             send_anonymously(ch, n);
         }
         ASSERT_TRUE(ch.anonymous.asked);
@@ -156,7 +156,7 @@ struct RingsTest : testing::Test, fake::OverVcqs {
         TxChannel& ch = *channel(index);
         ask(ch);
         grant(ch, ring);
-        EXPECT_EQ(approach(ch), 0);
+        EXPECT_EQ(prepare_to_send(ch), 0);
         EXPECT_EQ(ch.state, ChannelState::open);
         return ch;
     }
@@ -213,11 +213,11 @@ struct RingsTest : testing::Test, fake::OverVcqs {
         who.credit_index = at;
         unsigned slot = take_slot();
         if (slot == none) {
-            rings->in.arrivals.accept_all(); // the next run
+            rings->in.anon_receiver.accept_all(); // the next run
             slot = take_slot();
         }
         come(slot, body, who);
-        rings->in.arrivals.accept_all();
+        rings->in.anon_receiver.accept_all();
         poll();
     }
     void write(unsigned ring, std::uint32_t n, Type type, std::uint16_t length, const void* body = nullptr,

@@ -19,7 +19,7 @@ TEST_F(RingsTest, ASenderThatRequestedARingContinuesThere)
     ask(ch);
     ch.mark[1] = ch.next_seq; // nothing sent since
     grant(ch, 2);
-    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::open);
     EXPECT_EQ(ch.ring, ch.area + geometry.ring(2));
     EXPECT_EQ(ch.free_slots(), ring_slots);
@@ -41,7 +41,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
     TxChannel& ch = *channel();
     ask(ch);
     answer(ch, 5, LeaseStatus::granted);
-    EXPECT_EQ(approach(ch), -FI_EIO);
+    EXPECT_EQ(prepare_to_send(ch), -FI_EIO);
     EXPECT_EQ(above->failures, std::vector<int>{FI_EIO});
 }
 
@@ -49,7 +49,7 @@ TEST_F(RingsTest, AGrantThatCannotBeFailsTheChannel)
 TEST_F(RingsTest, AGrantWithoutAQuestionIsNone)
 {
     TxChannel& ch = *channel();
-    ASSERT_EQ(approach(ch), 0);
+    ASSERT_EQ(prepare_to_send(ch), 0);
     grant(ch, 0);
     rings->out.poll_credit_blocks(1);
     EXPECT_EQ(ch.state, ChannelState::idle);
@@ -133,7 +133,7 @@ TEST_F(RingsTest, ARequestThatWaitsForItsPeerIsNotSettled)
 {
     put(0, header());
     TxChannel& ch = *channel();
-    ASSERT_EQ(approach(ch), 0);
+    ASSERT_EQ(prepare_to_send(ch), 0);
     send_anonymously(ch, 1);
     ch.outstanding++;
     EXPECT_FALSE(rings->stop_writers());
@@ -193,9 +193,9 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     EXPECT_EQ(ch.state, ChannelState::leaving);
     EXPECT_EQ(found(0, 1).type, Type::release);
     EXPECT_EQ(found(0, 1).length, static_cast<std::uint16_t>(Release::of_ring));
-    EXPECT_EQ(approach(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
+    EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
-    EXPECT_EQ(approach(ch), 0);
+    EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
     EXPECT_EQ(ch.mark[0], ch.next_seq) << "all has been taken";
     EXPECT_NE(ch.mark[1], ch.next_seq);
@@ -551,7 +551,7 @@ TEST_F(RingsTest, LeavesWithAByeToAll)
     rings->release_all();
     EXPECT_EQ(found(0, 0).type, Type::release);
     EXPECT_EQ(found(0, 0).length, static_cast<std::uint16_t>(Release::for_good));
-    EXPECT_EQ(rings->out.approach(ch), -FI_ESHUTDOWN);
+    EXPECT_EQ(rings->out.prepare_to_send(ch), -FI_ESHUTDOWN);
     rings->peer_failed(peer_home);
     poll();
     EXPECT_TRUE(above->failures.empty());

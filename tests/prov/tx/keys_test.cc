@@ -94,7 +94,7 @@ struct Peerside {
     unsigned torn_reads = 0; ///< the next so many are caught half written
     unsigned busy_each = 0;  ///< each so many-th Get finds the queue full; 0: none does
     int fail = UTOFU_SUCCESS;
-    directory::OverflowLine line[directory::max_overflow_vcqs + 1] = {};
+    directory::OverflowEntry line[directory::max_overflow_vcqs + 1] = {};
     std::map<utofu_vcq_id_t, std::uint64_t> nonces{{42, nonce},
                                                    {43, nonce}}; ///< what each VCQ has under the STag of directories
     std::map<std::uint64_t, std::uint64_t> words;                ///< of the table of readers, by offset
@@ -111,13 +111,13 @@ struct Peerside {
         const std::uint64_t offset = stadd - first_at;
         if (length == sizeof(Bucket)) {
             std::memcpy(to, at(stadd), length);
-        } else if (offset == directory::contacts_offset) {
-            const directory::Contacts contacts{nonces[vcq], 0};
+        } else if (offset == directory::domain_header_offset) {
+            const directory::DomainHeader contacts{nonces[vcq], 0};
             ASSERT_EQ(length, sizeof(contacts));
             std::memcpy(to, &contacts, length);
         } else {
-            const auto number = (offset - directory::overflow_lines_offset) / sizeof(directory::OverflowLine);
-            ASSERT_EQ(length, sizeof(directory::OverflowLine));
+            const auto number = (offset - directory::overflow_lines_offset) / sizeof(directory::OverflowEntry);
+            ASSERT_EQ(length, sizeof(directory::OverflowEntry));
             ASSERT_LE(number, directory::max_overflow_vcqs);
             std::memcpy(to, &line[number], length);
         }

@@ -74,8 +74,8 @@ TEST_F(PendingTest, Case1NothingWaitsAtFirst)
 {
     EXPECT_TRUE(pending.empty());
     for (std::uint64_t key = 0; key < 1000; key++) {
-        EXPECT_FALSE(stream.may_hold(key));
-        EXPECT_FALSE(stream.holds(key));
+        EXPECT_FALSE(stream.may_block(key));
+        EXPECT_FALSE(stream.blocks(key));
     }
     EXPECT_EQ(resume(), Numbers{});
 }
@@ -85,21 +85,21 @@ TEST_F(PendingTest, Case2And3ALineKeepsItsOrderAndHoldsUpItselfAlone)
     for (unsigned n = 0; n < 10; n++)
         engine.push(n, n % 2);
     EXPECT_EQ(stream.size(), 10u);
-    EXPECT_TRUE(stream.holds(0) && stream.holds(1));
+    EXPECT_TRUE(stream.blocks(0) && stream.blocks(1));
     EXPECT_EQ(resume({0}), (Numbers{1, 3, 5, 7, 9}));
-    EXPECT_TRUE(stream.holds(0));
-    EXPECT_FALSE(stream.holds(1));
+    EXPECT_TRUE(stream.blocks(0));
+    EXPECT_FALSE(stream.blocks(1));
     engine.push(11, 0);
     EXPECT_EQ(resume(), (Numbers{0, 2, 4, 6, 8, 11}));
     EXPECT_TRUE(pending.empty());
-    EXPECT_FALSE(stream.may_hold(0));
+    EXPECT_FALSE(stream.may_block(0));
 }
 
 TEST_F(PendingTest, Case3AStreamHoldsUpNoOther)
 {
     Engine other{pending};
     engine.push(0, 5, BlockReason::room);
-    EXPECT_FALSE(other.stream.may_hold(5));
+    EXPECT_FALSE(other.stream.may_block(5));
     other.push(1, 5);
     EXPECT_EQ(resume({5}), Numbers{});
     EXPECT_EQ(other.gone, Numbers{1});
@@ -113,9 +113,9 @@ TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
     for (unsigned n = 0; n < 3 * peers; n++)
         engine.push(n, n % peers);
     for (std::uint64_t key = 0; key < peers; key++)
-        EXPECT_TRUE(stream.holds(key));
+        EXPECT_TRUE(stream.blocks(key));
     for (std::uint64_t key = peers; key < 2 * peers; key++)
-        EXPECT_FALSE(stream.holds(key)) << key;
+        EXPECT_FALSE(stream.blocks(key)) << key;
     std::set<std::uint64_t> even;
     for (std::uint64_t key = 0; key < peers; key += 2)
         even.insert(key);
@@ -127,7 +127,7 @@ TEST_F(PendingTest, Case3ManyLinesHoldUpNoOther)
     }
     EXPECT_EQ(stream.size(), 3 * peers / 2);
     for (std::uint64_t key = 0; key < peers; key++)
-        EXPECT_EQ(stream.holds(key), key % 2 == 0) << key;
+        EXPECT_EQ(stream.blocks(key), key % 2 == 0) << key;
     EXPECT_EQ(resume().size(), 3 * peers / 2);
     EXPECT_TRUE(pending.empty());
 }
@@ -137,7 +137,7 @@ TEST_F(PendingTest, Case4AnOperationWithoutRoomBlocksItsStream)
     engine.push(0, 5);
     engine.push(1, 6, BlockReason::room);
     engine.push(2, 7);
-    EXPECT_TRUE(stream.holds(1234));
+    EXPECT_TRUE(stream.blocks(1234));
     EXPECT_FALSE(stream.has_peer_queue(1234));
     unsigned asked = 0;
     engine.reason = [&](std::uint64_t key) {
@@ -147,10 +147,10 @@ TEST_F(PendingTest, Case4AnOperationWithoutRoomBlocksItsStream)
     for (int round = 0; round < 10; round++)
         pending.resume();
     EXPECT_GE(asked, 9u); // it is the first to be asked
-    EXPECT_TRUE(stream.holds(1234));
+    EXPECT_TRUE(stream.blocks(1234));
     EXPECT_EQ(resume({5, 7}), Numbers{1});
-    EXPECT_FALSE(stream.holds(1234));
-    EXPECT_TRUE(stream.holds(5) && stream.holds(7));
+    EXPECT_FALSE(stream.blocks(1234));
+    EXPECT_TRUE(stream.blocks(5) && stream.blocks(7));
 }
 
 TEST_F(PendingTest, Case5ARoundIsBoundedAndTheNextGoesOnBehindIt)
@@ -221,12 +221,12 @@ TEST_F(PendingTest, Case7AFenceAsksForTheLinesOfItsPeerInAllStreams)
     Peer second = first;
     second.index = 1; // another endpoint there
     engine.push(0, 77, BlockReason::room);
-    EXPECT_FALSE(pending.waits_for(first));
+    EXPECT_FALSE(pending.has_pending_for(first));
     other.push(1, PendingQueue::queue_key(first));
-    EXPECT_TRUE(pending.waits_for(first));
-    EXPECT_FALSE(pending.waits_for(second));
+    EXPECT_TRUE(pending.has_pending_for(first));
+    EXPECT_FALSE(pending.has_pending_for(second));
     pending.resume();
-    EXPECT_FALSE(pending.waits_for(first));
+    EXPECT_FALSE(pending.has_pending_for(first));
 }
 
 TEST_F(PendingTest, Case8WhatIsCancelledKeepsTheOrderOfItsLineAndNothingIsBegun)
@@ -243,7 +243,7 @@ TEST_F(PendingTest, Case8WhatIsCancelledKeepsTheOrderOfItsLineAndNothingIsBegun)
         EXPECT_TRUE(!last.contains(n % 100) || last[n % 100] < n);
         last[n % 100] = n;
     }
-    EXPECT_FALSE(stream.may_hold(7));
+    EXPECT_FALSE(stream.may_block(7));
     EXPECT_FALSE(pending.empty()); // the other engine's
     other.stream.cancel();
     EXPECT_TRUE(pending.empty());
@@ -258,7 +258,7 @@ TEST_F(PendingTest, Case8AStreamMayEndBeforeItsOperations)
         EXPECT_FALSE(pending.empty());
     }
     EXPECT_TRUE(pending.empty());
-    EXPECT_FALSE(pending.waits_for(
+    EXPECT_FALSE(pending.has_pending_for(
         {.target_vcq = 3, .nonce = 0, .index = 0, .further = 0, .counts_events = false, .generation = 0}));
     pending.resume();
 }

@@ -14,7 +14,8 @@
 
 namespace tofu {
 
-// --- the short way: no other thread, nothing in the queue, no full round due, and the endpoint that spoke last
+// --- the fast path: no other thread, nothing in the queue, no full round due, and the endpoint that filled the queue
+// last
 
 /// What a poll of the endpoint finds, when it looks at nothing that can wait for a full round.
 [[gnu::always_inline]] inline PollHint Endpoint::poll_hint() noexcept
@@ -74,7 +75,8 @@ ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint&
 {
     begin_read(buffer, count);
     (void)endpoint.accept_notices();
-    if (reader_waits()) [[unlikely]] // and then `endpoint`, which is the first, is found again, so that it is not saved
+    if (reader_is_empty())
+        [[unlikely]] // and then `endpoint`, which is the first, is found again, so that it is not saved
         static_cast<Endpoint*>(progress_.first())->accept_messages();
     return close_read();
 }
@@ -117,7 +119,7 @@ ssize_t CompletionQueue::read_from(void* buffer, std::size_t count, fi_addr_t* s
             tx_.pending().resume();
         if (engines_.atomic)
             engines_.atomic->progress();
-        if (engines_.messages && queue.reader_waits())
+        if (engines_.messages && queue.reader_is_empty())
             engines_.messages->progress();
         if (engines_.collectives) [[unlikely]]
             engines_.collectives->progress();
@@ -141,11 +143,11 @@ void ProgressSet::poll(const CompletionQueue& queue) noexcept
 void ProgressSet::poll_round_robin(const CompletionQueue& queue) noexcept
 {
     const std::size_t count = endpoints_.size();
-    for (std::size_t i = 0; i < count && queue.reader_waits(); i++) {
+    for (std::size_t i = 0; i < count && queue.reader_is_empty(); i++) {
         if (next_ >= count)
             next_ = 0;
         static_cast<Endpoint*>(endpoints_[next_])->poll(queue);
-        if (queue.reader_waits())
+        if (queue.reader_is_empty())
             next_++;
         else
             first_ = endpoints_[next_];

@@ -241,7 +241,7 @@ void Domain::await_receivers() noexcept
     auto begin = Clock::now();
     std::size_t left = own_orphaned_copies_.messages();
     for (bool warned = false; own_orphaned_copies_.any();) {
-        (void)progress_target_vcq(true);
+        (void)progress_domain(true);
         progress_everywhere(*this);
         if (const std::size_t now = own_orphaned_copies_.messages(); now < left) {
             left = now;
@@ -297,7 +297,7 @@ int Domain::close() noexcept
     return 0;
 }
 
-bool Domain::progress_target_vcq(bool patient) noexcept
+bool Domain::progress_domain(bool patient) noexcept
 {
     if (patient)
         target_lock_.lock();

@@ -33,7 +33,7 @@ class Domain final : public DomainBase {
     [[nodiscard]] int set_up(const fi_info* info) noexcept;
     static Domain& of(fid_domain* d) noexcept { return *static_cast<Domain*>(d); }
 
-    bool progress_target_vcq(bool patient) noexcept override;
+    bool progress_domain(bool patient) noexcept override;
     void forget_counter(const Counter& counter) noexcept override;
     [[nodiscard]] std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 

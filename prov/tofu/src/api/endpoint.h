@@ -182,7 +182,7 @@ class Endpoint final : public Object<Endpoint, fid_ep, DomainBase, EpHandle>, pu
     RxContext rx_;
     EndpointEngines engines_;
     bool enabled_ = false;
-    bool leaves_copies_ = false; ///< the domain's estate has the area, and the number with it
+    bool leaves_copies_ = false; ///< the domain's orphaned copies has the area, and the number with it
     Bindings bound_{tx_, rx_};
     names::Announcement own_name_;
     names::Announcement* name_ = nullptr; ///< by which it can be found: its own or its scalable endpoint's; null: none

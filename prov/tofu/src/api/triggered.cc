@@ -29,7 +29,7 @@ void insert(TriggeredOp& work, TriggeredOp** at) noexcept
         work.next->link = &work.next;
     *at = &work;
 }
-void take_out(TriggeredOp& work) noexcept
+void unlink_node(TriggeredOp& work) noexcept
 {
     *work.link = work.next;
     if (work.next != nullptr)
@@ -185,9 +185,9 @@ int TriggeredQueue::add(fid_cntr* counter, std::uint64_t threshold, Fill&& fill)
         return ret;
     std::lock_guard guard(domain_.deferred().lock);
     Counter& trigger = *work->trigger;
-    if (trigger.works == nullptr)
+    if (trigger.triggered_ops == nullptr)
         triggers_.push_front(trigger);
-    TriggeredOp** at = &trigger.works;
+    TriggeredOp** at = &trigger.triggered_ops;
     while (*at != nullptr && (*at)->threshold <= work->threshold)
         at = &(*at)->next;
     insert(*work.release(), at);
@@ -237,7 +237,7 @@ template <class Wanted>
 TriggeredOp* TriggeredQueue::find_waiting(Wanted&& wanted) noexcept
 {
     for (Counter* c = triggers_.first(); c != nullptr; c = c->next_trigger)
-        for (TriggeredOp* w = c->works; w != nullptr; w = w->next)
+        for (TriggeredOp* w = c->triggered_ops; w != nullptr; w = w->next)
             if (wanted(*w))
                 return w;
     return nullptr;
@@ -306,8 +306,8 @@ void TriggeredQueue::forget(const TxContext& tx, bool quiet) noexcept
 /// Takes the work off its list, and its counter off the list of counters if no other work waits for it.
 void TriggeredQueue::unlink(TriggeredOp& work) noexcept
 {
-    take_out(work);
-    if (work.trigger != nullptr && work.trigger->works == nullptr)
+    unlink_node(work);
+    if (work.trigger != nullptr && work.trigger->triggered_ops == nullptr)
         triggers_.remove(*work.trigger);
     work.trigger = nullptr;
 }
@@ -352,7 +352,7 @@ void TriggeredQueue::start_due() noexcept
 {
     for (bool some = true; some;) { // a work may count on a counter that others wait for
         some = false;
-        triggers_.each([&](const Counter& c) { some |= start_due(c.works, c); });
+        triggers_.each([&](const Counter& c) { some |= start_due(c.triggered_ops, c); });
     }
 }
 
@@ -498,12 +498,12 @@ bool wants_entry(const Call& call) noexcept
     return (call.flags & FI_COMPLETION) != 0;
 }
 
-int take_in(TriggeredOp&, const EpHandle&, CounterCall&) noexcept
+int prepare(TriggeredOp&, const EpHandle&, CounterCall&) noexcept
 {
     return -FI_EINVAL; // it belongs to no endpoint
 }
 
-int take_in(TriggeredOp& w, const EpHandle& handle, SendCall& call) noexcept
+int prepare(TriggeredOp& w, const EpHandle& handle, SendCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     const bool tagged = (call.packet_flags & proto::flag_tag) != 0;
@@ -522,7 +522,7 @@ int take_in(TriggeredOp& w, const EpHandle& handle, SendCall& call) noexcept
     return 0;
 }
 
-int take_in(TriggeredOp& w, const EpHandle& handle, RecvCall& call) noexcept
+int prepare(TriggeredOp& w, const EpHandle& handle, RecvCall& call) noexcept
 {
     const RxContext* const rx = handle.receives != nullptr ? handle.receives->context() : nullptr;
     if (rx == nullptr || !rx->is_open || rx->shared != nullptr ||
@@ -547,12 +547,12 @@ int take_in(TriggeredOp& w, const EpHandle& handle, RecvCall& call) noexcept
         return -FI_ENOSYS;
     call.flags |= FI_TRIGGER;
     call.context = &w;
-    if (call.count == 1) // a second, empty segment keeps it off the short way of messages, which ignores the flags
+    if (call.count == 1) // a second, empty segment keeps it off the fast path of messages, which ignores the flags
         w.local[call.count++] = {};
     return 0;
 }
 
-int take_in(TriggeredOp& w, const EpHandle& handle, RmaCall& call) noexcept
+int prepare(TriggeredOp& w, const EpHandle& handle, RmaCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::rma] == nullptr)
@@ -573,7 +573,7 @@ int take_in(TriggeredOp& w, const EpHandle& handle, RmaCall& call) noexcept
     return 0;
 }
 
-int take_in(TriggeredOp& w, const EpHandle&, AtomicCall& call) noexcept
+int prepare(TriggeredOp& w, const EpHandle&, AtomicCall& call) noexcept
 {
     const TxContext& tx = *w.tx;
     if (tx.engines()[Engine::atomic] == nullptr)
@@ -600,7 +600,7 @@ int take_in(TriggeredOp& w, const EpHandle&, AtomicCall& call) noexcept
 
 int copy_call(TriggeredOp& w, const EpHandle& handle) noexcept
 {
-    return std::visit([&](auto& call) { return take_in(w, handle, call); }, w.call);
+    return std::visit([&](auto& call) { return prepare(w, handle, call); }, w.call);
 }
 
 } // namespace tofu

@@ -88,7 +88,7 @@ void native_done(vcq::CompletionHandler* self, vcq::Notice notice) noexcept
     if constexpr (size != 0)
         std::memcpy(op.result, &notice.value, size);
     if constexpr (entry)
-        tx.reports().binding.cq->hand_over(
+        tx.reports().binding.cq->write_from_poll(
             {.context = op.user_context, .flags = FI_ATOMIC | (size == 0 ? FI_WRITE : FI_READ)});
     if constexpr (counted)
         (size == 0 ? tx.reports().counters.write : tx.reports().counters.read)->count();

@@ -30,7 +30,7 @@ void AtomicRunner::submit(AtomicOp* op, bool inject) noexcept
     // One for the start; with `inject` another one: the operation may end while we start it, and must not be freed
     // before we have looked.
     op->pending = inject ? 2 : 1;
-    const BlockReason reason = ops.waiting().holds(op->links.key) ? BlockReason::peer : start(*op);
+    const BlockReason reason = ops.waiting().blocks(op->links.key) ? BlockReason::peer : start(*op);
     if (reason == BlockReason::nothing) [[likely]]
         ops.end_one(*op, UTOFU_SUCCESS);
     else

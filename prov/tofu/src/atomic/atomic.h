@@ -33,7 +33,7 @@ class AtomicRunner {
     /// May an operation to the peer at `target_vcq` be posted at once? False: others have to go before it.
     [[nodiscard]] bool open_for_native(utofu_vcq_id_t target_vcq) const noexcept
     {
-        return !ops.waiting().may_hold(target_vcq) && (!ordered || !ops.loops_at(target_vcq));
+        return !ops.waiting().may_block(target_vcq) && (!ordered || !ops.loops_at(target_vcq));
     }
     // --- everything else
     /// Takes the operation over: starts what can be started now; progress() does the rest. With `inject` the operand

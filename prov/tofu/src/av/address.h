@@ -60,7 +60,7 @@ constexpr unsigned table_stag(unsigned log2)
     return 239 + log2;
 }
 
-/// Length of an address as text, "tofu://HOME.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with
+/// Length of an address as text, "tofu://VCQ.INDEX.NONCE" in hexadecimal digits (INDEX: flags, further, index), with
 /// its final zero.
 inline constexpr std::size_t address_text_size = 7 + 16 + 1 + 6 + 1 + 16 + 1;
 

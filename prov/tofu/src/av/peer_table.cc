@@ -242,10 +242,10 @@ void EndpointNumbers::release(unsigned first, unsigned count) noexcept
     save();
 }
 
-/// From an endpoint's identity back to its place. Made at the first question, kept up to date from then on. Open
-/// addressing over the places themselves: 6 to 12 bytes of it for a peer, since this is multiplied by the machine.
+/// From an endpoint's identity back to its index. Made at the first question, kept up to date from then on. Open
+/// addressing over the entries themselves: 6 to 12 bytes of it for a peer, since this is multiplied by the machine.
 struct Peers::Index {
-    static constexpr std::uint32_t free = 0; ///< else a place's number + 1, or
+    static constexpr std::uint32_t free = 0; ///< else an entry's index + 1, or
     static constexpr std::uint32_t gone = ~std::uint32_t{0};
 
     static std::size_t hash(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept
@@ -302,7 +302,7 @@ struct Peers::Index {
     std::unique_ptr<std::uint32_t[]> slots;
     std::size_t size = 0;    ///< a power of two
     std::size_t used = 0;    ///< slots that are not free; those that are gone become so when it grows
-    bool duplicates = false; ///< a peer has more than one place, of which this names the first
+    bool duplicates = false; ///< a peer has more than one index, of which this names the first
     // --- of a shared vector: the indices below `seen` are in it, as of `uses` uses of indices (Head)
     std::size_t seen = 0;
     std::uint32_t uses = 0;
@@ -319,7 +319,7 @@ void Peers::set_rx_bits(int bits) noexcept
     index_mask_ = ~fi_addr_t{0} >> bits;
 }
 
-/// Remembers a place that has become free. Without memory it is found by a search.
+/// Remembers an entry that has become free. Without memory it is found by a search.
 void Peers::note_removed(std::size_t number) noexcept
 {
     if (removed_.size() > size()) // of a shared vector: others have filled most of them
@@ -328,7 +328,7 @@ void Peers::note_removed(std::size_t number) noexcept
         std::push_heap(removed_.begin(), removed_.end(), std::greater<>());
 }
 
-/// The lowest free place that was removed here, else the lowest that a search finds. Null: none is free.
+/// The lowest free entry that was removed here, else the lowest that a search finds. Null: none is free.
 Peer* Peers::reuse_index(fi_addr_t& number) noexcept
 {
     while (!removed_.empty()) {
@@ -348,7 +348,7 @@ Peer* Peers::reuse_index(fi_addr_t& number) noexcept
     return nullptr;
 }
 
-/// A free place: the lowest one removed, else a new one. Null: full or no memory.
+/// A free entry: the lowest one removed, else a new one. Null: full or no memory.
 Peer* Peers::alloc_index(fi_addr_t& number) noexcept
 {
     PeerStore::Head& head = store_.head();
@@ -418,7 +418,7 @@ int Peers::remove(const fi_addr_t* fi_addrs, std::size_t count) noexcept
         if (peer->target_vcq == 0 || has_more_uses(number))
             continue; // named twice, or inserted
         if (index_ != nullptr && index_->duplicates)
-            index_.reset(); // another place may have to answer for this peer: made anew when asked
+            index_.reset(); // another index may have to answer for this peer: made anew when asked
         if (index_ != nullptr)
             if (std::uint32_t& slot = index_->find(*this, peer->target_vcq, peer->nonce, peer->index);
                 slot != Index::free)
@@ -432,9 +432,9 @@ int Peers::remove(const fi_addr_t* fi_addrs, std::size_t count) noexcept
     return 0;
 }
 
-/// Other processes change a shared vector, too. What they have added behind the places that the index has seen is added
-/// to it; it is made anew where others were used again or given up: those are uses that the size does not tell. In
-/// turn.
+/// Other processes change a shared vector, too. What they have added behind the entries that the index has seen is
+/// added to it; it is made anew where others were used again or given up: those are uses that the size does not tell.
+/// In turn.
 void Peers::update_index() noexcept
 {
     const std::uint32_t now = generation();

@@ -68,12 +68,12 @@ class EndpointNumbers {
 
 class DomainBase;
 
-/// A place is filled before its number becomes known, so find() needs no lock.
+/// An entry is filled before its number becomes known, so find() needs no lock.
 class Peers : public Object<Peers, fid_av, DomainBase> {
   public:
     explicit Peers(RefCounted& domain) noexcept;
     ~Peers();
-    static constexpr int max_rx_bits = 32; ///< even so there are more addresses than places
+    static constexpr int max_rx_bits = 32; ///< even so there are more addresses than indices
     /// Reserves `bits` bits of addresses, at most max_rx_bits, for receive contexts (fi_av(3), rx_ctx_bits). Called
     /// before the first insertion.
     void set_rx_bits(int bits) noexcept;
@@ -87,14 +87,14 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
         return peer != nullptr && std::atomic_ref(peer->target_vcq).load(std::memory_order_acquire) != 0 ? peer
                                                                                                          : nullptr;
     }
-    /// The place that an address names.
+    /// The index that an address names.
     [[nodiscard]] std::uint64_t index_of(fi_addr_t address) const noexcept { return address & index_mask_; }
     /// The receive context that an address names (fi_rx_addr).
     [[nodiscard]] unsigned context_of(fi_addr_t address) const noexcept
     {
         return static_cast<unsigned>(std::rotl(address, rx_bits_) & ~(~std::uint64_t{0} << rx_bits_));
     }
-    /// The address of a sender, endpoint `index` of the domain at `target_vcq`: its place, or the user's ID for it
+    /// The address of a sender, endpoint `index` of the domain at `target_vcq`: its index, or the user's ID for it
     /// (FI_AV_USER_ID), or FI_ADDR_NOTAVAIL. Slow path (a hash table made at first use), so callers keep the answer
     /// together with generation(). Any thread.
     [[nodiscard]] fi_addr_t lookup(std::uint64_t target_vcq, std::uint64_t nonce, std::uint32_t index) noexcept;
@@ -107,16 +107,16 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     [[nodiscard]] std::size_t size() const noexcept { return store_.head().size.load(std::memory_order_acquire); }
 
     // --- insertion and removal, any thread. After changes the caller calls changed() once.
-    /// Gives a sound address a place. 0, or a positive FI_ENOMEM (also if all places are in use) or FI_EBUSY (another
+    /// Gives a valid address an index. 0, or a positive FI_ENOMEM (also if all entries are in use) or FI_EBUSY (another
     /// process is changing the vector and has been stopped).
     [[nodiscard]] int insert(const EndpointAddress& address, fi_addr_t& number) noexcept;
-    /// As insert(), but an address that is there already gives its place, which then has to be removed once more. Only
+    /// As insert(), but an address that is there already gives its index, which then has to be removed once more. Only
     /// for a vector of the process's own.
     [[nodiscard]] int insert_once(const EndpointAddress& address, fi_addr_t& number) noexcept;
     /// Removes all of the addresses, or none: 0, -FI_EINVAL if one names no peer, or -FI_EBUSY.
     [[nodiscard]] int remove(const fi_addr_t* fi_addrs, std::size_t count) noexcept;
     void changed() noexcept;
-    /// FI_AV_USER_ID of fi_av_insert(3): sets what lookup() answers for this place until it is filled again. 0, or a
+    /// FI_AV_USER_ID of fi_av_insert(3): sets what lookup() answers for this index until it is filled again. 0, or a
     /// positive FI_ENOMEM.
     [[nodiscard]] int name(fi_addr_t number, fi_addr_t user_id) noexcept;
 
@@ -148,11 +148,11 @@ class Peers : public Object<Peers, fid_av, DomainBase> {
     PeerStore store_;
     std::unique_ptr<Index> index_; ///< used only by the thread that has the turn
     /// Places that were removed here, a heap with the lowest first: hints only, since there may be no memory for one,
-    /// and other processes may fill places of a shared vector. Used in turn.
+    /// and other processes may fill entries of a shared vector. Used in turn.
     Array<std::uint32_t> removed_;
     Mutex user_mutex_;
-    Map<fi_addr_t, fi_addr_t> user_ids_;      ///< of places that have one
-    Map<fi_addr_t, std::uint32_t> more_uses_; ///< of places: further uses by insert_once()
+    Map<fi_addr_t, fi_addr_t> user_ids_;      ///< of entries that have one
+    Map<fi_addr_t, std::uint32_t> more_uses_; ///< of entries: further uses by insert_once()
     Mutex watch_mutex_;                       ///< taken before the observers' locks
     List<Watcher, &Watcher::next> watchers_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// See shared_table.h. The file: head, addresses by number, places; of its maximal length, and sparse where nothing was
+// See shared_table.h. The file: head, addresses by number, entries; of its maximal length, and sparse where nothing was
 // written. Its first byte is locked during a change, its second byte by every process that has it open.
 #include "av/shared_table.h"
 

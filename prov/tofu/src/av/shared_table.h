@@ -16,37 +16,37 @@
 
 namespace tofu {
 
-/// One peer. `target_vcq` 0 marks a free place.
+/// One peer. `target_vcq` 0 marks a free entry.
 struct Peer {
     std::uint64_t target_vcq;
     std::uint64_t nonce;
     std::uint16_t index;      ///< endpoint number in its domain
     std::uint8_t further;     ///< receive contexts after the first, with the numbers that follow
     bool counts_events;       ///< operations that target it carry a notice (address_counts_events)
-    std::uint32_t generation; ///< number of this use of the place, unique in the vector; lets caches notice a removal
+    std::uint32_t generation; ///< number of this use of the index, unique in the vector; lets caches notice a removal
 };
 
 /// Places lie in chunks, each twice as long as the one before. Chunks never move, so at() needs no lock.
 class PeerStore {
-    static constexpr std::size_t first_chunk = 1024; ///< places
+    static constexpr std::size_t first_chunk = 1024; ///< entries
     static constexpr unsigned chunks = 13;
 
   public:
-    /// 8.4 million places: enough for 158,976 nodes with 48 endpoints each.
+    /// 8.4 million entries: enough for 158,976 nodes with 48 endpoints each.
     static constexpr std::size_t most = first_chunk * ((std::size_t{1} << chunks) - 1);
 
     /// State that changes with the indices. Only the holder of the turn uses the members that are not atomic.
     struct Head {
-        std::atomic<std::uint64_t> size;       ///< places that were ever filled
+        std::atomic<std::uint64_t> size;       ///< entries that were ever filled
         std::atomic<std::uint32_t> generation; ///< changes with every insertion and removal
-        std::uint32_t uses;                    ///< of places: insertions and removals, ever
+        std::uint32_t uses;                    ///< of entries: insertions and removals, ever
         std::uint64_t free_places;             ///< below size
-        std::uint64_t first_free;              ///< no free place lies below it
+        std::uint64_t first_free;              ///< no free entry lies below it
     };
 
     ~PeerStore();
 
-    /// Shares the places with all processes that name the same file; the first makes the file, the last removes it.
+    /// Shares the entries with all processes that name the same file; the first makes the file, the last removes it.
     /// Called before the first insertion. A reader changes nothing, and needs a file that another process has open. 0,
     /// -FI_ENOENT (a reader found no file), -FI_EMFILE, -FI_EACCES (the file of another user), -FI_EBUSY (its maker
     /// has been stopped), -FI_ENOMEM.
@@ -61,7 +61,7 @@ class PeerStore {
         if (number >= most) [[unlikely]]
             return nullptr; // such as FI_ADDR_UNSPEC
         const std::uint64_t n = number + first_chunk;
-        // acquire: the chunk's zeroes, and a filled place, come before its number is known (partner: make_next())
+        // acquire: the chunk's zeroes, and a filled entry, come before its number is known (partner: make_next())
         const std::uintptr_t origin = chunks_[chunk_of(n)].load(std::memory_order_acquire);
         if (origin == 0)
             return nullptr;
@@ -74,7 +74,7 @@ class PeerStore {
 
     /// How long a process waits for another one that has the turn and may have been stopped. Tests set it lower.
     static inline std::chrono::milliseconds patience{2000};
-    /// The turn: the right to change the places. It excludes the other threads of the process and, where `taken`, the
+    /// The turn: the right to change the entries. It excludes the other threads of the process and, where `taken`, the
     /// other processes. A process that dies gives it back.
     class Turn {
       public:
@@ -92,12 +92,12 @@ class PeerStore {
         bool locked_ = true;
         bool taken_ = false;
     };
-    /// Allocates the next place, number head().size. The caller has the turn. False: no memory, or no further place.
+    /// Allocates the next entry, number head().size. The caller has the turn. False: no memory, or no further entry.
     [[nodiscard]] bool make_next() noexcept;
 
   private:
-    static constexpr std::size_t file_step = 1024; ///< places that the file grows by
-    /// `n`: a number of a place, plus first_chunk.
+    static constexpr std::size_t file_step = 1024; ///< entries that the file grows by
+    /// `n`: an index of an entry, plus first_chunk.
     static constexpr unsigned chunk_of(std::uint64_t n) noexcept
     {
         return static_cast<unsigned>(std::bit_width(n) - std::bit_width(first_chunk));
@@ -106,7 +106,7 @@ class PeerStore {
     [[nodiscard]] bool map() noexcept;
     [[nodiscard]] bool fill(std::size_t from, std::size_t bytes) noexcept;
 
-    /// For each chunk the address that place -first_chunk would have if the chunk went on downwards; 0: no chunk yet.
+    /// For each chunk the address that entry -first_chunk would have if the chunk went on downwards; 0: no chunk yet.
     std::atomic<std::uintptr_t> chunks_[chunks] = {};
     Head own_{};
     Head* head_ = &own_;

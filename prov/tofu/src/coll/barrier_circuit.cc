@@ -35,8 +35,9 @@ void Circuit::add(const vcq::Coords& coords) noexcept
 
 bool Circuit::lay_out() noexcept
 {
-    std::sort(seats_.begin(), seats_.end(),
-              [](const Seat& a, const Seat& b) { return a.key != b.key ? a.key < b.key : a.rank < b.rank; });
+    std::sort(seats_.begin(), seats_.end(), [](const MemberSlot& a, const MemberSlot& b) {
+        return a.key != b.key ? a.key < b.key : a.rank < b.rank;
+    });
     for (std::uint32_t i = 0; i < seats_.size(); i++) {
         if (i == 0 || seats_[i].key != seats_[i - 1].key)
             if (!first_.push(i))
@@ -85,11 +86,11 @@ void Circuit::between_nodes(std::uint32_t node, Program& program) const noexcept
         const std::uint32_t core = std::bit_floor(digits_[i]);
         guest = at >= core;
         if (guest) {
-            program.add(Does::send, leader(node - core * stride));
-            program.add(Does::replace, leader(node - core * stride));
+            program.add(ActionKind::send, leader(node - core * stride));
+            program.add(ActionKind::replace, leader(node - core * stride));
         } else if (at + core < digits_[i]) {
             guests[has++] = leader(node + core * stride);
-            program.add(Does::join, guests[has - 1]);
+            program.add(ActionKind::join, guests[has - 1]);
         }
     }
     stride = 1;
@@ -97,34 +98,34 @@ void Circuit::between_nodes(std::uint32_t node, Program& program) const noexcept
         const std::uint32_t at = node / stride % digits_[i];
         for (std::uint32_t bit = 1; bit < std::bit_floor(digits_[i]); bit *= 2) {
             const std::uint32_t other = leader(node - at * stride + (at ^ bit) * stride);
-            program.add(Does::send, other);
-            program.add(Does::join, other);
+            program.add(ActionKind::send, other);
+            program.add(ActionKind::join, other);
         }
     }
     while (has != 0)
-        program.add(Does::send, guests[--has]);
+        program.add(ActionKind::send, guests[--has]);
 }
 
 /// The steps of one member: up the tree of its node, then between the nodes, then down the tree.
 void Circuit::program_of(unsigned rank, Program& program) const noexcept
 {
-    const Seat& seat = seats_[place_[rank]];
+    const MemberSlot& seat = seats_[place_[rank]];
     const std::uint32_t first = first_[seat.node];
     const std::uint32_t here = first_[seat.node + 1] - first; // members on this node
     const auto local = [&](std::uint32_t index) { return seats_[first + index].rank; };
     std::uint32_t reach = 1; // distance of the next child
     for (; (seat.index & reach) == 0 && seat.index + reach < here; reach *= 2)
-        program.add(Does::join, local(seat.index + reach));
+        program.add(ActionKind::join, local(seat.index + reach));
     if (seat.index != 0) {
         const std::uint32_t parent = local(seat.index & (seat.index - 1));
-        program.add(Does::send, parent);
-        program.add(Does::replace, parent);
+        program.add(ActionKind::send, parent);
+        program.add(ActionKind::replace, parent);
     } else {
         between_nodes(seat.node, program);
     }
     while (reach > 1) {
         reach /= 2;
-        program.add(Does::send, local(seat.index + reach));
+        program.add(ActionKind::send, local(seat.index + reach));
     }
 }
 
@@ -139,9 +140,9 @@ unsigned Circuit::walk(const Program& program, Visit&& visit) noexcept
     bool sent = false;
     for (unsigned i = 0; i < program.count; i++) {
         const Action& action = program.action[i];
-        const bool send = action.does == Does::send;
+        const bool send = action.does == ActionKind::send;
         const bool last = i + 1 == program.count;
-        const bool fresh = send ? sent : !last || (at == 0 && action.does == Does::join);
+        const bool fresh = send ? sent : !last || (at == 0 && action.does == ActionKind::join);
         const unsigned before = at;
         if (fresh)
             at = gates++;
@@ -157,7 +158,7 @@ unsigned Circuit::gate_of(const Program& program, unsigned peer, bool sends) noe
 {
     unsigned found = 0;
     (void)walk(program, [&](const Action& action, unsigned, unsigned gate) {
-        if (action.peer == peer && (action.does == Does::send) == sends)
+        if (action.peer == peer && (action.does == ActionKind::send) == sends)
             found = gate;
     });
     return found;
@@ -173,12 +174,12 @@ void Circuit::wires_of(unsigned rank, Wires& wires) const noexcept
     wires.count = walk(program, [&](const Action& action, unsigned before, unsigned gate) {
         Program theirs;
         program_of(action.peer, theirs);
-        const bool send = action.does == Does::send;
+        const bool send = action.does == ActionKind::send;
         const GateAt other{action.peer, gate_of(theirs, rank, !send)};
         GatePlan& plan = wires.gate[gate];
         (send ? plan.packet_to : plan.packet_from) = other;
         closed = !send && gate == 0;
-        if ((gate != before || closed) && action.does != Does::replace) {
+        if ((gate != before || closed) && action.does != ActionKind::replace) {
             wires.gate[before].signal_to = gate;
             plan.signal_from = before;
         }
@@ -193,7 +194,7 @@ void Circuit::wires_of(unsigned rank, Wires& wires) const noexcept
 unsigned Circuit::most_gates() const noexcept
 {
     unsigned most = 0;
-    for (const Seat& seat : seats_) {
+    for (const MemberSlot& seat : seats_) {
         Program program;
         program_of(seat.rank, program);
         most = std::max(most, walk(program, [](const Action&, unsigned, unsigned) {}));
@@ -203,7 +204,7 @@ unsigned Circuit::most_gates() const noexcept
 
 namespace {
 
-using Form = Native::Form;
+using Form = GateMapping::Form;
 constexpr unsigned words = vcq::GateData::words;
 constexpr std::uint64_t top = std::uint64_t{1} << 63;
 
@@ -293,7 +294,8 @@ void store_truth(fi_datatype type, std::byte* at, bool value) noexcept
 /// Appends to `used` words the words that the seal yields when `members` equal ones are combined, if there is
 /// room. If the seal of one member differs, all members find other words. Returns the new number of words. An
 /// exclusive or has no such words: two seals that occur an even number of times each cancel out.
-unsigned append_seal(const Native& n, unsigned used, std::uint32_t seal, unsigned members, vcq::GateData& data) noexcept
+unsigned append_seal(const GateMapping& n, unsigned used, std::uint32_t seal, unsigned members,
+                     vcq::GateData& data) noexcept
 {
     const std::uint64_t own = seal;
     constexpr std::uint64_t part = 0xfffff; // its sum over any number of members is exact as a double
@@ -310,7 +312,7 @@ unsigned append_seal(const Native& n, unsigned used, std::uint32_t seal, unsigne
     return used;
 }
 
-unsigned words_of(const Native& n, std::size_t size) noexcept
+unsigned words_of(const GateMapping& n, std::size_t size) noexcept
 {
     switch (n.form) {
     case Form::none:
@@ -325,20 +327,20 @@ unsigned words_of(const Native& n, std::size_t size) noexcept
     return static_cast<unsigned>(size);
 }
 
-bool by_bytes(const Native& n) noexcept
+bool by_bytes(const GateMapping& n) noexcept
 {
     return n.form == Form::bytes || n.form == Form::bits;
 }
 
-/// Size in bytes of the unit of Native::each: an element, a part of a complex one, or a byte.
-std::size_t unit_of(const Native& n, fi_datatype type) noexcept
+/// Size in bytes of the unit of GateMapping::each: an element, a part of a complex one, or a byte.
+std::size_t unit_of(const GateMapping& n, fi_datatype type) noexcept
 {
     const Datatype& d = datatypes[type];
     return by_bytes(n) ? 1 : d.size / (d.kind == Class::complex ? 2 : 1);
 }
 
 /// Copies unit `i` of a round from memory into its words, unless the form copies bytes; unpack_result() copies it back.
-void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
+void put(const GateMapping& n, const Shape& s, std::size_t i, const std::byte* from, vcq::GateData& data) noexcept
 {
     switch (n.form) {
     case Form::none:
@@ -352,7 +354,8 @@ void put(const Native& n, const Shape& s, std::size_t i, const std::byte* from, 
     }
 }
 
-void unpack_result(const Native& n, const Shape& s, std::size_t i, std::byte* to, const vcq::GateData& data) noexcept
+void unpack_result(const GateMapping& n, const Shape& s, std::size_t i, std::byte* to,
+                   const vcq::GateData& data) noexcept
 {
     switch (n.form) {
     case Form::none:
@@ -366,11 +369,11 @@ void unpack_result(const Native& n, const Shape& s, std::size_t i, std::byte* to
     }
 }
 
-Native reduction(const Shape& s) noexcept
+GateMapping reduction(const Shape& s) noexcept
 {
     const Datatype& d = datatypes[s.type];
     const bool word = d.size <= 8 && d.kind != Class::complex;
-    const auto when = [](bool can, const Native& native) { return can ? native : Native{}; };
+    const auto when = [](bool can, const GateMapping& native) { return can ? native : GateMapping{}; };
     switch (s.op) {
     case FI_SUM:
         if (d.kind == Class::complex)
@@ -400,9 +403,9 @@ unsigned most_rounds(fi_collective_op coll, unsigned members) noexcept
 
 } // namespace
 
-Native native_of(const Shape& shape, unsigned members) noexcept
+GateMapping gate_mapping_of(const Shape& shape, unsigned members) noexcept
 {
-    Native native;
+    GateMapping native;
     if (shape.coll == FI_BARRIER || shape.count == 0)
         native = {Form::barrier, UTOFU_REDUCE_OP_BARRIER, 1, 0, 1};
     else if (shape.coll == FI_BROADCAST)
@@ -421,7 +424,7 @@ std::uint32_t seal_of(std::uint64_t group, std::uint32_t operation, unsigned rou
     return static_cast<std::uint32_t>(directory::mix(directory::mix(directory::mix(group) + round) ^ call));
 }
 
-unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t seal,
+unsigned pack(const GateMapping& n, const Shape& shape, unsigned round, const std::byte* in, std::uint32_t seal,
               vcq::GateData& data) noexcept
 {
     std::memset(&data, 0, sizeof(data));
@@ -438,8 +441,8 @@ unsigned pack(const Native& n, const Shape& shape, unsigned round, const std::by
     return append_seal(n, words_of(n, size), seal, 1, data);
 }
 
-bool unpack(const Native& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t seal, unsigned members,
-            const vcq::GateData& data) noexcept
+bool unpack(const GateMapping& n, const Shape& shape, unsigned round, std::byte* out, std::uint32_t seal,
+            unsigned members, const vcq::GateData& data) noexcept
 {
     if (n.form == Form::none || n.form == Form::barrier)
         return true;

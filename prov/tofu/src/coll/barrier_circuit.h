@@ -56,23 +56,23 @@ class Circuit {
     [[nodiscard]] unsigned nodes() const noexcept { return static_cast<unsigned>(first_.size()) - 1; }
 
   private:
-    struct Seat {
+    struct MemberSlot {
         std::uint64_t key; ///< of the node; nodes are sorted by it
         std::uint32_t rank;
         std::uint32_t node;  ///< index of the node in that order
         std::uint32_t index; ///< of the member in the node, by rank
     };
-    enum class Does : std::uint8_t { send, join, replace };
+    enum class ActionKind : std::uint8_t { send, join, replace };
     /// The steps of a member in a round: it sends its value, combines it with an arriving value, or replaces it by an
     /// arriving value.
     struct Action {
-        Does does;
+        ActionKind does;
         std::uint32_t peer;
     };
     struct Program {
         unsigned count = 0;
         Action action[128];
-        void add(Does does, std::uint32_t peer) noexcept { action[count++] = {does, peer}; }
+        void add(ActionKind does, std::uint32_t peer) noexcept { action[count++] = {does, peer}; }
     };
     void measure_box() noexcept;
     void between_nodes(std::uint32_t node, Program& program) const noexcept;
@@ -82,7 +82,7 @@ class Circuit {
     template <class Visit>
     static unsigned walk(const Program& program, Visit&& visit) noexcept;
 
-    Array<Seat> seats_;          ///< sorted
+    Array<MemberSlot> seats_;    ///< sorted
     Array<std::uint32_t> place_; ///< index in seats_, by rank
     Array<std::uint32_t> first_; ///< index of the first seat of each node; then the number of seats
     /// The mixed radix in which nodes are numbered, lowest digit first: six digits for a box, otherwise one.
@@ -94,7 +94,7 @@ class Circuit {
 // round. Pure.
 
 /// How barrier gates execute a collective.
-struct Native {
+struct GateMapping {
     enum class Form : std::uint8_t {
         none,    ///< gates do not execute it
         barrier, ///< no data
@@ -119,7 +119,7 @@ struct Native {
 };
 
 /// The form of a collective. Form::none: gates cannot execute it, or software is faster for this number of members.
-[[nodiscard]] Native native_of(const Shape& shape, unsigned members) noexcept;
+[[nodiscard]] GateMapping gate_mapping_of(const Shape& shape, unsigned members) noexcept;
 
 /// What a member adds to the data of a round, and finds in the result if all members have added the same. It is a hash
 /// of the group, the number of the operation, the round and the call, since a packet on gates names none of these.
@@ -127,11 +127,11 @@ struct Native {
                                     std::uint32_t signature) noexcept;
 /// Fills in the operand of a round from `in` (null: this member contributes nothing). Returns the number of words or
 /// doubles. Includes the seal if the operation can compare it and the data leave room.
-[[nodiscard]] unsigned pack(const Native& native, const Shape& shape, unsigned round, const std::byte* in,
+[[nodiscard]] unsigned pack(const GateMapping& native, const Shape& shape, unsigned round, const std::byte* in,
                             std::uint32_t seal, vcq::GateData& data) noexcept;
 /// Writes the result of a round to `out`, unless that is null. False: the seals of members differ. If each packet is of
 /// a member, all members get the same answer.
-[[nodiscard]] bool unpack(const Native& native, const Shape& shape, unsigned round, std::byte* out, std::uint32_t seal,
-                          unsigned members, const vcq::GateData& data) noexcept;
+[[nodiscard]] bool unpack(const GateMapping& native, const Shape& shape, unsigned round, std::byte* out,
+                          std::uint32_t seal, unsigned members, const vcq::GateData& data) noexcept;
 
 } // namespace tofu::coll

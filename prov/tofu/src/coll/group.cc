@@ -21,12 +21,12 @@ using enum Outcome::Kind;
 constexpr unsigned rounds_at_once = 32; // of operations, in one call of progress()
 constexpr std::uint64_t question_after_ms = 20;
 
-// --- Vigil
+// --- LivenessWatch
 
 void LivenessWatch::step(unsigned all) noexcept
 {
     const std::uint64_t time = clock_ms();
-    if (!lanes_.idle() || time < asked_ + question_after_ms) // the answer of a census has the same place
+    if (!lanes_.idle() || time < asked_ + question_after_ms) // the answer of a check has the same place
         return;
     for (unsigned i = 0; i < lanes_.all().size() && lanes_.idle(); i++) {
         next_ = (next_ + 1) % lanes_.all().size();
@@ -40,15 +40,15 @@ void LivenessWatch::step(unsigned all) noexcept
 
 void LivenessWatch::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    LivenessWatch& vigil = *static_cast<LivenessWatch*>(handler);
-    Lane& lane = vigil.lanes_.all()[vigil.next_];
-    if (vigil.lanes_.answer_of(lane.peer, notice) != 0)
-        vigil.lanes_.fail(lane, FI_EHOSTDOWN, notice.code);
+    LivenessWatch& watch = *static_cast<LivenessWatch*>(handler);
+    Lane& lane = watch.lanes_.all()[watch.next_];
+    if (watch.lanes_.answer_of(lane.peer, notice) != 0)
+        watch.lanes_.fail(lane, FI_EHOSTDOWN, notice.code);
 }
 
 // --- Joining
 
-Joining::Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept
+Joining::Joining(TxContext& tx, const Join& join, Lanes& lanes, GateRounds& gates) noexcept
     : backend_(tx.domain().backend()), search_(tx, lanes, join.key), join_(join), gates_(gates)
 {
 }
@@ -134,7 +134,7 @@ void Joining::vote(OpQueue& ops, const Roster& roster) noexcept
     const bool rows = stage_ == Stage::tells;
     question_.shape =
         rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
-    question_.native = proves() ? native_of(question_.shape, roster.size()) : Native{};
+    question_.native = proves() ? gate_mapping_of(question_.shape, roster.size()) : GateMapping{};
     question_.in = question_.out = &agreed_; // of a round over the circuit
     // None of these plans allocates memory.
     (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
@@ -229,7 +229,7 @@ void Group::leave() noexcept
     if (state_ == State::joining)
         joining_.abandon();
     // The operation that broke the group, and not the next one: a member that looks late would wait for it.
-    const std::uint32_t op = state_ == State::broken ? broken_at_ : lanes_.now();
+    const std::uint32_t op = state_ == State::broken ? broken_at_ : lanes_.current_op();
     state_ = State::left;
     if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
         gates_.give_up();
@@ -244,7 +244,7 @@ void Group::leave() noexcept
 
 int Group::submit(CollectiveOp& op) noexcept
 {
-    op.native = gates_.used() ? native_of(op.shape, roster_.size()) : Native{};
+    op.native = gates_.used() ? gate_mapping_of(op.shape, roster_.size()) : GateMapping{};
     if (op.native.rounds == 0)
         if (int ret = op.plan.open(op.shape, roster_.rank, roster_.size(), op.in, op.out); ret != 0)
             return ret;
@@ -277,7 +277,7 @@ void Group::end_first(int err, int prov_errno) noexcept
 void Group::progress() noexcept
 {
     if (lanes_.owe())
-        lanes_.return_all_slots();
+        lanes_.flush_all();
     if (joining_.searches()) {
         joining_.search();
         // A neighbour that was found may know that a member is lost, while others have not called yet.
@@ -298,7 +298,8 @@ void Group::run() noexcept
 {
     for (unsigned i = 0; !ops_.empty() && i < rounds_at_once; i++) {
         CollectiveOp& op = *ops_.first();
-        const Outcome out = op.native.rounds != 0 ? gates_.step(op, lanes_.now(), roster_, rounds_) : rounds_.step(op);
+        const Outcome out =
+            op.native.rounds != 0 ? gates_.step(op, lanes_.current_op(), roster_, rounds_) : rounds_.step(op);
         switch (out.kind) {
         case waits: return;
         case goes_on: break;
@@ -327,9 +328,9 @@ void Group::fail(int err, int prov_errno) noexcept
         lost(err, prov_errno);
         return;
     }
-    const std::uint32_t now = lanes_.now();
+    const std::uint32_t now = lanes_.current_op();
     write_word(Word::failed, now, err);
-    if (now != lanes_.now())
+    if (now != lanes_.current_op())
         return; // a post has found a dead peer, and lost() has ended the operation
     if (gates_.retire(ops_, roster_))
         end_first(err, prov_errno);
@@ -347,7 +348,7 @@ void Group::lost(int err, int prov_errno) noexcept
               fi_strerror(err));
     state_ = State::broken;
     broken_ = {Outcome::Kind::breaks, err, prov_errno};
-    broken_at_ = lanes_.now();
+    broken_at_ = lanes_.current_op();
     write_word(Word::broken, broken_at_, err);
     if (joining && ops_.empty())
         joining_.answered(fid, roster_, err, prov_errno);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A collective group of a member (Group), from its join, in which members agree on it (Joining), to its end, for which
-// a closed group waits until its neighbours have left or died (Vigil). Its operations are executed by coll/rounds.
+// a closed group waits until its neighbours have left or died (LivenessWatch). Its operations are executed by
+// coll/rounds.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace tofu::coll {
 class Collectives;
 class Group;
 
-// --- Vigil: finds the neighbours of a closed group that have died
+// --- LivenessWatch: finds the neighbours of a closed group that have died
 
 /// Asks the neighbours that have not left whether they live, one at a time. The memory of a closed group is released
 /// when all have left or are dead; one that dies before says nothing, nor does one whose endpoint closed before this
@@ -53,7 +54,7 @@ class Joining {
         std::uint64_t key;  ///< of the group; the keys of members follow from it
         unsigned number;    ///< among the groups of the same members
     };
-    Joining(TxContext& tx, const Join& join, Lanes& lanes, OverGates& gates) noexcept;
+    Joining(TxContext& tx, const Join& join, Lanes& lanes, GateRounds& gates) noexcept;
     /// Allocates gates of one TNI for the circuit, if enough are free. 0 or -FI_ENOMEM. Called without the context's
     /// lock.
     [[nodiscard]] int open(const Roster& roster) noexcept;
@@ -99,7 +100,7 @@ class Joining {
     const vcq::Backend& backend_;
     Search search_;
     Join join_;
-    OverGates& gates_;
+    GateRounds& gates_;
     Stage stage_ = Stage::asks;
     bool wired_ = false;  ///< this member may have said that its gates are wired
     bool proved_ = false; ///< members may have sent packets over the circuit
@@ -185,7 +186,7 @@ class Group final : public fid_mc {
     OpQueue ops_;
     Rounds rounds_;
     LivenessWatch liveness_watch_;
-    OverGates gates_;
+    GateRounds gates_;
     Joining joining_;
 };
 

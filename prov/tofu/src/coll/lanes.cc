@@ -19,12 +19,12 @@
 
 namespace tofu::coll {
 
-// --- Doors
+// --- LaneDirectory
 
 /// Allocates the table at its first use, and publishes it in the directory.
 int LaneDirectory::make() noexcept
 {
-    OwnMemory made(door_rows * sizeof(LaneRow));
+    OwnMemory made(directory_rows * sizeof(LaneRow));
     if (!made)
         return -FI_ENOMEM;
     std::memset(made.get(), 0, made.size());
@@ -35,14 +35,13 @@ int LaneDirectory::make() noexcept
     return 0;
 }
 
-/// The line of the key, or with `free` an unused line. Null: there is none.
+/// The entry of the key, or with `free` an unused entry. Null: there is none.
 LaneEntry* LaneDirectory::find(std::uint64_t key, bool free) noexcept
 {
-    for (unsigned i = 0; table_ && i < door_choices; i++)
-        for (LaneEntry& line :
-             std::launder(reinterpret_cast<LaneRow*>(table_.get() + lane_directory_offset(key, i)))->line)
-            if (free ? line.check == LaneEntry::free : line.check != LaneEntry::free && line.key == key)
-                return &line;
+    for (unsigned i = 0; table_ && i < directory_probes; i++)
+        for (LaneEntry& entry : std::launder(reinterpret_cast<LaneRow*>(table_.get() + lane_row_offset(key, i)))->entry)
+            if (free ? entry.check == LaneEntry::free : entry.check != LaneEntry::free && entry.key == key)
+                return &entry;
     return nullptr;
 }
 
@@ -52,19 +51,19 @@ int LaneDirectory::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
     if (!table_)
         if (int ret = make(); ret != 0)
             return ret;
-    LaneEntry* line = find(key, false);
-    if (line == nullptr)
-        line = find(key, true);
-    if (line == nullptr) {
+    LaneEntry* entry = find(key, false);
+    if (entry == nullptr)
+        entry = find(key, true);
+    if (entry == nullptr) {
         TOFU_WARN(FI_LOG_EP_CTRL, "collective group: too many groups of this domain are open, or wait for members that "
                                   "have not closed them: close some at all members\n");
         return -FI_ENOSPC;
     }
     if (int ret = slabs_.alloc(cells, slab); ret != 0)
         return ret;
-    std::atomic_ref(line->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
-    std::atomic_ref(line->key).store(key, std::memory_order_seq_cst);
-    std::atomic_ref(line->stadd).store(slab.stadd, std::memory_order_seq_cst);
+    std::atomic_ref(entry->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(entry->key).store(key, std::memory_order_seq_cst);
+    std::atomic_ref(entry->stadd).store(slab.stadd, std::memory_order_seq_cst);
     return 0;
 }
 
@@ -72,20 +71,20 @@ int LaneDirectory::open(std::uint64_t key, unsigned cells, Slab& slab) noexcept
 void LaneDirectory::show(std::uint64_t key, std::uint64_t state) noexcept
 {
     std::lock_guard guard(domain_.target_lock());
-    LaneEntry* const line = find(key, false);
-    if (line == nullptr)
+    LaneEntry* const entry = find(key, false);
+    if (entry == nullptr)
         return;
-    const std::uint64_t check = check_of({key, line->stadd, 0, state}, domain_.nonce());
-    std::atomic_ref(line->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
-    std::atomic_ref(line->state).store(state, std::memory_order_seq_cst);
-    std::atomic_ref(line->check).store(check, std::memory_order_seq_cst);
+    const std::uint64_t check = check_of({key, entry->stadd, 0, state}, domain_.nonce());
+    std::atomic_ref(entry->check).store(LaneEntry::hidden, std::memory_order_seq_cst);
+    std::atomic_ref(entry->state).store(state, std::memory_order_seq_cst);
+    std::atomic_ref(entry->check).store(check, std::memory_order_seq_cst);
 }
 
 void LaneDirectory::remove(std::uint64_t key) noexcept
 {
     std::lock_guard guard(domain_.target_lock());
-    if (LaneEntry* const line = find(key, false); line != nullptr)
-        std::atomic_ref(line->check).store(LaneEntry::free, std::memory_order_seq_cst);
+    if (LaneEntry* const entry = find(key, false); entry != nullptr)
+        std::atomic_ref(entry->check).store(LaneEntry::free, std::memory_order_seq_cst);
 }
 
 void LaneDirectory::release(const Slab& slab, vcq::Gates& gates, bool keep, bool quiet) noexcept
@@ -163,7 +162,7 @@ void Lanes::deregister_local() noexcept
         tx_.vcq().dereg(staging_stadd_);
 }
 
-/// A line whose slab is not quiet stays: a neighbour that calls later finds that this member has given up.
+/// An entry whose slab is not quiet stays: a neighbour that calls later finds that this member has given up.
 void Lanes::destroy(vcq::Gates& gates, bool keep, bool quiet) noexcept
 {
     if (quiet)
@@ -261,7 +260,7 @@ void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept
 // --- Lanes: words and counts
 
 /// Puts the pending count and word to the peer. False: the VCQ is busy; call again.
-bool Lanes::return_slots(Lane& lane) noexcept
+bool Lanes::flush(Lane& lane) noexcept
 {
     if (lane.step != Lane::Step::known) {
         lane.owes_word = lane.owes_taken = false; // the peer is lost, or found() will set them again
@@ -278,11 +277,11 @@ bool Lanes::return_slots(Lane& lane) noexcept
     return !lane.owes_taken && !lane.owes_word;
 }
 
-void Lanes::return_all_slots() noexcept
+void Lanes::flush_all() noexcept
 {
     owes_ = false;
     for (Lane& lane : all())
-        if ((lane.owes_taken || lane.owes_word) && !return_slots(lane))
+        if ((lane.owes_taken || lane.owes_word) && !flush(lane))
             owes_ = true;
 }
 
@@ -292,14 +291,14 @@ void Lanes::write_word(std::uint64_t word) noexcept
         lane.own_word = word;
         lane.owes_word = true;
     }
-    return_all_slots();
+    flush_all();
 }
 
 /// The put fails if the member is dead. If the member waits in another operation, the put tells it of ours: otherwise
 /// both might wait for each other without a message between them.
 void Lanes::probe(std::uint32_t signature) noexcept
 {
-    const std::uint64_t mine = std::uint64_t{now_} << 32 | signature;
+    const std::uint64_t mine = std::uint64_t{op_} << 32 | signature;
     for (Lane& lane : all())
         if (lane.step == Lane::Step::known)
             (void)put_bytes(lane, &mine, offsetof(LaneArea, probe), sizeof(mine));
@@ -308,7 +307,7 @@ void Lanes::probe(std::uint32_t signature) noexcept
 bool Lanes::passed_by(const Lane& lane) const noexcept
 {
     const std::uint64_t word = area(lane).state_word();
-    return kind_of(word) != Word::none && static_cast<std::int32_t>(op_of(word) - now_) > 0;
+    return kind_of(word) != Word::none && static_cast<std::int32_t>(op_of(word) - op_) > 0;
 }
 
 // --- Lanes: messages
@@ -337,7 +336,7 @@ vcq::Post Lanes::send(Lane& lane, const View& view, std::size_t at, std::size_t 
     }
     slot.tail.signature = signature;
     slot.tail.length = static_cast<std::uint32_t>(size);
-    slot.tail.op = now_;
+    slot.tail.op = op_;
     slot.tail.number = message;
     const vcq::Post post = put_bytes(lane, &slot.tail, offset + offsetof(Slot, tail), sizeof(Tail));
     if (post == vcq::Post::done) {
@@ -358,7 +357,7 @@ Lanes::Head Lanes::head(Lane& lane, Tail& tail) noexcept
         if (std::atomic_ref(at.number).load(std::memory_order_acquire) != message)
             return Head::none;
         std::memcpy(&tail, &at, sizeof(tail));
-        if (static_cast<std::int32_t>(tail.op - now_) >= 0)
+        if (static_cast<std::int32_t>(tail.op - op_) >= 0)
             return Head::there;
         if (!accept(lane))
             return Head::later;
@@ -373,7 +372,7 @@ bool Lanes::accept(Lane& lane) noexcept
         return true;
     const Lane::Step before = lane.step;
     lane.owes_taken = true;
-    if (!return_slots(lane))
+    if (!flush(lane))
         owes_ = true;
     return lane.step == before;
 }
@@ -418,15 +417,15 @@ void Search::query(Query& query) noexcept
     Lane& lane = *query.lane;
     if (lane.step != Lane::Step::unknown || query.reading || (query.due != 0 && clock_ms() < query.due))
         return;
-    utofu_stadd_t from = query.table + lane_directory_offset(query.key, query.choice);
+    utofu_stadd_t from = query.table + lane_row_offset(query.key, query.choice);
     std::size_t size = sizeof(LaneRow);
     if (query.asks || query.table == 0) {
         if (tx_.vcq().query_stadd(lane.peer.target_vcq, directory_stag, from) != 0) {
             fail(query, FI_EADDRNOTAVAIL, 0);
             return;
         }
-        from += query.asks ? directory::endpoint_offset(lane.peer.index) : directory::doors_offset;
-        size = query.asks ? sizeof(std::uint64_t) : sizeof(directory::LaneDirectoryLine);
+        from += query.asks ? directory::endpoint_offset(lane.peer.index) : directory::lane_directory_word_offset;
+        size = query.asks ? sizeof(std::uint64_t) : sizeof(directory::LaneDirectoryEntry);
     }
     const vcq::Post post = lanes_.get(lane, query, from, size);
     query.reading = post == vcq::Post::done;
@@ -445,7 +444,7 @@ void Search::on_read(vcq::CompletionHandler* handler, vcq::Notice notice) noexce
         query.search->fail(query, fi_error_of(notice.code), notice.code);
 }
 
-/// Evaluates the bytes of a read. A line counts only with a matching check.
+/// Evaluates the bytes of a read. A entry counts only with a matching check.
 void Search::on_row(Query& query, const std::byte* at) noexcept
 {
     Lane& lane = *query.lane;
@@ -458,27 +457,27 @@ void Search::on_row(Query& query, const std::byte* at) noexcept
         return;
     }
     if (query.table == 0) {
-        directory::LaneDirectoryLine line;
-        std::memcpy(&line, at, sizeof(line));
-        if (line.nonce != nonce_of_domain(lane.peer.nonce))
+        directory::LaneDirectoryEntry entry;
+        std::memcpy(&entry, at, sizeof(entry));
+        if (entry.nonce != nonce_of_domain(lane.peer.nonce))
             fail(query, FI_EHOSTDOWN, 0); // another process has the VCQ now
-        else if (line.stadd != 0 && line.check == directory::check_of_lane_directory(line.stadd, line.nonce))
-            query.table = line.stadd;
+        else if (entry.stadd != 0 && entry.check == directory::check_of_lane_directory(entry.stadd, entry.nonce))
+            query.table = entry.stadd;
         else
             on_missing(query);
         return;
     }
     LaneRow row;
     std::memcpy(&row, at, sizeof(row));
-    const LaneEntry* const line = line_of(query, row);
-    if (line == nullptr) {
-        query.choice = (query.choice + 1) % door_choices;
+    const LaneEntry* const entry = entry_of(query, row);
+    if (entry == nullptr) {
+        query.choice = (query.choice + 1) % directory_probes;
         if (query.choice == 0)
             on_missing(query);
     } else {
         unknown_--;
-        lanes_.found(lane, line->stadd + mirror(lane.number) * sizeof(LaneArea));
-        if (line->state == LaneEntry::given_up)
+        lanes_.found(lane, entry->stadd + mirror(lane.number) * sizeof(LaneArea));
+        if (entry->state == LaneEntry::given_up)
             lanes_.given_up();
     }
 }
@@ -495,12 +494,12 @@ void Search::on_missing(Query& query) noexcept
         query.asked = time;
 }
 
-const LaneEntry* Search::line_of(const Query& query, const LaneRow& row) const noexcept
+const LaneEntry* Search::entry_of(const Query& query, const LaneRow& row) const noexcept
 {
-    const auto found = std::ranges::find_if(row.line, [&](const LaneEntry& line) {
-        return line.key == query.key && line.check == check_of(line, nonce_of_domain(query.lane->peer.nonce));
+    const auto found = std::ranges::find_if(row.entry, [&](const LaneEntry& entry) {
+        return entry.key == query.key && entry.check == check_of(entry, nonce_of_domain(query.lane->peer.nonce));
     });
-    return found != std::end(row.line) ? found : nullptr;
+    return found != std::end(row.entry) ? found : nullptr;
 }
 
 void Search::read_again() noexcept
@@ -527,14 +526,14 @@ void Search::read_again() noexcept
         if (lane.step != Lane::Step::known || area.state_word() != 0 || (area.awaited() != 0 && over()))
             continue;
         const Query& query = queries_[again_.lane];
-        again_.reading &= lanes_.read(lane.peer, again_, query.table + lane_directory_offset(query.key, query.choice),
+        again_.reading &= lanes_.read(lane.peer, again_, query.table + lane_row_offset(query.key, query.choice),
                                       sizeof(LaneRow)) == vcq::Post::done;
         return;
     }
     again_.reading = false;
 }
 
-/// A peer that takes this member for dead removes its line and says nothing.
+/// A peer that takes this member for dead removes its entry and says nothing.
 void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     Again& again = *static_cast<Again*>(handler);
@@ -554,9 +553,9 @@ void Search::on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) 
             lanes.fail(lane, fi_error_of(notice.code), notice.code);
         return;
     }
-    const LaneEntry* const line = search.line_of(search.queries_[again.lane], row);
-    again.asks = line == nullptr;
-    if (line != nullptr && line->state == LaneEntry::given_up)
+    const LaneEntry* const entry = search.entry_of(search.queries_[again.lane], row);
+    again.asks = entry == nullptr;
+    if (entry != nullptr && entry->state == LaneEntry::given_up)
         lanes.given_up();
 }
 

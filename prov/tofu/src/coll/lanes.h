@@ -39,47 +39,47 @@ struct Roster {
     [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(members.size()); }
 };
 
-// --- Doors: the table by which the members of a group find each other's memory. It lists the groups that a domain's
-// endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
+// --- LaneDirectory: the table by which the members of a group find each other's memory. It lists the groups that a
+// domain's endpoints have joined; peers read it by Get (docs/wire-protocol.md, "Collective groups").
 
-/// A line: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete line.
+/// An entry: one group of one endpoint. Only the owner writes it. By `check` a reader recognises an incomplete entry.
 struct LaneEntry {
     std::uint64_t key;   ///< of the group and of the member (key_of)
     std::uint64_t stadd; ///< of the member's slab, at the target VCQ
     std::uint64_t check; ///< over the others and the domain's nonce; `free`; `hidden`
     std::uint64_t state; ///< `open` or `given_up`
     static constexpr std::uint64_t free = 0;
-    static constexpr std::uint64_t hidden = 2; ///< the line is in use, and readers do not see it
+    static constexpr std::uint64_t hidden = 2; ///< the entry is in use, and readers do not see it
     static constexpr std::uint64_t open = 0;
     static constexpr std::uint64_t given_up = 1; ///< the member has left before the join ended
 };
 struct LaneRow {
-    static constexpr unsigned lines = 8;
-    LaneEntry line[lines];
+    static constexpr unsigned entries = 8;
+    LaneEntry entry[entries];
 };
 static_assert(sizeof(LaneRow) == 256 && std::is_trivially_copyable_v<LaneRow>);
-inline constexpr unsigned door_rows = 256;
-/// Number of rows in which a line may lie, from the row of its key on.
-inline constexpr unsigned door_choices = 8;
-constexpr std::uint64_t lane_directory_offset(std::uint64_t key, unsigned choice) noexcept
+inline constexpr unsigned directory_rows = 256;
+/// Number of rows in which an entry may lie, from the row of its key on.
+inline constexpr unsigned directory_probes = 8;
+constexpr std::uint64_t lane_row_offset(std::uint64_t key, unsigned choice) noexcept
 {
-    return (key + choice) % door_rows * sizeof(LaneRow);
+    return (key + choice) % directory_rows * sizeof(LaneRow);
 }
-constexpr std::uint64_t check_of(const LaneEntry& line, std::uint64_t nonce) noexcept
+constexpr std::uint64_t check_of(const LaneEntry& entry, std::uint64_t nonce) noexcept
 {
-    return directory::mix(directory::mix(directory::mix(line.key ^ nonce) + line.stadd) + line.state) | 1;
+    return directory::mix(directory::mix(directory::mix(entry.key ^ nonce) + entry.stadd) + entry.state) | 1;
 }
 
 /// All calls acquire the target lock.
 class LaneDirectory {
   public:
     explicit LaneDirectory(DomainBase& domain) noexcept : domain_(domain), slabs_(domain) {}
-    /// Allocates the memory that a member's peers write, and a line, which is hidden. 0 or -FI_E* (-FI_ENOSPC: too many
-    /// groups).
+    /// Allocates the memory that a member's peers write, and an entry, which is hidden. 0 or -FI_E* (-FI_ENOSPC: too
+    /// many groups).
     [[nodiscard]] int open(std::uint64_t key, unsigned cells, Slab& slab) noexcept;
-    /// Shows the line of a member, in this state. Peers that find it write to the member's slab.
+    /// Shows the entry of a member, in this state. Peers that find it write to the member's slab.
     void show(std::uint64_t key, std::uint64_t state) noexcept;
-    /// Removes the line of a member, if there is one.
+    /// Removes the entry of a member, if there is one.
     void remove(std::uint64_t key) noexcept;
     /// Releases the memory and the gates. `quiet`: no peer writes there any more. Otherwise the memory is not used
     /// again. `keep`: the gates stay until the domain is closed, since a late packet would reach the next group's
@@ -148,7 +148,7 @@ constexpr int error_of(std::uint64_t word) noexcept
 {
     return std::max(1, static_cast<int>(word & 0xffff));
 }
-/// In a Word::left: 2^this members from the peer down have left; or OverGates::given_up.
+/// In a Word::left: 2^this members from the peer down have left; or GateRounds::given_up.
 constexpr unsigned left_log2_of(std::uint64_t word) noexcept
 {
     return static_cast<unsigned>(word & 0xff);
@@ -160,7 +160,7 @@ struct LaneArea {
     std::byte unused[256 - 24];
     Slot slot[slots];
 
-    // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::return_slots() and probe().
+    // Acquire: earlier Puts of the peer are visible. Partner: its Lanes::flush() and probe().
     [[nodiscard]] std::uint32_t returned() noexcept { return static_cast<std::uint32_t>(load(taken)); }
     [[nodiscard]] std::uint64_t state_word() noexcept { return load(word); }
     [[nodiscard]] std::uint64_t awaited() noexcept { return load(probe); }
@@ -229,8 +229,8 @@ class Lanes {
     [[nodiscard]] bool owe() const noexcept { return owes_; }
     [[nodiscard]] bool idle() const noexcept { return in_flight_ == 0; }
     /// The number of the operation under way, or of the next one. Number 0 is the first vote of the join.
-    [[nodiscard]] std::uint32_t now() const noexcept { return now_; }
-    void to_next() noexcept { now_++; }
+    [[nodiscard]] std::uint32_t current_op() const noexcept { return op_; }
+    void to_next() noexcept { op_++; }
 
     // --- For the search of the peer.
     [[nodiscard]] vcq::Post get(Lane& lane, vcq::CompletionHandler& handler, utofu_stadd_t from,
@@ -246,17 +246,17 @@ class Lanes {
     /// Reads bytes of a member, at most a LaneRow. One at a time, probe() included.
     [[nodiscard]] vcq::Post read(const Peer& member, vcq::CompletionHandler& handler, utofu_stadd_t from,
                                  std::size_t size) noexcept;
-    /// An probe() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
+    /// A probe() has ended. FI_E*: the member is gone, with its process or without it. 0: its endpoint is open.
     [[nodiscard]] int answer_of(const Peer& member, vcq::Notice notice) noexcept;
-    /// An probe() or a read() has ended: what it has read, unless it has failed.
+    /// A probe() or a read() has ended: what it has read, unless it has failed.
     template <class Line>
     [[nodiscard]] Line answer() noexcept
     {
         static_assert(sizeof(Line) <= sizeof(LaneRow));
         in_flight_--;
-        Line line;
-        std::memcpy(&line, staged(count_, 0).payload, sizeof(line));
-        return line;
+        Line entry;
+        std::memcpy(&entry, staged(count_, 0).payload, sizeof(entry));
+        return entry;
     }
     void found(Lane& lane, utofu_stadd_t remote) noexcept;
     /// A neighbour has left before the join ended. It lives, and has to hear that this member has left, too.
@@ -274,7 +274,7 @@ class Lanes {
     // --- Words.
     /// Puts a word to all neighbours.
     void write_word(std::uint64_t word) noexcept;
-    void return_all_slots() noexcept;
+    void flush_all() noexcept;
     void probe(std::uint32_t signature) noexcept;
     /// True if the peer does not take part in the operation any more.
     [[nodiscard]] bool passed_by(const Lane& lane) const noexcept;
@@ -296,7 +296,7 @@ class Lanes {
   private:
     [[nodiscard]] vcq::Post posted(Lane& lane, vcq::Post post) noexcept;
     [[nodiscard]] vcq::Post put_bytes(Lane& lane, const void* from, std::size_t offset, std::size_t size) noexcept;
-    [[nodiscard]] bool return_slots(Lane& lane) noexcept;
+    [[nodiscard]] bool flush(Lane& lane) noexcept;
     static void on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     /// Our copy of the slot of a message that we send. The TNI reads it. Behind the copies of all lanes an answer
     /// lands.
@@ -319,7 +319,7 @@ class Lanes {
     std::unique_ptr<Lane[]> lanes_;
     unsigned count_ = 0;
     unsigned in_flight_ = 0;
-    std::uint32_t now_ = 0;
+    std::uint32_t op_ = 0;
     bool owes_ = false;
 };
 
@@ -344,8 +344,8 @@ class Search {
     /// Polls once for each peer that is still unknown.
     void progress() noexcept;
     /// Called until all have called. A peer that gives up its join says so to those that it has found, and marks its
-    /// line for others. It may do both after this member has read the line, and close its endpoint before it finds this
-    /// member, or die. So the lines of peers that were found are read again, one at a time.
+    /// entry for others. It may do both after this member has read the entry, and close its endpoint before it finds
+    /// this member, or die. So the entries of peers that were found are read again, one at a time.
     void read_again() noexcept;
 
   private:
@@ -355,13 +355,13 @@ class Search {
         Search* search = nullptr;
         bool reading = false;
         bool asks = false;     ///< the next read, or the one under way, asks whether the peer's endpoint is open
-        unsigned lane = 0;     ///< whose line was read last
+        unsigned lane = 0;     ///< whose entry was read last
         std::uint64_t due = 0; ///< time of the next read; 0: none has been planned yet
     };
     static void on_read_again(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
-    [[nodiscard]] const LaneEntry* line_of(const Query& query, const LaneRow& row) const noexcept;
-    /// The search for one peer: reads the line of its domain's directory, then rows of the table that the line names.
-    /// While there is no line, asks from time to time whether the peer's endpoint is open.
+    [[nodiscard]] const LaneEntry* entry_of(const Query& query, const LaneRow& row) const noexcept;
+    /// The search for one peer: reads the entry of its domain's directory, then rows of the table that the entry names.
+    /// While there is no entry, asks from time to time whether the peer's endpoint is open.
     struct Query : vcq::CompletionHandler {
         Search* search = nullptr;
         Lane* lane = nullptr;
@@ -369,7 +369,7 @@ class Search {
         bool asks = false;       ///< the next read, or the one under way, asks whether the peer's endpoint is open
         std::uint64_t asked = 0; ///< when that was asked last
         unsigned choice = 0;     ///< row of the peer's table to read next
-        std::uint64_t key = 0;   ///< of the peer's line there
+        std::uint64_t key = 0;   ///< of the peer's entry there
         std::uint64_t due = 0;   ///< time of the next read (clock_ms)
         utofu_stadd_t table = 0; ///< the peer's table; 0: not known yet
     };

@@ -17,7 +17,7 @@ constexpr std::uint64_t probe_after_ms = 10;
 constexpr unsigned probes_overtaken = 100; // that a round of gates may last after a neighbour has left it behind
 constexpr unsigned probes_alone = 100;     // that it may last before members that are no neighbours are asked
 
-// --- Census
+// --- LivenessCheck
 
 Outcome LivenessCheck::step() noexcept
 {
@@ -34,13 +34,13 @@ Outcome LivenessCheck::step() noexcept
 
 void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
-    LivenessCheck& census = *static_cast<LivenessCheck*>(handler);
-    const int gone = census.lanes_.answer_of(census.asked(), notice);
-    census.asking_ = false;
+    LivenessCheck& check = *static_cast<LivenessCheck*>(handler);
+    const int gone = check.lanes_.answer_of(check.asked(), notice);
+    check.asking_ = false;
     if (gone != 0)
-        census.found_ = {breaks, gone, static_cast<int>(notice.code)};
+        check.found_ = {breaks, gone, static_cast<int>(notice.code)};
     else
-        census.next_ += census.next_ == census.asked_;
+        check.next_ += check.next_ == check.asked_;
 }
 
 // --- Rounds
@@ -48,7 +48,7 @@ void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notic
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 {
     if (++idle_ % per_look == 0)
-        if (const Outcome out = probe_all(op); out.kind != waits)
+        if (const Outcome out = check_neighbours(op); out.kind != waits)
             return out;
     if (liveness_check_.under_way())
         if (const Outcome out = liveness_check_.step(); out.kind != waits)
@@ -59,9 +59,9 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     if (time < probed_ + probe_after_ms)
         return {waits};
     probed_ = time;
-    const std::uint32_t now = lanes_.now();
+    const std::uint32_t now = lanes_.current_op();
     lanes_.probe(op.signature);
-    if (now != lanes_.now())
+    if (now != lanes_.current_op())
         return {goes_on};
     if (op.native.rounds == 0)
         return {waits};
@@ -82,7 +82,7 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 Outcome Rounds::find_death(const CollectiveOp& op) noexcept
 {
     if (++idle_ % polls_per_look == 0)
-        if (const Outcome out = probe_all(op); out.kind != waits)
+        if (const Outcome out = check_neighbours(op); out.kind != waits)
             return out;
     if (!liveness_check_.under_way())
         liveness_check_.begin();
@@ -93,7 +93,7 @@ Outcome Rounds::find_death(const CollectiveOp& op) noexcept
 bool Rounds::contradicts(const CollectiveOp& op, Lane& lane) noexcept
 {
     const std::uint64_t other = lanes_.area(lane).awaited();
-    const std::uint32_t now = lanes_.now();
+    const std::uint32_t now = lanes_.current_op();
     Tail tail;
     return (op_of(other) == now && other != 0 && static_cast<std::uint32_t>(other) != op.signature) ||
            (lanes_.head(lane, tail) == Lanes::Head::there && tail.op == now && tail.signature != op.signature);
@@ -104,7 +104,7 @@ bool Rounds::overtaken() const noexcept
 {
     return std::ranges::any_of(lanes_.all(), [&](const Lane& lane) {
         const std::uint64_t at = lanes_.area(lane).awaited();
-        return lanes_.passed_by(lane) || (at != 0 && static_cast<std::int32_t>(op_of(at) - lanes_.now()) > 0);
+        return lanes_.passed_by(lane) || (at != 0 && static_cast<std::int32_t>(op_of(at) - lanes_.current_op()) > 0);
     });
 }
 
@@ -112,7 +112,7 @@ bool Rounds::overtaken() const noexcept
 Outcome Rounds::read_state(const Lane& lane) const noexcept
 {
     const std::uint64_t word = lanes_.area(lane).state_word();
-    const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.now());
+    const auto ahead = static_cast<std::int32_t>(op_of(word) - lanes_.current_op());
     switch (kind_of(word)) {
     case Word::none: break;
     case Word::failed:
@@ -137,14 +137,14 @@ Outcome Rounds::read_states() const noexcept
 }
 
 /// Checks the words and the messages of all neighbours.
-Outcome Rounds::probe_all(const CollectiveOp& op) noexcept
+Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
 {
-    const std::uint32_t now = lanes_.now();
+    const std::uint32_t now = lanes_.current_op();
     for (Lane& lane : lanes_.all()) {
         if (const Outcome out = read_state(lane); out.kind != waits)
             return out;
         const bool contradiction = contradicts(op, lane);
-        if (now != lanes_.now())
+        if (now != lanes_.current_op())
             return {goes_on};
         if (contradiction)
             return mismatch;
@@ -197,7 +197,7 @@ Outcome Rounds::probe_all(const CollectiveOp& op) noexcept
             return false;
         }
         const std::size_t size = std::min(chunk, bytes - t.done);
-        if (tail.op != lanes_.now() || tail.signature != op.signature || tail.length != size) {
+        if (tail.op != lanes_.current_op() || tail.signature != op.signature || tail.length != size) {
             out = mismatch;
             return false;
         }
@@ -223,16 +223,16 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     if (!begun_ && !op.plan.next(round_))
         return {over};
     begun_ = true;
-    const std::uint32_t now = lanes_.now();
+    const std::uint32_t now = lanes_.current_op();
     Outcome out{waits};
     bool all = true;
-    const auto going = [&] { return out.kind != fails && now == lanes_.now(); };
+    const auto going = [&] { return out.kind != fails && now == lanes_.current_op(); };
     // Sends first: a receive may wait until a send has read the memory that it overwrites.
     for (unsigned t = 0; t < round_.sends && going(); t++)
         all &= round_.send[t].over || send_some(op, round_.send[t], out);
     for (unsigned t = 0; t < round_.receives && going(); t++)
         all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
-    if (now != lanes_.now())
+    if (now != lanes_.current_op())
         return {goes_on};
     if (out.kind == fails)
         return out;
@@ -244,14 +244,14 @@ Outcome Rounds::step(CollectiveOp& op) noexcept
     return {goes_on};
 }
 
-// --- OverGates
+// --- GateRounds
 
 /// Starts the round of the operation. A barrier has no data, and so no seal.
-int OverGates::start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
+int GateRounds::start(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
 {
     vcq::GateData data;
     unsigned used = 0;
-    if (op.native.form != Native::Form::barrier) {
+    if (op.native.form != GateMapping::Form::barrier) {
         const bool source = op.shape.coll != FI_BROADCAST || op.shape.root == roster.rank;
         const void* const in = op.shape.coll == FI_BROADCAST ? op.out : op.in;
         used = pack(op.native, op.shape, op.round, source ? static_cast<const std::byte*>(in) : nullptr,
@@ -261,11 +261,11 @@ int OverGates::start(const CollectiveOp& op, std::uint32_t number, const Roster&
 }
 
 /// Polls the round, and writes its result to the memory of a member that wants it.
-int OverGates::poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
+int GateRounds::poll(const CollectiveOp& op, std::uint32_t number, const Roster& roster) noexcept
 {
     vcq::GateData data;
     const int code = gates_.poll(op.native.op, data);
-    if (code != UTOFU_SUCCESS || op.native.form == Native::Form::barrier)
+    if (code != UTOFU_SUCCESS || op.native.form == GateMapping::Form::barrier)
         return code;
     const bool ours = op.shape.root == roster.rank;
     const bool wanted = op.shape.coll == FI_BROADCAST ? !ours : op.shape.coll != FI_REDUCE || ours;
@@ -274,7 +274,7 @@ int OverGates::poll(const CollectiveOp& op, std::uint32_t number, const Roster& 
     return agreed ? UTOFU_SUCCESS : UTOFU_ERR_BARRIER_MISMATCH;
 }
 
-Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
+Outcome GateRounds::step(CollectiveOp& op, std::uint32_t number, const Roster& roster, Rounds& rounds) noexcept
 {
     if (failed_ != UTOFU_SUCCESS) [[unlikely]] {
         const Outcome out = rounds.find_death(op);
@@ -303,7 +303,7 @@ Outcome OverGates::step(CollectiveOp& op, std::uint32_t number, const Roster& ro
     return {++op.round == op.native.rounds ? over : goes_on};
 }
 
-bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
+bool GateRounds::retire(const OpQueue& ops, const Roster& roster) noexcept
 {
     if (!used_)
         return true;
@@ -321,7 +321,7 @@ bool OverGates::retire(const OpQueue& ops, const Roster& roster) noexcept
 
 /// Packets may arrive at our gates until all members have left. The word of a member that has left says of how many
 /// members it knows this, from itself down. That number doubles when the last of these knows of as many.
-void OverGates::collect_leaves(Lanes& lanes, unsigned n) noexcept
+void GateRounds::collect_leaves(Lanes& lanes, unsigned n) noexcept
 {
     const unsigned all = bits_of(n);
     const unsigned before = left_log2_;

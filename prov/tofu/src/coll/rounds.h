@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A collective operation of a group (CollectiveOp), and its execution round by round: over lanes (Rounds), with a look
-// for members that have died (Census), or over barrier gates (OverGates). A step returns an outcome; only the group
-// decides what fails or ends. Under the context's lock.
+// for members that have died (LivenessCheck), or over barrier gates (GateRounds). A step returns an outcome; only the
+// group decides what fails or ends. Under the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct CollectiveOp : Request {
     CollectiveOp* next = nullptr;
     Plan plan;
     Shape shape;
-    Native native; ///< how gates execute it; no rounds: the plan is executed
+    GateMapping native; ///< how gates execute it; no rounds: the plan is executed
     const void* in = nullptr;
     void* out = nullptr;
     unsigned round = 0; ///< on gates
@@ -49,7 +49,7 @@ struct Outcome {
 };
 inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH};
 
-// --- Census: checks whether all members live
+// --- LivenessCheck: checks whether all members live
 
 /// Asks all members, one after the other, whether their endpoints are open. A member whose death keeps a round of gates
 /// from its end need not be a neighbour. Each member begins behind itself, so that they do not all ask the same one.
@@ -85,7 +85,7 @@ class LivenessCheck : vcq::CompletionHandler {
     Lanes& lanes_;
     const Roster& roster_;
     bool under_way_ = false;
-    bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier census
+    bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier check
     unsigned next_ = 1;   ///< the member to ask next, counted from this one
     unsigned asked_ = 1;  ///< the member that is asked, likewise
     Outcome found_{Outcome::Kind::waits};
@@ -120,7 +120,7 @@ class Rounds {
     [[nodiscard]] Outcome read_state(const Lane& lane) const noexcept;
     [[nodiscard]] bool contradicts(const CollectiveOp& op, Lane& lane) noexcept;
     [[nodiscard]] bool overtaken() const noexcept;
-    [[nodiscard]] Outcome probe_all(const CollectiveOp& op) noexcept;
+    [[nodiscard]] Outcome check_neighbours(const CollectiveOp& op) noexcept;
 
     Lanes& lanes_;
     LivenessCheck liveness_check_;
@@ -132,14 +132,14 @@ class Rounds {
     Round round_;
 };
 
-// --- OverGates: the barrier gates of a group after its join: operations over them, and their release.
+// --- GateRounds: the barrier gates of a group after its join: operations over them, and their release.
 
-class OverGates {
+class GateRounds {
   public:
     /// In place of the number of members in the last word of a member: it frees no gates that packets may come to.
     static constexpr unsigned given_up = 0xff;
 
-    explicit OverGates(std::uint64_t group) noexcept : group_(group) {}
+    explicit GateRounds(std::uint64_t group) noexcept : group_(group) {}
     /// True if gates execute the operations that they support.
     [[nodiscard]] bool used() const noexcept { return used_; }
     void use(bool all_have_proven) noexcept { used_ = all_have_proven; }

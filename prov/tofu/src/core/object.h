@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Objects of libfabric that the application holds. Their life: reference counts (RefCounted, Ref), and fi_close(3),
-// which answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Refuse). The base of
-// all objects (Object), and libfabric's tables of their functions (Calls). The open objects of one kind (OpenList), and
-// the base of fabrics (FabricBase).
+// which answers -FI_EBUSY while others use the object. The answer of calls that are not supported (Unsupported). The
+// base of all objects (Object), and libfabric's tables of their functions (ObjectCalls). The open objects of one kind
+// (OpenList), and the base of fabrics (FabricBase).
 #pragma once
 
 #include <atomic>
@@ -64,7 +64,7 @@ class Ref {
     T* object_ = nullptr;
 };
 
-// --- Refuse: the answer of calls that are not offered. libfabric's inline wrappers call through most slots of an
+// --- Unsupported: the answer of calls that are not offered. libfabric's inline wrappers call through most slots of an
 // operation table without a look, so each has to hold a function.
 
 /// One function for each signature.

@@ -94,7 +94,7 @@ void Counter::set_errors(std::uint64_t value) noexcept
 void Counter::changed() noexcept
 {
     if (owner().deferred().any()) [[unlikely]]
-        (void)owner().progress_target_vcq(false);
+        (void)owner().progress_domain(false);
 }
 
 int Counter::close() noexcept

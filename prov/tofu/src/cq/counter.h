@@ -51,7 +51,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     void count_remote_events() noexcept { counts_remote_events_.store(true, std::memory_order_relaxed); }
 
     // --- operations that wait for the counter (api/triggered.h), by threshold; under DeferredWork::lock
-    TriggeredOp* works = nullptr;
+    TriggeredOp* triggered_ops = nullptr;
     Counter* next_trigger = nullptr; ///< next counter that operations wait for
     /// Do successes and errors together reach the threshold (fi_trigger(3))?
     [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept

@@ -320,8 +320,8 @@ struct QueueLink {
 struct CounterLink {
     peer::Cntr& owner;
     Mutex turn;
-    std::uint64_t told = 0;
-    std::uint64_t told_errors = 0;
+    std::uint64_t forwarded = 0;
+    std::uint64_t forwarded_errors = 0;
 };
 
 template <class Link, class Handle>
@@ -354,9 +354,9 @@ std::uint64_t make_progress(fid_cntr* cntr) noexcept
     Counter& counter = Counter::of(cntr);
     CounterLink& link = link_of<CounterLink>(*cntr);
     const std::lock_guard guard(link.turn);
-    for (const std::uint64_t now = counter.read(); link.told != now; link.told++)
+    for (const std::uint64_t now = counter.read(); link.forwarded != now; link.forwarded++)
         link.owner.owner->inc(&link.owner);
-    for (const std::uint64_t now = counter.read_errors(); link.told_errors != now; link.told_errors++)
+    for (const std::uint64_t now = counter.read_errors(); link.forwarded_errors != now; link.forwarded_errors++)
         link.owner.owner->inc_error(&link.owner);
     return 0;
 }

@@ -163,14 +163,14 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
         wait_.signal();
     }
     /// As write(), for what a poll has found: most often a reader has made that poll.
-    [[gnu::always_inline]] void hand_over(const Completion& completion) noexcept
+    [[gnu::always_inline]] void write_from_poll(const Completion& completion) noexcept
     {
         if (reader_.room != 0) [[likely]] {
             TOFU_PROBE(complete, this, completion.context);
             reader_.write(completion, entry_size_);
         } else {
             const auto& [context, flags, length, buffer, data, tag, source] = completion;
-            keep(context, flags, length, buffer, data, tag, source);
+            write_out_of_line(context, flags, length, buffer, data, tag, source);
         }
     }
     /// Writes an error entry (fi_cq(3), struct fi_cq_err_entry). err is a positive FI_E*, prov_errno a uTofu code or,
@@ -183,10 +183,12 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     /// Takes the next entry, a success or an error, of a queue that the provider itself reads. False: there is none.
     [[nodiscard]] bool pop(CqEntry& entry) noexcept;
     /// True if the reader whose call makes progress has received nothing yet.
-    [[nodiscard]] bool reader_waits() const noexcept { return reader_.taken() == 0 && empty(); }
+    [[nodiscard]] bool reader_is_empty() const noexcept { return reader_.taken() == 0 && empty(); }
     // --- the calls of fi_cq's operation table (fi_cq(3)). Any thread, which holds no lock: a read runs a round of
     // progress, and takes the queue's lock for entries in the ring. It returns the number of entries, -FI_EAGAIN, or
-    // -FI_EAVAIL if an error is first. signal(): 0, or -FI_ENOSYS without a wait object.
+    // -FI_EAVAIL if an error is first. Those that wait answer -FI_EAGAIN at their time-out and after signal(),
+    // -FI_EINVAL for FI_WAIT_NONE and FI_WAIT_SET, and fewer than FI_CQ_COND_THRESHOLD asks for if an error comes.
+    // signal(): 0, or -FI_ENOSYS without a wait object.
     ssize_t read(void* buffer, std::size_t count) noexcept;
     ssize_t read_from(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     ssize_t read_error(fi_cq_err_entry* entry, std::uint64_t flags) noexcept;
@@ -205,8 +207,8 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
   private:
     static bool ready(void* self) noexcept;
     /// write(). The parts of a Completion, which its caller need not have in memory then.
-    [[gnu::noinline]] void keep(void* context, std::uint64_t flags, std::size_t length, void* buffer,
-                                std::uint64_t data, std::uint64_t tag, fi_addr_t source) noexcept
+    [[gnu::noinline]] void write_out_of_line(void* context, std::uint64_t flags, std::size_t length, void* buffer,
+                                             std::uint64_t data, std::uint64_t tag, fi_addr_t source) noexcept
     {
         write({context, flags, length, buffer, data, tag, source});
     }

@@ -179,10 +179,10 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
     /// Polls all VCQs at which peers reach the domain. Takes the target lock; if another thread holds it and `patient`
     /// is false, returns at once. The caller holds no endpoint lock. True if a poll found a notice.
-    virtual bool progress_target_vcq(bool patient) noexcept = 0;
+    virtual bool progress_domain(bool patient) noexcept = 0;
     /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
     virtual void forget_counter(const Counter&) noexcept {}
-    /// Writes the handles of those VCQs to `out`, at most `most`, and returns how many. Takes the target lock.
+    /// Writes the handles of those VCQs to `handles`, at most `most`, and returns how many. Takes the target lock.
     [[nodiscard]] virtual std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
     [[nodiscard]] EndpointNumbers& numbers() noexcept { return numbers_; }

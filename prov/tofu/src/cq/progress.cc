@@ -58,7 +58,7 @@ bool ProgressSet::run(bool patient) noexcept
 
 bool ProgressSet::poll_all(bool patient) noexcept
 {
-    bool some = domain_.progress_target_vcq(patient);
+    bool some = domain_.progress_domain(patient);
     for (Pollable* endpoint : endpoints_)
         some |= endpoint->progress(patient);
     return some;

@@ -80,7 +80,7 @@ class ProgressSet final : public ProgressSource {
         if (left_ == 0)
             begin_interval();
     }
-    /// Are locks on? Then a poll needs lock().
+    /// Are locks on? Then run() and poll() take lock_.
     [[nodiscard]] bool locked() const noexcept { return lock_.enabled(); }
     /// That endpoint again.
     [[nodiscard]] Pollable* first() const noexcept { return first_; }

@@ -94,8 +94,8 @@ class BlockingWait {
     /// Sleeps a while; the first calls return at once. False: the deadline has passed. Never sleeps longer than the
     /// bound within which a signal of another thread of this process has to be seen.
     [[nodiscard]] bool sleep(ProgressSource* const* sources, std::size_t count) noexcept;
-    /// Calls `look` until it returns true, and sleeps in between. False: the deadline has passed. `sleepers`, which may
-    /// be null, counts the thread meanwhile. The thread may be cancelled (pthreads(7)) between two looks, and nowhere
+    /// Calls `poll` until it returns true, and sleeps in between. False: the deadline has passed. `sleepers`, which may
+    /// be null, counts the thread meanwhile. The thread may be cancelled (pthreads(7)) between two polls, and nowhere
     /// else. Then the C library unwinds the stack by the libgcc of the machine, and the portable provider has another
     /// inside, which must not be asked: no function from the application down to here has anything to clean up.
     template <class Poll>
@@ -135,8 +135,8 @@ class WakeSignal final : ForkAware {
 
     /// 0, -FI_ENOSYS (another kind of wait object) or -FI_E*.
     [[nodiscard]] int open(fi_wait_obj kind) noexcept;
-    /// Wakes the application. Any thread; no system call if it is raised already. Never blocks while the domain's
-    /// thread attends: if the application holds the mutex, that thread repeats the wake-up (repeat()).
+    /// Wakes the application. Any thread; no system call if it is raised already. Never blocks while a helper
+    /// thread exists: if the application holds the mutex, that thread repeats the wake-up (repeat()).
     void raise() noexcept;
     /// Called by the domain's thread: repeats a wake-up for which the application's mutex was not free. False: it still
     /// is not free.
@@ -214,7 +214,7 @@ class WaitObject {
         BlockingWait sleeper(functions_, deadline, kind_ == FI_WAIT_YIELD);
         return sleeper.await(owner_.progress, &sleepers_, poll);
     }
-    // --- fi_trywait: first clear() of all objects, then look() at all of them (point 3 of wake_flag)
+    // --- fi_trywait: first clear() of all objects, then poll() all of them (point 3 of wake_flag)
     void clear() noexcept
     {
         if (signal_ != nullptr)

@@ -46,7 +46,7 @@ int RegionTable::add(MemoryRegion& region, const fi_mr_attr& attr) noexcept
     region.length_ = attr.mr_iov->iov_len;
     region.access_ = attr.access;
     region.key = attr.requested_key;
-    std::unique_lock turn(openings_, std::defer_lock);
+    std::unique_lock turn(open_mutex_, std::defer_lock);
     if (needs_address(region))
         turn.lock();
     std::lock_guard guard(domain_.target_lock());
@@ -131,9 +131,10 @@ bool RegionTable::shares_tag(const MemoryRegion& region) const noexcept
     return (next != by_location_.end() && same(*next)) || (next != by_location_.begin() && same(*std::prev(next)));
 }
 
-/// Enters the region into the directory if its key is the user's choice, or if a bias does not suffice as a key: the
-/// VCQ is not the one that peers know, the bias looks like a indirect key, the region must not be read, which a TNI
-/// cannot refuse, or more is registered than the region. An initiator that looks the key up finds rights and bounds.
+/// Enters the region into the directory if its key is the user's choice, or if a STADD offset does not suffice as a
+/// key: the VCQ is not the one that peers know, the STADD offset looks like an indirect key, the region must not be
+/// read, which a TNI cannot refuse, or more is registered than the region. An initiator that looks the key up finds
+/// rights and bounds.
 int RegionTable::assign_key(MemoryRegion& region) noexcept
 {
     bool indirect = region.reachable_;
@@ -202,7 +203,7 @@ int RegionTable::bind(MemoryRegion& region, Counter& counter, std::uint64_t righ
 {
     counter.count_remote_events();
     std::lock_guard guard(domain_.target_lock());
-    EventTarget& target = region.target_;
+    RmaEventBinding& target = region.target_;
     if (((rights & FI_REMOTE_WRITE) && target.write_counter != nullptr) ||
         ((rights & FI_REMOTE_READ) && target.read_counter != nullptr))
         return -FI_EINVAL;
@@ -290,7 +291,7 @@ void RegionTable::forget_counter(const Counter& counter) noexcept
 }
 
 /// `further`: the operation is counted for endpoints by another event.
-void RegionTable::count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept
+void RegionTable::count(const RmaEventBinding& target, bool reads, bool writes, bool further) const noexcept
 {
     if (reads && target.read_counter != nullptr)
         target.read_counter->count();
@@ -318,13 +319,13 @@ void RegionTable::remote_event(unsigned vcq_number, const vcq::RemoteNotice& not
         events_.count(reads);
         return;
     }
-    if (const EventTarget* const target = target_at(vcq_number, first, last); target != nullptr)
+    if (const RmaEventBinding* const target = target_at(vcq_number, first, last); target != nullptr)
         count(*target, reads, notice.type != UTOFU_MRQ_TYPE_RMT_GET, notice.further);
 }
 
 /// What counts an access whose bytes end or begin in [first, last]; null: nothing does. Regions may lie within each
 /// other: takes the one that begins last among those that reach so far.
-const EventTarget* RegionTable::target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept
+const RmaEventBinding* RegionTable::target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept
 {
     const auto inside = [first](utofu_stadd_t begin, std::size_t length) {
         return first < begin || first - begin < length;
@@ -372,24 +373,25 @@ vcq::Vcq& OverflowVcqs::vcq_of(unsigned number) noexcept
 int OverflowVcqs::reg(const void* address, std::size_t size, bool read_only, unsigned& number,
                       utofu_stadd_t& stadd) noexcept
 {
-    for (number = std::max(number, roomy_);; number++) {
+    for (number = std::max(number, first_with_free_stag_);; number++) {
         if (number > count_)
             if (int ret = add(); ret != 0) {
-                roomy_ = std::min(roomy_, count_); // ask there again: the last one may get a tag back unseen
+                first_with_free_stag_ =
+                    std::min(first_with_free_stag_, count_); // ask there again: the last one may get a tag back unseen
                 return ret;
             }
         const int ret = vcq_of(number).reg(address, size, read_only, stadd);
         if (ret != -FI_ENOSPC)
             return ret;
-        if (number == roomy_)
-            roomy_++;
+        if (number == first_with_free_stag_)
+            first_with_free_stag_++;
     }
 }
 
 void OverflowVcqs::dereg(unsigned number, utofu_stadd_t stadd) noexcept
 {
     vcq_of(number).dereg(stadd);
-    roomy_ = std::min(roomy_, number);
+    first_with_free_stag_ = std::min(first_with_free_stag_, number);
 }
 
 int OverflowVcqs::add() noexcept
@@ -423,9 +425,9 @@ int OverflowVcqs::add() noexcept
 /// Writes the check last, as in entries: a reader of a half written line finds that there is no overflow VCQ.
 void OverflowVcqs::announce(const OverflowVcq& overflow) noexcept
 {
-    auto& line = regions_.directory().at<directory::OverflowLine>(directory::overflow_offset(overflow.number));
+    auto& line = regions_.directory().at<directory::OverflowEntry>(directory::overflow_offset(overflow.number));
     std::atomic_ref<utofu_vcq_id_t>(line.vcq).store(overflow.vcq.id(), std::memory_order_relaxed);
-    // release: partner is the Get of RemoteKeys::ask_directory
+    // release: partner is the Get of RemoteKeys::read_directory
     std::atomic_ref<std::uint64_t>(line.check)
         .store(directory::check_of_overflow(overflow.vcq.id(), overflow.number, domain_.nonce()),
                std::memory_order_release);
@@ -440,7 +442,7 @@ void OverflowVcqs::close() noexcept
             last->vcq.dereg(stadd);
         last.reset();
     }
-    roomy_ = 0;
+    first_with_free_stag_ = 0;
 }
 
 std::size_t OverflowVcqs::handles(utofu_vcq_hdl_t* to, std::size_t most) const noexcept

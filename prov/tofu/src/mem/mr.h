@@ -27,7 +27,7 @@ namespace tofu {
 // it. tx/remote_memory.h describes how peers reach it by its key.
 
 /// What counts the accesses of peers to a region.
-struct EventTarget {
+struct RmaEventBinding {
     Ref<Counter> write_counter;
     Ref<Counter> read_counter;
     unsigned endpoint = 0;    ///< number of the one endpoint that counts them ...
@@ -66,7 +66,7 @@ class MemoryRegion final : public Object<MemoryRegion, fid_mr, DomainBase> {
     std::uint64_t access_ = 0;
     bool reachable_ = false;
     bool published_ = false; ///< has an entry in the directory
-    EventTarget target_;
+    RmaEventBinding target_;
 };
 
 // --- Descs: the open regions of a domain by their local descriptors (fi_mr_desc)
@@ -149,7 +149,7 @@ class OverflowVcqs {
     DomainBase& domain_;
     RegionTable& regions_;
     unsigned count_ = 0;
-    unsigned roomy_ = 0; ///< all VCQs with lower numbers are full
+    unsigned first_with_free_stag_ = 0; ///< all VCQs with lower numbers are full
     std::unique_ptr<OverflowVcq> vcqs_[directory::max_overflow_vcqs];
 };
 
@@ -225,8 +225,9 @@ class RegionTable {
     void part(MemoryRegion& region) noexcept;
     void drain_events() noexcept;
     void remember(MemoryRegion& region) noexcept;
-    void count(const EventTarget& target, bool reads, bool writes, bool further) const noexcept;
-    [[nodiscard]] const EventTarget* target_at(unsigned vcq_number, utofu_stadd_t first, utofu_stadd_t last) noexcept;
+    void count(const RmaEventBinding& target, bool reads, bool writes, bool further) const noexcept;
+    [[nodiscard]] const RmaEventBinding* target_at(unsigned vcq_number, utofu_stadd_t first,
+                                                   utofu_stadd_t last) noexcept;
     [[nodiscard]] std::uint64_t stadd_offset_of(const MemoryRegion& region) const noexcept;
 
     /// A STADD, and the number of the VCQ that it belongs to.
@@ -236,7 +237,7 @@ class RegionTable {
         unsigned vcq_number = 0;
         utofu_stadd_t stadd = 0;
         std::size_t length = 0;
-        EventTarget target;
+        RmaEventBinding target;
     };
     static constexpr unsigned most_closed = 256;
 
@@ -244,7 +245,7 @@ class RegionTable {
     OwnDirectory directory_;
     OverflowVcqs overflow_;
     KeyReaders key_readers_;
-    Mutex openings_;         ///< a region that peers reach is opened at a time. Taken before the target lock
+    Mutex open_mutex_;       ///< a region that peers reach is opened at a time. Taken before the target lock
     bool withdrawn_ = false; ///< a region in the directory has been closed since keys were last revoked
     Map<std::uint64_t, MemoryRegion*> by_key_;      ///< keys of the user
     MultiMap<Location, MemoryRegion*> by_location_; ///< regions that peers may reach
@@ -255,7 +256,7 @@ class RegionTable {
     unsigned next_closed_ = 0;
     Array<User> users_;
     Mutex users_lock_;
-    std::uint64_t next_indirect_ = directory::indirect_bit; ///< keys of the provider's choice that are no bias
+    std::uint64_t next_indirect_ = directory::indirect_bit; ///< keys of the provider's choice that are no STADD offset
 };
 
 } // namespace tofu

@@ -124,8 +124,8 @@ int OwnDirectory::open() noexcept
         return -FI_ENOMEM;
     point_to({});
     // Plain stores: no peer can read the memory yet.
-    at<directory::Contacts>(directory::contacts_offset).nonce = domain_.nonce();
-    at<directory::LaneDirectoryLine>(directory::doors_offset).nonce = domain_.nonce();
+    at<directory::DomainHeader>(directory::domain_header_offset).nonce = domain_.nonce();
+    at<directory::LaneDirectoryEntry>(directory::lane_directory_word_offset).nonce = domain_.nonce();
     at<std::uint64_t>(event_pool::offset) = event_pool::word(domain_.nonce(), event_pool::capacity());
     const int ret = domain_.target_vcq().reg_with_stag(area(), directory::area_bytes, directory_stag, tables_[0].stadd);
     if (ret != 0)
@@ -142,7 +142,7 @@ void OwnDirectory::close() noexcept
 
 void OwnDirectory::point_to_lane_directory(utofu_stadd_t stadd) noexcept
 {
-    auto& line = at<directory::LaneDirectoryLine>(directory::doors_offset);
+    auto& line = at<directory::LaneDirectoryEntry>(directory::lane_directory_word_offset);
     put_word(line.stadd, std::uint64_t{stadd});
     // Partner: Get of coll::Search::look, through the check.
     put_word(line.check, directory::check_of_lane_directory(stadd, line.nonce), std::memory_order_release);

@@ -30,7 +30,7 @@ namespace directory {
 
 struct Entry {
     std::uint64_t key;
-    std::uint64_t stadd_offset; ///< STADD offset: STADD of the target = bias + remote address
+    std::uint64_t stadd_offset; ///< STADD offset: STADD of the target = offset + remote address
     std::uint64_t begin;        ///< first remote address
     std::uint64_t length;       ///< bytes
     std::uint16_t rights;       ///< right_*
@@ -67,43 +67,43 @@ constexpr bool is_indirect(std::uint64_t key) noexcept
 inline constexpr std::size_t locks_offset = sizeof(Bucket) << first_log2;
 inline constexpr std::size_t locks_bytes = 256;
 /// The words of the domain as a whole: its nonce, and the pool of event credits (event_pool).
-inline constexpr std::size_t contacts_offset = locks_offset + locks_bytes;
+inline constexpr std::size_t domain_header_offset = locks_offset + locks_bytes;
 inline constexpr std::size_t contacts_bytes = 256;
-struct Contacts {
+struct DomainHeader {
     std::uint64_t nonce; ///< of the domain
     std::uint64_t none;
 };
-static_assert(sizeof(Contacts) == 16 && std::is_trivially_copyable_v<Contacts>);
+static_assert(sizeof(DomainHeader) == 16 && std::is_trivially_copyable_v<DomainHeader>);
 
 /// The domain's overflow VCQs (mem/mr.h), by number. Number 0 is no overflow VCQ.
 inline constexpr unsigned max_overflow_vcqs = 15;
-inline constexpr std::size_t overflow_lines_offset = contacts_offset + contacts_bytes;
-struct OverflowLine {
+inline constexpr std::size_t overflow_lines_offset = domain_header_offset + contacts_bytes;
+struct OverflowEntry {
     utofu_vcq_id_t vcq;
     std::uint64_t check; ///< over the VCQ ID, the number and the nonce; 0: there is no such overflow VCQ
 };
-static_assert(sizeof(OverflowLine) == 16 && std::is_trivially_copyable_v<OverflowLine>);
-inline constexpr std::size_t overflow_lines_bytes = sizeof(OverflowLine) * (max_overflow_vcqs + 1);
+static_assert(sizeof(OverflowEntry) == 16 && std::is_trivially_copyable_v<OverflowEntry>);
+inline constexpr std::size_t overflow_lines_bytes = sizeof(OverflowEntry) * (max_overflow_vcqs + 1);
 constexpr std::size_t overflow_offset(unsigned number) noexcept
 {
-    return overflow_lines_offset + number * sizeof(OverflowLine);
+    return overflow_lines_offset + number * sizeof(OverflowEntry);
 }
 /// The word to which peers post the events of operations without bytes or region: ARMWs and Gets with remote notice.
 inline constexpr std::size_t event_offset = overflow_offset(0);
 /// Line 0 also has the word for fences (utofu/vcq.h), which are ARMWs that change nothing.
 static_assert(vcq::fence_stag == directory_stag && vcq::fence_offset == overflow_offset(0));
 /// The address of the table of collective groups (coll/lanes.h), if there is one.
-inline constexpr std::size_t doors_offset = overflow_lines_offset + overflow_lines_bytes;
-inline constexpr std::size_t doors_bytes = 256;
-struct LaneDirectoryLine {
+inline constexpr std::size_t lane_directory_word_offset = overflow_lines_offset + overflow_lines_bytes;
+inline constexpr std::size_t lane_directory_word_bytes = 256;
+struct LaneDirectoryEntry {
     std::uint64_t nonce; ///< of the domain
     std::uint64_t stadd; ///< of the table, at the target VCQ; 0: none yet
     std::uint64_t check; ///< over both
 };
-static_assert(sizeof(LaneDirectoryLine) == 24 && std::is_trivially_copyable_v<LaneDirectoryLine>);
+static_assert(sizeof(LaneDirectoryEntry) == 24 && std::is_trivially_copyable_v<LaneDirectoryEntry>);
 /// The target VCQ of the domains that cache keys of this one, each in one of `reader_probes` slots; 0 marks an empty
 /// slot (KeyReaders). A reader that finds no slot looks each key up in each call.
-inline constexpr std::size_t readers_offset = doors_offset + doors_bytes;
+inline constexpr std::size_t readers_offset = lane_directory_word_offset + lane_directory_word_bytes;
 inline constexpr unsigned max_readers = 4096;
 inline constexpr unsigned reader_probes = 16;
 inline constexpr std::size_t readers_bytes = max_readers * sizeof(utofu_vcq_id_t);
@@ -176,20 +176,21 @@ enum class Found {
 /// the halves, since the bias exceeds every possible number of credits and every possible debt.
 namespace event_pool {
 
-inline constexpr std::uint64_t offset = directory::contacts_offset + 64; ///< of the word, under the directory's STag
-static_assert(offset + 8 <= directory::contacts_offset + directory::contacts_bytes);
-inline constexpr std::int64_t stadd_offset = 1 << 30;
+inline constexpr std::uint64_t offset =
+    directory::domain_header_offset + 64; ///< of the word, under the directory's STag
+static_assert(offset + 8 <= directory::domain_header_offset + directory::contacts_bytes);
+inline constexpr std::int64_t bias = 1 << 30;
 inline constexpr std::int64_t most_entries = 1 << 21; ///< the largest number of entries of an MRQ (guide 4.3.2.3)
 /// Initiators that find too few credits make the count negative, each by a batch, until they have returned them.
 inline constexpr std::int64_t most_overdrawn = 1 << 29;
 
 constexpr std::uint64_t word(std::uint64_t nonce, std::int64_t credits) noexcept
 {
-    return nonce << 32 | static_cast<std::uint32_t>(stadd_offset + credits);
+    return nonce << 32 | static_cast<std::uint32_t>(bias + credits);
 }
 constexpr std::int64_t left(std::uint64_t word) noexcept
 {
-    return static_cast<std::int64_t>(word & 0xffffffff) - stadd_offset;
+    return static_cast<std::int64_t>(word & 0xffffffff) - bias;
 }
 /// True if the word is the pool of the domain with this nonce and has a possible number of credits.
 constexpr bool is_valid(std::uint64_t word, std::uint64_t nonce) noexcept

@@ -163,7 +163,7 @@ struct MessageCalls {
         {
             std::lock_guard guard(*handle.receive_lock);
             ReceiveQueue& receives = *handle.receives;
-            if (!receives.has_early(tagged) && receives.post_at_once<false>(call, buf, len, desc))
+            if (!receives.has_unexpected(tagged) && receives.post_at_once<false>(call, buf, len, desc))
                 return 0;
             ret = receives.recv_one(call, buf, len, desc);
         }

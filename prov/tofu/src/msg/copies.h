@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Copies that receivers fetch: of messages that were reported as sent, and whose senders need not wait for the receiver
-// (Copy, Copies); and what closed endpoints have left to their receivers (Estate).
+// (Copy, Copies); and what closed endpoints have left to their receivers (OrphanedCopies).
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class DomainBase;
 namespace tofu::proto {
 
 // --- Copies: their blocks are registered with the target VCQ of the domain, so that they can outlive their endpoint
-// (Estate). The sending half makes the object with its first copy.
+// (OrphanedCopies). The sending half makes the object with its first copy.
 
 /// A copy and its receiver.
 struct Copy {
@@ -72,7 +72,7 @@ class Copies {
         });
     }
 
-    // --- of an endpoint that is closed (Estate)
+    // --- of an endpoint that is closed (OrphanedCopies)
     std::unique_ptr<Copies> next;
     std::optional<ReceiveArea> area; ///< with the completion words
     unsigned number = 0;             ///< of the endpoint
@@ -84,8 +84,8 @@ class Copies {
     Pool<Copy> pool_{small_ones + large_ones};
 };
 
-// --- Estate: what closed endpoints have left to their receivers: copies of messages that were reported as sent and
-// have not been fetched, and the areas with the completion words that end them. Each stays until its receiver has
+// --- OrphanedCopies: what closed endpoints have left to their receivers: copies of messages that were reported as sent
+// and have not been fetched, and the areas with the completion words that end them. Each stays until its receiver has
 // fetched it, or is gone, or the domain is closed.
 
 /// Any thread may call; it holds neither the target lock nor an endpoint's.

@@ -53,7 +53,7 @@ Posted* Matcher::match_overflow(std::uint64_t source, std::uint64_t tag) const n
     return nullptr;
 }
 
-void Matcher::keep(Arrived& m) noexcept
+void Matcher::keep(UnexpectedLinks& m) noexcept
 {
     m.next = nullptr;
     m.prev = last_;
@@ -64,13 +64,13 @@ void Matcher::keep(Arrived& m) noexcept
         enter(m);
 }
 
-void Matcher::enter(Arrived& m) noexcept
+void Matcher::enter(UnexpectedLinks& m) noexcept
 {
     by_both_.push(m);
     by_tag_.push(m);
 }
 
-void Matcher::drop(Arrived& m) noexcept
+void Matcher::drop(UnexpectedLinks& m) noexcept
 {
     (m.prev != nullptr ? m.prev->next : first_) = m.next;
     (m.next != nullptr ? m.next->prev : last_) = m.prev;
@@ -82,17 +82,17 @@ void Matcher::drop(Arrived& m) noexcept
     indexed_ = first_ != nullptr;
 }
 
-Arrived* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
+UnexpectedLinks* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
 {
     if (first_ == nullptr || first_->suits(source, tag, ignore))
         return first_; // a program that receives in order of arrival needs no table, however far behind it is
     if (ignore != 0 || (!indexed_ && arrived_ <= few_messages)) {
-        Arrived* m = first_->next;
+        UnexpectedLinks* m = first_->next;
         while (m != nullptr && !m->suits(source, tag, ignore))
             m = m->next;
         return m;
     }
-    for (Arrived* m = indexed_ ? nullptr : first_; m != nullptr; m = m->next)
+    for (UnexpectedLinks* m = indexed_ ? nullptr : first_; m != nullptr; m = m->next)
         enter(*m);
     indexed_ = true;
     return source == any_source ? by_tag_.front({0, tag, 0}) : by_both_.front({source, tag, 0});

@@ -186,21 +186,21 @@ struct Posted {
 };
 
 /// Base of a message that came before its receive.
-struct Arrived {
+struct UnexpectedLinks {
     std::uint64_t source = 0;
     std::uint64_t tag = 0;
-    Arrived* next = nullptr; ///< in the list of all, in order of arrival
-    Arrived* prev = nullptr;
-    FifoLinks<Arrived> by_both;
-    FifoLinks<Arrived> by_tag;
+    UnexpectedLinks* next = nullptr; ///< in the list of all, in order of arrival
+    UnexpectedLinks* prev = nullptr;
+    FifoLinks<UnexpectedLinks> by_both;
+    FifoLinks<UnexpectedLinks> by_tag;
 
     /// Would a receive with these take the message?
     [[nodiscard]] bool suits(std::uint64_t from, std::uint64_t with_tag, std::uint64_t ignore) const noexcept
     {
         return (from == any_source || source == from) && ((tag ^ with_tag) & ~ignore) == 0;
     }
-    [[nodiscard]] static MatchKey both(const Arrived& m) noexcept { return {m.source, m.tag, 0}; }
-    [[nodiscard]] static MatchKey tag_alone(const Arrived& m) noexcept { return {0, m.tag, 0}; }
+    [[nodiscard]] static MatchKey both(const UnexpectedLinks& m) noexcept { return {m.source, m.tag, 0}; }
+    [[nodiscard]] static MatchKey tag_alone(const UnexpectedLinks& m) noexcept { return {0, m.tag, 0}; }
 };
 
 class Matcher {
@@ -280,11 +280,11 @@ class Matcher {
     }
     [[nodiscard]] std::size_t posted() const noexcept { return few_posted_ + posted_.count(); }
 
-    void keep(Arrived& message) noexcept;
-    void drop(Arrived& message) noexcept;
+    void keep(UnexpectedLinks& message) noexcept;
+    void drop(UnexpectedLinks& message) noexcept;
     /// The oldest message that a receive with these would take, or null.
-    [[nodiscard]] Arrived* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
-    [[nodiscard]] Arrived* first() const noexcept { return first_; }
+    [[nodiscard]] UnexpectedLinks* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
+    [[nodiscard]] UnexpectedLinks* first() const noexcept { return first_; }
     [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
 
   private:
@@ -299,7 +299,7 @@ class Matcher {
         std::size_t count;
     };
     [[gnu::noinline]] void enter(Posted& receive) noexcept;
-    void enter(Arrived& message) noexcept;
+    void enter(UnexpectedLinks& message) noexcept;
     [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
     {
         if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed && last_kind_ < kinds_used_)
@@ -324,12 +324,12 @@ class Matcher {
     std::uint64_t next_order_ = 1;
     FifoIndex<Posted, &Posted::links, Posted::key> posted_;
 
-    Arrived* first_ = nullptr;
-    Arrived* last_ = nullptr;
+    UnexpectedLinks* first_ = nullptr;
+    UnexpectedLinks* last_ = nullptr;
     std::size_t arrived_ = 0;
     bool indexed_ = false; ///< the tables have all early messages, until none is left; false: they have none
-    FifoIndex<Arrived, &Arrived::by_both, Arrived::both> by_both_;
-    FifoIndex<Arrived, &Arrived::by_tag, Arrived::tag_alone> by_tag_;
+    FifoIndex<UnexpectedLinks, &UnexpectedLinks::by_both, UnexpectedLinks::both> by_both_;
+    FifoIndex<UnexpectedLinks, &UnexpectedLinks::by_tag, UnexpectedLinks::tag_alone> by_tag_;
 };
 
 } // namespace tofu::proto

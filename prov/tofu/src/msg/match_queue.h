@@ -97,7 +97,7 @@ struct RecvRequest : Posted {
 
 /// A message that came before its receive. The protocol's part of it, such as the payload, follows it in memory and
 /// takes no more than it needs, since there may be many.
-struct Unexpected : Arrived {
+struct Unexpected : UnexpectedLinks {
     SrxPeer* peer = nullptr;      ///< the protocol through which it came
     RecvRequest* owned = nullptr; ///< names it to another provider that owns the receives (msg/receive_queue.h)
     bool tagged = false;
@@ -258,7 +258,7 @@ class MatchQueue {
     [[nodiscard]] bool holds(const SrxPeer& peer, Wanted&& wanted) const noexcept
     {
         for (const Matcher* m : {&tagged_, &plain_})
-            for (const Arrived* a = m->first(); a != nullptr; a = a->next)
+            for (const UnexpectedLinks* a = m->first(); a != nullptr; a = a->next)
                 if (const auto& kept = static_cast<const Unexpected&>(*a); kept.peer == &peer && wanted(kept))
                     return true;
         return false;
@@ -268,7 +268,7 @@ class MatchQueue {
     void visit_kept(Visit visit) noexcept
     {
         for (Matcher* m : {&tagged_, &plain_})
-            for (Arrived* a = m->first(); a != nullptr;) {
+            for (UnexpectedLinks* a = m->first(); a != nullptr;) {
                 auto& kept = *static_cast<Unexpected*>(a);
                 a = a->next;
                 visit(kept);

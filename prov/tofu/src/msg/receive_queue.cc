@@ -82,7 +82,7 @@ ssize_t ReceiveQueue::claim_kept(RecvRequest& r) noexcept
         (void)catch_up();
         return 0;
     }
-    Arrived* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
+    UnexpectedLinks* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
     if (a == nullptr) {
         post(r);
         return 0;
@@ -100,7 +100,7 @@ bool ReceiveQueue::catch_up() noexcept
 {
     while (behind_ != nullptr) {
         RecvRequest& r = *behind_;
-        Arrived* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
+        UnexpectedLinks* const a = matcher(r.tagged).find(r.source, r.tag, r.ignore);
         if (a == nullptr) {
             r.behind = false;
             behind_ = nullptr;
@@ -139,7 +139,7 @@ ssize_t ReceiveQueue::peek(const RecvCall& call) noexcept
     std::uint64_t key;
     if (int ret = sources_.find(call.source, key); ret != 0)
         return ret;
-    Arrived* a = nullptr;
+    UnexpectedLinks* a = nullptr;
     // A program that peeks in a loop finds the last answer in its queue and so polls nothing else: look for new senders
     // here.
     for (bool everywhere : {false, true}) {

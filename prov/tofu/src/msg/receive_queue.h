@@ -59,7 +59,7 @@ class ReceiveQueue final : public MatchQueue {
         return true;
     }
     /// Does a message wait for its receive?
-    [[nodiscard]] bool has_early(bool tagged) noexcept { return matcher(tagged).first() != nullptr; }
+    [[nodiscard]] bool has_unexpected(bool tagged) noexcept { return matcher(tagged).first() != nullptr; }
     /// Cancels a posted receive with this context. 0 or -FI_ENOENT. A multi-receive is reported as cancelled when the
     /// messages on their way into it have ended.
     [[nodiscard]] ssize_t cancel(void* context) noexcept;

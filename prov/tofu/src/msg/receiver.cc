@@ -324,7 +324,7 @@ bool Receiver::accept_message(RxRing& in, const Packet& packet, std::uint32_t& s
 /// An eager-by-get message of an anonymous packet: once its payload has arrived, it is an eager message.
 bool Receiver::accept_eager_by_get(Message& m) noexcept
 {
-    switch (eager_gets_.look(m, arrivals.offers())) {
+    switch (eager_gets_.look(m, anon_receiver.passes())) {
     case EagerGets::Stage::getting:
     case EagerGets::Stage::asking: return false;
     case EagerGets::Stage::lost: return true;
@@ -415,7 +415,7 @@ template <bool polled>
         CompletionQueue& cq = *to.binding.cq;
         const std::uint64_t flags = recv_entry_flags(m.tagged) | (m.has_data ? FI_REMOTE_CQ_DATA : 0);
         const Completion entry{r.context, flags, m.length, buffer, m.data, m.tag, source};
-        polled ? cq.hand_over(entry) : cq.write(entry);
+        polled ? cq.write_from_poll(entry) : cq.write(entry);
     }
     if (Counter* counter = to.counters.recv)
         counter->count();
@@ -536,7 +536,7 @@ std::uint32_t Receiver::accept_long(RxRing& in, const std::uint64_t* end, const 
 /// Gives a kept message to its receive: copies it at once if the fast path can, else as any other (deliver_kept).
 bool Receiver::start(RecvRequest& r, Unexpected& kept) noexcept
 {
-    const Kept of_it = Message::kept_of(kept);
+    const UnexpectedHeader of_it = Message::kept_of(kept);
     const fi_addr_t source = wants_source_ ? source_of(*of_it.in) : FI_ADDR_NOTAVAIL;
     const FastMessage m{kept.tagged, kept.has_data, false, kept.length, kept.tag, kept.data, Message::payload_of(kept)};
     if (of_it.type == Type::rts || of_it.ack || !m.fits(r) || queue_.owner() != nullptr ||
@@ -599,7 +599,7 @@ void Receiver::progress(bool everywhere) noexcept
         tx_.progress();
         return;
     }
-    arrivals.accept_all();
+    anon_receiver.accept_all();
     poll<Receiver>();
 }
 

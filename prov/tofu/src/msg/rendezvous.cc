@@ -21,8 +21,8 @@ void Message::pack(Unexpected& to) const noexcept
     to.has_data = has_data;
     to.data = data;
     to.length = length;
-    std::memcpy(to.body(), static_cast<const Kept*>(this), sizeof(Kept));
-    std::byte* const rest = to.body() + sizeof(Kept);
+    std::memcpy(to.body(), static_cast<const UnexpectedHeader*>(this), sizeof(UnexpectedHeader));
+    std::byte* const rest = to.body() + sizeof(UnexpectedHeader);
     if (type == Type::rts) {
         std::memcpy(rest, &vcq, sizeof vcq);
         std::memcpy(rest + sizeof vcq, segments, segment_count * sizeof(Segment));
@@ -34,7 +34,7 @@ void Message::pack(Unexpected& to) const noexcept
 Message Message::unpack(const Unexpected& from) noexcept
 {
     const std::byte* const rest = payload_of(from);
-    const Kept of_it = kept_of(from); // made in its place, it would cover what lies in its tail (GCC 12)
+    const UnexpectedHeader of_it = kept_of(from); // made in its place, it would cover what lies in its tail (GCC 12)
     Message m{of_it, from.tagged, from.has_data, from.tag, from.data, from.length, rest};
     if (m.type == Type::rts) {
         std::memcpy(&m.vcq, rest, sizeof m.vcq);
@@ -95,7 +95,7 @@ void RendezvousReceiver::advance(Fetch& f) noexcept
             return;
         }
     if (--f.pending == 0)
-        finish(f);
+        post_completion(f);
 }
 
 /// Posts one Get, as long as the sender's segment, the user's segment and the TNI allow. False: no room now.
@@ -149,7 +149,7 @@ void RendezvousReceiver::on_fetched(vcq::CompletionHandler* handler, vcq::Notice
     RendezvousReceiver& m = *f.owner;
     if (f.ending) {
         f.pending--;
-        m.finished(f, notice);
+        m.on_completion_posted(f, notice);
         return;
     }
     if (notice.code != UTOFU_SUCCESS && f.err == 0) {
@@ -159,14 +159,14 @@ void RendezvousReceiver::on_fetched(vcq::CompletionHandler* handler, vcq::Notice
     }
     f.pending--;
     if (f.pending == 0 && f.to_fetch == 0 && !f.waiting && m.own_.open)
-        m.finish(f);
+        m.post_completion(f);
 }
 
 /// Called when all bytes have arrived or cannot arrive: notifies the sender. An RTS may be old when it is accepted: its
 /// sender may have given up, closed or died since, and another endpoint may have its VCQ ID and steering tags, so that
 /// the bytes may be of any origin. As long as the completion word waits for this operation they are the sender's. No
 /// other endpoint uses the number in the word, and the CSWAP changes no word of another one.
-void RendezvousReceiver::finish(Fetch& f) noexcept
+void RendezvousReceiver::post_completion(Fetch& f) noexcept
 {
     const RxRing& in = *f.message.in;
     const Ack& ack = f.message.completion;
@@ -182,11 +182,11 @@ void RendezvousReceiver::finish(Fetch& f) noexcept
     if (post == vcq::Post::busy)
         wait(f);
     else
-        finished(f, {vcq_.last_error(), 0});
+        on_completion_posted(f, {vcq_.last_error(), 0});
 }
 
 /// The CSWAP has ended: notifies the application.
-void RendezvousReceiver::finished(Fetch& f, vcq::Notice notice) noexcept
+void RendezvousReceiver::on_completion_posted(Fetch& f, vcq::Notice notice) noexcept
 {
     if (!own_.open)
         return;
@@ -226,7 +226,7 @@ void RendezvousReceiver::resume(RetryItem& fetch) noexcept
     if (f.to_fetch != 0)
         f.owner->advance(f);
     else if (f.pending == 0)
-        f.owner->finish(f);
+        f.owner->post_completion(f);
 }
 
 void RendezvousReceiver::cancel() noexcept

@@ -32,7 +32,7 @@ namespace tofu::proto {
 }
 
 /// The protocol's part of a message that waits for its receive; it follows the Unexpected in memory (body).
-struct Kept {
+struct UnexpectedHeader {
     RxRing* in = nullptr; ///< describes the sender
     Ack completion{};
     Type type = Type::none;
@@ -42,7 +42,7 @@ struct Kept {
 };
 
 /// A message on its way to a receive, wherever its payload is.
-struct Message : Kept {
+struct Message : UnexpectedHeader {
     bool tagged = false;
     bool has_data = false;
     std::uint64_t tag = 0;
@@ -55,19 +55,19 @@ struct Message : Kept {
     /// Bytes that are kept while it waits for its receive: a Kept, then its payload or the body of its RTS.
     [[nodiscard]] std::size_t kept_size() const noexcept
     {
-        return sizeof(Kept) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
+        return sizeof(UnexpectedHeader) + (type == Type::rts ? sizeof vcq + segment_count * sizeof(Segment) : length);
     }
     void pack(Unexpected& to) const noexcept;
     /// Reads the Kept back. payload_of(): the payload of an eager message.
-    [[nodiscard]] static Kept kept_of(const Unexpected& from) noexcept
+    [[nodiscard]] static UnexpectedHeader kept_of(const Unexpected& from) noexcept
     {
-        Kept kept;
+        UnexpectedHeader kept;
         std::memcpy(&kept, from.body(), sizeof kept);
         return kept;
     }
     [[nodiscard]] static const std::byte* payload_of(const Unexpected& from) noexcept
     {
-        return from.body() + sizeof(Kept);
+        return from.body() + sizeof(UnexpectedHeader);
     }
     [[nodiscard]] static Message unpack(const Unexpected& from) noexcept;
 };
@@ -130,8 +130,8 @@ class RendezvousReceiver {
   private:
     void advance(Fetch& fetch) noexcept;
     [[nodiscard]] bool get_piece(Fetch& fetch) noexcept;
-    void finish(Fetch& fetch) noexcept;
-    void finished(Fetch& fetch, vcq::Notice notice) noexcept;
+    void post_completion(Fetch& fetch) noexcept;
+    void on_completion_posted(Fetch& fetch, vcq::Notice notice) noexcept;
     void end(Fetch& fetch, std::size_t length, int err, int prov_errno) noexcept;
     void wait(Fetch& fetch) noexcept;
     static void resume(RetryItem& fetch) noexcept;

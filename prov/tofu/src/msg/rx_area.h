@@ -16,7 +16,7 @@
 
 namespace tofu::proto {
 
-// --- Area
+// --- ReceiveArea
 
 class ReceiveArea final : ForkAware {
   public:

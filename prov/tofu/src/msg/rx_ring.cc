@@ -73,7 +73,7 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
     const bool is_free = !closing_ && (number < own_.area.open_rings() || own_.area.grow());
     std::unique_ptr<RxRing> ring(is_free ? new (std::nothrow) RxRing : nullptr);
     if (ring == nullptr) {
-        wanted_ = true;
+        denied_some_ = true;
         return reply(who.target_vcq, area, credits, {0, LeaseStatus::denied, who.serial});
     }
     ring->owner = this;
@@ -101,7 +101,7 @@ bool RxRings::grant_or_deny(const Envelope& who, utofu_stadd_t area) noexcept
 /// If a ring had to be denied, asks back the rings of senders that have been silent since the last call.
 void RxRings::revoke_some() noexcept
 {
-    if (!std::exchange(wanted_, false))
+    if (!std::exchange(denied_some_, false))
         return;
     const std::size_t n = polls_.size();
     unsigned asked = 0, probed = 0;
@@ -251,12 +251,12 @@ void AnonSlots::offer() noexcept
 
 // --- Arrivals
 
-bool Arrivals::open(const Geometry& geometry) noexcept
+bool AnonReceiver::open(const Geometry& geometry) noexcept
 {
     return anon_slots_.open(own_.area.anon_slots(), geometry.anon_slot_count, own_.area.slot_counter(), own_.nonce);
 }
 
-void Arrivals::accept_all() noexcept
+void AnonReceiver::accept_all() noexcept
 {
     refused_.clear();
     refuse_all_ = false;
@@ -265,7 +265,7 @@ void Arrivals::accept_all() noexcept
 }
 
 /// Takes the packet in the slot that ends at `end`. False: the packet stays, and so do later ones of the same sender.
-bool Arrivals::accept_one(std::byte* end) noexcept
+bool AnonReceiver::accept_one(std::byte* end) noexcept
 {
     if (in_.seen() != nullptr) [[unlikely]]
         (void)in_.seen()(end - sizeof(Control), sizeof(Control));
@@ -295,7 +295,7 @@ bool Arrivals::accept_one(std::byte* end) noexcept
 
 /// Hands a packet to the protocol as the only one of a ring. `packet` is null where the slot holds none that makes
 /// sense.
-bool Arrivals::accept_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
+bool AnonReceiver::accept_one(const Envelope& who, const std::byte* packet, std::byte* end) noexcept
 {
     RxRing& anonymous = *anonymous_;
     anonymous.base = const_cast<std::byte*>(packet);
@@ -313,7 +313,8 @@ bool Arrivals::accept_one(const Envelope& who, const std::byte* packet, std::byt
     if (who.credit_index != no_credit_block) {
         if (!in_.grant_or_deny(who, anonymous.area))
             return false;
-        std::memcpy(end - asks_before_end, &no_credit_block, sizeof no_credit_block); // so that it asks only once
+        std::memcpy(end - credit_index_before_end, &no_credit_block,
+                    sizeof no_credit_block); // so that it asks only once
     }
     return own_.protocol.accept_anonymous(anonymous);
 }
@@ -333,8 +334,8 @@ int RxRings::open(const Geometry& geometry) noexcept
 /// not be taken.
 [[gnu::noinline]] bool RxRings::begin(RxRing& ring) noexcept
 {
-    arrivals.accept_all();
-    if (arrivals.refuses(peer_key(ring.known.target_vcq, ring.known.nonce, ring.index)))
+    anon_receiver.accept_all();
+    if (anon_receiver.refuses(peer_key(ring.known.target_vcq, ring.known.nonce, ring.index)))
         return false;
     ring.state = RingState::begun;
     if (!ring.revoked)
@@ -376,8 +377,8 @@ void RxRings::blank(const RxRing& ring, std::uint32_t slots) noexcept
 
 void RxRings::catch_up() noexcept
 {
-    if (arrivals.any_refused())
-        arrivals.accept_all();
+    if (anon_receiver.any_refused())
+        anon_receiver.accept_all();
     if (!std::exchange(reports_due_, false))
         return;
     for (const RingPoll& poll : polls_) {
@@ -416,7 +417,7 @@ int RingSet::open(std::size_t ring_count, std::size_t ring_slots, std::size_t an
     own.now = milliseconds();
     if (int ret = own.area.open(self.target_vcq, self.target_lock, self.nonce, self.index, geometry); ret != 0)
         return ret;
-    if (!in.arrivals.open(geometry))
+    if (!in.anon_receiver.open(geometry))
         return -FI_ENOMEM;
     own.open = true;
     return 0;
@@ -450,7 +451,7 @@ bool RingSet::close_area() noexcept
         return true;
     own.area.hide();
     // From here on the slot counter hands out no slot.
-    const std::size_t unfilled = in.arrivals.unfilled();
+    const std::size_t unfilled = in.anon_receiver.unfilled();
     own.vcq.statistics().count(Stat::anonymous_lost, unfilled);
     own.area.close();
     return writers_gone_ && unfilled == 0;
@@ -463,7 +464,7 @@ void RingSet::catch_up() noexcept
     if (rung(doorbells, Doorbell::status))
         out.poll_credit_blocks(out.channels.size());
     if (rung(doorbells, Doorbell::anonymous))
-        in.arrivals.accept_all();
+        in.anon_receiver.accept_all();
     out.flush_all();
     in.catch_up();
 }
@@ -476,7 +477,7 @@ void RingSet::slow_round() noexcept
     last_tick_ = own.now;
     in.close_dead();
     own.protocol.tick();
-    in.arrivals.accept_all();
+    in.anon_receiver.accept_all();
     out.poll_credit_blocks(credit_blocks_per_tick);
     in.revoke_some();
     if (own.now - last_watch_ < watch_ms)

@@ -149,9 +149,9 @@ class AnonSlots {
 
 /// The packets of anonymous senders. Each is read once, checked, and handed on in the order of its sender. A packet
 /// that the protocol has no room for stays in its slot.
-class Arrivals {
+class AnonReceiver {
   public:
-    Arrivals(RxRings& in, RingContext& own) noexcept : in_(in), own_(own) {}
+    AnonReceiver(RxRings& in, RingContext& own) noexcept : in_(in), own_(own) {}
     /// Called once there is an area. False: no memory.
     [[nodiscard]] bool open(const Geometry& geometry) noexcept;
     /// Takes all packets that are there and that the protocol has room for.
@@ -167,7 +167,7 @@ class Arrivals {
     /// The number of slots that were handed out and have not been filled. Called while there is an area.
     [[nodiscard]] std::size_t unfilled() noexcept { return anon_slots_.unfilled(); }
     /// Number of calls of accept_all().
-    [[nodiscard]] std::uint32_t offers() const noexcept { return offers_; }
+    [[nodiscard]] std::uint32_t passes() const noexcept { return offers_; }
 
   private:
     [[nodiscard]] bool accept_one(std::byte* end) noexcept;
@@ -202,13 +202,13 @@ struct RingPoll {
 
 class RxRings {
   public:
-    explicit RxRings(RingContext& own) noexcept : arrivals(*this, own), own_(own) {}
+    explicit RxRings(RingContext& own) noexcept : anon_receiver(*this, own), own_(own) {}
     RxRings(const RxRings&) = delete;
     RxRings& operator=(const RxRings&) = delete;
     /// 0 or -FI_ENOMEM.
     [[nodiscard]] int open(const Geometry& geometry) noexcept;
 
-    Arrivals arrivals;
+    AnonReceiver anon_receiver;
 
     // --- packets
     /// Takes a bounded number of packets out of the rings. Up, the protocol's class that derives from this one, has
@@ -216,7 +216,7 @@ class RxRings {
     ///   this
     ///     control word, which is at `end`, if that can be done at once. The number of its slots; 0: nothing has
     ///     happened.
-    ///   bool take(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
+    ///   bool accept(RxRing&, std::uint32_t& slots): takes any other packet; `slots` is 1 and may be raised. False: it
     ///     stays, there is no room for it.
     ///   void accept_packets(RingPoll& first): calls accept_arrived().
     template <class Up>
@@ -253,7 +253,7 @@ class RxRings {
     void close(RxRing& ring) noexcept;
 
     // --- from RingSet
-    [[nodiscard]] bool behind() const noexcept { return reports_due_ || arrivals.any_refused(); }
+    [[nodiscard]] bool behind() const noexcept { return reports_due_ || anon_receiver.any_refused(); }
     /// Repeats reports that found no room in the queue of the TNI, and anonymous packets for which the protocol had no
     /// room.
     void catch_up() noexcept;
@@ -282,7 +282,7 @@ class RxRings {
     template <class Up>
     [[nodiscard]] bool drain(RingPoll& poll) noexcept;
     template <class Up>
-    [[nodiscard]] bool empty(RingPoll& first, std::uint64_t control) noexcept;
+    [[nodiscard]] bool consume(RingPoll& first, std::uint64_t control) noexcept;
     template <class Up>
     [[nodiscard]] std::uint32_t accept_otherwise(RxRing& ring, std::uint64_t control) noexcept;
     [[nodiscard]] bool accept_release(RxRing& ring, std::uint64_t control) noexcept;
@@ -303,12 +303,12 @@ class RxRings {
     std::unique_ptr<std::unique_ptr<RxRing>[]> rings_; ///< by number
     Array<RingPoll> polls_;                            ///< has room for all rings
     std::size_t next_poll_ = 0;
-    std::size_t hot_ = 0;
+    std::size_t last_active_ = 0;
     std::size_t revoke_hand_ = 0; ///< index of the ring that revoke_some() looks at next
     std::size_t next_watched_ = 0;
     unsigned dead_ = 0; ///< rings whose senders are dead
     bool reports_due_ = false;
-    bool wanted_ = false;             ///< a ring had to be denied
+    bool denied_some_ = false;        ///< a ring had to be denied
     bool closing_ = false;            ///< revoke_all() was called
     bool bad_packets_ = false;        ///< one has been logged
     std::unique_ptr<RxRing> retired_; ///< the ring closed last, which callers use until its last packet is handled
@@ -340,7 +340,7 @@ template <class Up>
     do {
         const std::uint64_t control = poll->read();
         if (poll->arrived(control))
-            (void)empty<Up>(*poll, control);
+            (void)consume<Up>(*poll, control);
     } while (++poll < std::to_address(polls_.end()));
 }
 
@@ -358,14 +358,14 @@ template <class Up>
 [[gnu::noinline]] void RxRings::poll_in_turn() noexcept
 {
     Array<RingPoll>& polls = polls_;
-    if (hot_ < polls.size() && drain<Up>(polls[hot_]))
+    if (last_active_ < polls.size() && drain<Up>(polls[last_active_]))
         return;
     for (std::size_t look = 0; look < all_rings && !polls.empty(); look++) {
         if (next_poll_ >= polls.size())
             next_poll_ = 0;
         const std::size_t at = next_poll_++;
-        if (at != hot_ && drain<Up>(polls[at]))
-            hot_ = at;
+        if (at != last_active_ && drain<Up>(polls[at]))
+            last_active_ = at;
     }
 }
 
@@ -374,12 +374,12 @@ template <class Up>
 [[gnu::noinline]] bool RxRings::drain(RingPoll& poll) noexcept
 {
     const std::uint64_t control = poll.read();
-    return poll.arrived(control) && empty<Up>(poll, control);
+    return poll.arrived(control) && consume<Up>(poll, control);
 }
 
 /// Takes packets of a ring as long as there are some. `control`: the control word of the first. False: it stays.
 template <class Up>
-[[gnu::always_inline]] inline bool RxRings::empty(RingPoll& first, std::uint64_t control) noexcept
+[[gnu::always_inline]] inline bool RxRings::consume(RingPoll& first, std::uint64_t control) noexcept
 {
     Up& up = static_cast<Up&>(*this);
     RingPoll* poll = &first;

@@ -47,7 +47,7 @@ ssize_t Sender::send(const SendCall& call) noexcept
     for (unsigned round = 0; ret == -FI_EAGAIN && round < contact_rounds; round++) {
         tx_.progress();
         ret = try_send(call);
-        if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !ch->soon())
+        if (ret != -FI_EAGAIN || channel_to(call.dest, ch) != 0 || !ch->retry_soon())
             break;
     }
     if (ret != -FI_EAGAIN || !queue_.takes(call))
@@ -80,7 +80,7 @@ ssize_t Sender::try_send(const SendCall& call, bool is_first) noexcept
             return ret;
         if (!is_first && found->waiting != 0)
             return tx_.again(Stat::again_behind);
-        if (int ret = out_.approach(*found); ret != 0)
+        if (int ret = out_.prepare_to_send(*found); ret != 0)
             return ret;
     }
     TxChannel& ch = *found;
@@ -215,7 +215,7 @@ ssize_t Sender::write_data(fi_addr_t to, std::uint64_t data, std::uint64_t lengt
     if (ch->waiting != 0)
         return tx_.again(Stat::again_behind);
     if (ch->state != ChannelState::open)
-        if (int ret = out_.approach(*ch); ret != 0)
+        if (int ret = out_.prepare_to_send(*ch); ret != 0)
             return ret;
     return put_words(*ch, Type::write_data, flag_data, data, length);
 }
@@ -267,7 +267,7 @@ bool Sender::confirmed(const Peer& peer, bool matched) noexcept
     for (TxChannel* ch : out_.channels) {
         if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
             continue;
-        const int ready = out_.approach(*ch);
+        const int ready = out_.prepare_to_send(*ch);
         if (ch->mark[matched] == ch->next_seq) // a new ring: the old one's packets were taken
             continue;
         all = false;

@@ -243,8 +243,8 @@ class Sender final : public Engine {
     /// everything that was posted to it before. 0, -FI_EAGAIN, -FI_EHOSTDOWN and the like.
     [[nodiscard]] ssize_t write_data(fi_addr_t to, std::uint64_t data, std::uint64_t length) noexcept;
 
-    /// As send(), without fences and without progress. `is_first`: the send waits in the send queue, at the head of its
-    /// line.
+    /// As send(), without fences and without progress. `is_first`: the send waits in the send queue, first in its peer
+    /// queue.
     [[nodiscard]] ssize_t try_send(const SendCall& call, bool is_first = false) noexcept;
     [[nodiscard]] SendRequests& requests() noexcept { return requests_; }
 

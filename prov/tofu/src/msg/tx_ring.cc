@@ -55,7 +55,7 @@ void TxRings::begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std
 
 // --- room for packets
 
-int TxRings::approach(TxChannel& ch) noexcept
+int TxRings::prepare_to_send(TxChannel& ch) noexcept
 {
     if (ch.anonymous.asked || ch.state == ChannelState::leaving)
         read_credit_block(ch);
@@ -130,7 +130,7 @@ void TxRings::flush_all() noexcept
 void TxRings::watch(unsigned at_once) noexcept
 {
     for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
-        TxChannel& ch = channels[next_asked_++ % channels.size()];
+        TxChannel& ch = channels[next_watched_++ % channels.size()];
         if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.anonymous.asked)
             continue;
         ch.starved = 0;
@@ -242,11 +242,11 @@ Envelope TxRings::envelope(TxChannel& ch) noexcept
     const bool asks = wants_ring(ch);
     if (asks) // before the packet leaves, since the answer overwrites it
         own_.area.status(ch.number).store(0, std::memory_order_release);
-    ch.anonymous.asks = asks;
+    ch.anonymous.carries_request = asks;
     return {own_.target_vcq.id(),
             own_.nonce,
             ch.peer.nonce,
-            envelope_speaks(own_.known),
+            envelope_version_flags(own_.known),
             own_.known.further,
             static_cast<std::uint8_t>(own_.index),
             own_.known.index,
@@ -256,25 +256,25 @@ Envelope TxRings::envelope(TxChannel& ch) noexcept
 
 bool TxRings::wants_ring(TxChannel& ch) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
-    if (v.asked || v.count < std::max(v.enough, v.least))
+    TxChannel::Anonymous& anon = ch.anonymous;
+    if (anon.asked || anon.count < std::max(anon.enough, anon.least))
         return false;
     if (held_ < most_held)
         return true;
     release_some();
-    v.retry_later();
+    anon.retry_later();
     return false;
 }
 
 [[gnu::noinline]] void TxRings::sent_anonymously(TxChannel& ch) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
-    v.slot = 0;
-    v.count++;
-    if (v.asks) {
-        v.asks = false;
-        v.asked = true;
-        v.count = 0;
+    TxChannel::Anonymous& anon = ch.anonymous;
+    anon.slot = 0;
+    anon.count++;
+    if (anon.carries_request) {
+        anon.carries_request = false;
+        anon.asked = true;
+        anon.count = 0;
         ch.serial++;
         held_++;
     }
@@ -337,7 +337,7 @@ void TxRings::read_credit_block(TxChannel& ch) noexcept
             on_grant(ch, read_grant(consumed, ch.peer.index));
         }
     } else if (consumed >> 32 == 0) { // no grant
-        ch.set_consumed(believed(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed()));
+        ch.set_consumed(clamp_reported(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed()));
     }
     if (status == LeaseStatus::revoked) {
         ch.leave |= ch.state == ChannelState::open;
@@ -448,21 +448,21 @@ constexpr unsigned absent_pause_ms = 1;
 
 int TxRings::claim_anon_slot(TxChannel& ch) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
-    if (ch.state == ChannelState::pausing && own_.now >= v.pause_until)
+    TxChannel::Anonymous& anon = ch.anonymous;
+    if (ch.state == ChannelState::pausing && own_.now >= anon.pause_until)
         ch.state = ChannelState::idle;
-    if (ch.state == ChannelState::reading && !v.under_way)
+    if (ch.state == ChannelState::reading && !anon.under_way)
         get_header(ch);
-    if (ch.state == ChannelState::idle && v.slot != 0)
+    if (ch.state == ChannelState::idle && anon.slot != 0)
         return 0;
-    if (ch.state != ChannelState::idle || v.under_way)
+    if (ch.state != ChannelState::idle || anon.under_way)
         return ch.refusal();
-    if (v.asked && v.count >= most_unanswered) {
+    if (anon.asked && anon.count >= most_unanswered) {
         ch.starved++;
         return -FI_EAGAIN; // the peer does not read its anonymous packets
     }
-    if (v.full && v.rounds != 0) {
-        v.rounds--;
+    if (anon.full && anon.rounds != 0) {
+        anon.rounds--;
         return -FI_EAGAIN;
     }
     if (ch.area == 0 && own_.vcq.query_stadd(ch.peer.target_vcq, endpoint_stag(ch.peer.index), ch.area) != 0) {
@@ -475,40 +475,40 @@ int TxRings::claim_anon_slot(TxChannel& ch) noexcept
 /// Asks the slot counter for a slot by an ADD, or reads it by a Get if it had none.
 int TxRings::request_slot(TxChannel& ch) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
-    v.reads = v.full;
+    TxChannel::Anonymous& anon = ch.anonymous;
+    anon.reads = anon.full;
     vcq::Post post;
-    if (v.reads) {
-        post = own_.read_peer(v, ch.peer.target_vcq, ch.area + slot_counter_offset, sizeof(std::uint64_t));
+    if (anon.reads) {
+        post = own_.read_peer(anon, ch.peer.target_vcq, ch.area + slot_counter_offset, sizeof(std::uint64_t));
     } else {
-        v.under_way = true; // the notice may come within the post
-        asking_++;
+        anon.under_way = true; // the notice may come within the post
+        slot_requests_++;
         post = own_.vcq.armw(8, ch.peer.target_vcq, UTOFU_ARMW_OP_ADD, slot_counter_step, ch.area + slot_counter_offset,
-                             {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &v});
+                             {.level = vcq::CompletionLevel::delivered, .strong_order = true, .handler = &anon});
         if (post != vcq::Post::done) {
-            v.under_way = false;
-            asking_--;
+            anon.under_way = false;
+            slot_requests_--;
         }
     }
     if (post != vcq::Post::done)
         return post_failed(ch, post);
-    return v.slot != 0 ? 0 : -FI_EAGAIN;
+    return anon.slot != 0 ? 0 : -FI_EAGAIN;
 }
 
 void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 {
     TxChannel& ch = *static_cast<PeerRead<TxChannel>*>(handler)->of;
     TxRings& self = *ch.owner;
-    TxChannel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& anon = ch.anonymous;
     std::uint64_t word = notice.value;
     AreaHeader header{};
-    if (v.reads) {
-        std::memcpy(&word, v.answer.data, sizeof word);
-        std::memcpy(&header, v.answer.data, sizeof header); // a block holds more than that
-        self.own_.end(v);
+    if (anon.reads) {
+        std::memcpy(&word, anon.answer.data, sizeof word);
+        std::memcpy(&header, anon.answer.data, sizeof header); // a block holds more than that
+        self.own_.end(anon);
     } else {
-        v.under_way = false;
-        self.asking_--;
+        anon.under_way = false;
+        self.slot_requests_--;
     }
     if (!self.own_.open || ch.state == ChannelState::failed)
         return;
@@ -523,45 +523,45 @@ void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice
 /// The peer has no such area: its endpoint is not enabled yet, or is closed.
 void TxRings::on_absence(TxChannel& ch, int code) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& anon = ch.anonymous;
     if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
         fail(ch, FI_EHOSTDOWN, code);
         return;
     }
-    if (v.first_try == 0)
-        v.first_try = own_.now;
-    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || own_.now - v.first_try >= absent_limit_ms) {
+    if (anon.first_try == 0)
+        anon.first_try = own_.now;
+    if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || own_.now - anon.first_try >= absent_limit_ms) {
         fail(ch, code == UTOFU_ERR_MRQ_RMT_STADD ? FI_EADDRNOTAVAIL : fi_error_of(code), code);
     } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
         ch.state = ChannelState::pausing;
-        v.pause_until = own_.now + absent_pause_ms;
+        anon.pause_until = own_.now + absent_pause_ms;
     }
 }
 
 void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
 {
-    TxChannel::Anonymous& v = ch.anonymous;
+    TxChannel::Anonymous& anon = ch.anonymous;
     const std::uint32_t next = slot_counter_next(word);
     const bool some = next < slot_counter_end(word);
     const utofu_stadd_t slot = ch.area + anon_slots_offset + std::uint64_t{next} * slot_size;
     if (!slot_counter_is_of(word, ch.peer.nonce)) {
-        if (!v.reads && some && slot_counter_speaks(word))
+        if (!anon.reads && some && slot_counter_version_ok(word))
             (void)put_empty(ch, slot, anon_seq(word)); // another process has the VCQ ID: gives its slot back
         if (ch.state == ChannelState::idle)
             get_header(ch);
         return;
     }
-    v.first_try = 0;
+    anon.first_try = 0;
     ch.met = true;
-    if (v.reads || !some) {
-        v.full = !some;
-        v.pause = v.full ? std::clamp(2 * v.pause, 1u, longest_pause) : 0;
-        v.rounds = v.pause;
+    if (anon.reads || !some) {
+        anon.full = !some;
+        anon.pause = anon.full ? std::clamp(2 * anon.pause, 1u, longest_pause) : 0;
+        anon.rounds = anon.pause;
         return;
     }
-    v.slot = slot;
-    v.seq = anon_seq(word);
-    v.lingers = false;
+    anon.slot = slot;
+    anon.seq = anon_seq(word);
+    anon.lingers = false;
     if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
         dismiss_anon_slot(ch);
 }
@@ -579,15 +579,15 @@ void TxRings::get_header(TxChannel& ch) noexcept
 void TxRings::on_header(TxChannel& ch, const AreaHeader& header) noexcept
 {
     switch (read_header(header, ch.peer.nonce, ch.peer.index)) {
-    case Heading::other_version:
+    case HeaderCheck::other_version:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: wire protocol mismatch: peer 0x%llx has version %u, this endpoint %u: use the same "
                   "release of the provider on all nodes\n",
                   own_.index, static_cast<unsigned long long>(ch.peer.target_vcq), header.version, wire_version);
         fail(ch, FI_ECONNREFUSED, 0);
         return;
-    case Heading::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
-    case Heading::usable:
+    case HeaderCheck::other_process: fail(ch, FI_EHOSTDOWN, UTOFU_ERR_MRQ_PEER); return;
+    case HeaderCheck::usable:
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "endpoint %u: the slot counter of peer 0x%llx has an invalid value: its memory is damaged; restart "
                   "that process\n",

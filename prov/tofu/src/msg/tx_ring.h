@@ -70,7 +70,7 @@ struct TxChannel {
         bool reads = false;            ///< what is under way is a Get, not an ADD
         bool full = false;             ///< the slot counter had none: read it before asking again
         bool lingers = false;          ///< the slot was unused at the last pass over the channels
-        bool asks = false;             ///< the packet that is being built asks for a ring
+        bool carries_request = false;  ///< the packet that is being built asks for a ring
         bool asked = false;            ///< a packet has asked for a ring, and no answer has come
         std::uint32_t pause = 0;       ///< rounds to wait before the slot counter is read again,
         std::uint32_t rounds = 0;      ///< and how many of them are left
@@ -110,7 +110,7 @@ struct TxChannel {
     /// Why nothing can be sent now: -FI_EAGAIN, or the error of a failed channel.
     [[nodiscard]] int refusal() const noexcept { return state == ChannelState::failed ? -err : -FI_EAGAIN; }
     /// After -FI_EAGAIN: is it a matter of one or two round trips, which may be worth waiting for?
-    [[nodiscard]] bool soon() const noexcept { return anonymous.under_way || state == ChannelState::leaving; }
+    [[nodiscard]] bool retry_soon() const noexcept { return anonymous.under_way || state == ChannelState::leaving; }
     [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
     {
         return peer.target_vcq == other.target_vcq && peer.nonce == other.nonce && peer.index == index;
@@ -233,7 +233,7 @@ class TxRings {
     [[nodiscard]] int channel_to(const Destination& destination, TxChannel*& channel) noexcept;
     /// Takes the next step towards sending a packet. 0: there is a ring or an anonymous slot; -FI_EAGAIN; or the error
     /// of a failed channel.
-    [[nodiscard]] int approach(TxChannel& ch) noexcept;
+    [[nodiscard]] int prepare_to_send(TxChannel& ch) noexcept;
     /// Marks the channel as failed and notifies the protocol.
     void fail(TxChannel& ch, int err, int prov_errno) noexcept;
 
@@ -269,7 +269,7 @@ class TxRings {
     /// Releases an unneeded slot by an empty packet. If the TNI has no room, a later call does it.
     void dismiss_anon_slot(TxChannel& ch) noexcept;
     /// True if some peer has been asked for a slot and has not answered.
-    [[nodiscard]] bool awaits_anon_slot() const noexcept { return asking_ != 0; }
+    [[nodiscard]] bool awaits_anon_slot() const noexcept { return slot_requests_ != 0; }
 
     // --- leases
     /// Reads the channel's credit block and acts on it.
@@ -326,12 +326,12 @@ class TxRings {
     void release_some() noexcept;
 
     RingContext& own_;
-    unsigned deferred_ = 0;      ///< channels with a deferred packet
-    unsigned asking_ = 0;        ///< channels that wait for an anonymous slot
-    unsigned held_ = 0;          ///< channels that have a ring or have asked for one
-    std::size_t next_asked_ = 0; ///< index of the channel that watch() looks at next
-    std::size_t next_block_ = 0; ///< index of the credit block that is polled next
-    std::size_t hand_ = 0;       ///< index of the channel that reuse() and release_some() look at next
+    unsigned deferred_ = 0;        ///< channels with a deferred packet
+    unsigned slot_requests_ = 0;   ///< channels that wait for an anonymous slot
+    unsigned held_ = 0;            ///< channels that have a ring or have asked for one
+    std::size_t next_watched_ = 0; ///< index of the channel that watch() looks at next
+    std::size_t next_block_ = 0;   ///< index of the credit block that is polled next
+    std::size_t hand_ = 0;         ///< index of the channel that reuse() and release_some() look at next
 };
 
 } // namespace tofu::proto

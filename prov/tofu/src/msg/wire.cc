@@ -6,11 +6,11 @@ namespace tofu::proto {
 
 // --- the header of a peer's area, and what an anonymous sender left in ours
 
-Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept
+HeaderCheck read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept
 {
     if (header.magic != area_magic || header.version != wire_version)
-        return Heading::other_version;
-    return header.nonce != nonce || header.index != index ? Heading::other_process : Heading::usable;
+        return HeaderCheck::other_version;
+    return header.nonce != nonce || header.index != index ? HeaderCheck::other_process : HeaderCheck::usable;
 }
 
 bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelope,
@@ -23,7 +23,7 @@ bool read_anonymous(const std::byte* end, std::uint64_t nonce, Envelope& envelop
     std::memcpy(packet + sizeof envelope, end - slot_size, slot_size - sizeof envelope - sizeof control);
     std::memcpy(packet + slot_size - sizeof control, &control, sizeof control);
     const Type type = control.type;
-    return (envelope.speaks & 127) == wire_version && known_address(envelope).is_valid() &&
+    return (envelope.version_flags & 127) == wire_version && known_address(envelope).is_valid() &&
            envelope.target_nonce == nonce && envelope.index < max_endpoints &&
            (envelope.credit_index < credit_block_count || envelope.credit_index == no_credit_block) &&
            (type == Type::eager || type == Type::eager_by_get || type == Type::rts || type == Type::write_data ||

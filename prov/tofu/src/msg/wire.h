@@ -168,16 +168,16 @@ struct Grant {
 }
 
 /// What the header of an area, read by a Get, says to a sender that means the endpoint with this nonce and index.
-enum class Heading : std::uint8_t {
+enum class HeaderCheck : std::uint8_t {
     usable,
     other_version,
     other_process ///< its VCQ ID, or its index, belongs to another endpoint by now
 };
-[[nodiscard]] Heading read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
+[[nodiscard]] HeaderCheck read_header(const AreaHeader& header, std::uint64_t nonce, std::uint32_t index) noexcept;
 
 /// How many slots the receiver has taken: what it `reported` in its credit block, unless that is less than what we knew
 /// `before` or more than we have `sent`.
-[[nodiscard]] constexpr std::uint32_t believed(std::uint32_t reported, std::uint32_t sent, std::uint32_t before)
+[[nodiscard]] constexpr std::uint32_t clamp_reported(std::uint32_t reported, std::uint32_t sent, std::uint32_t before)
 {
     return sent - reported <= sent - before ? reported : before;
 }
@@ -220,7 +220,7 @@ constexpr std::uint32_t slot_counter_check(std::uint64_t nonce)
 {
     return (wire_version & 31u) << 19 | seq_base(nonce) >> 12;
 }
-constexpr bool slot_counter_speaks(std::uint64_t word)
+constexpr bool slot_counter_version_ok(std::uint64_t word)
 {
     return (word >> 19 & 31) == (wire_version & 31);
 }
@@ -272,7 +272,7 @@ struct Envelope {
     std::uint64_t target_vcq;   ///< the sender's target VCQ
     std::uint64_t nonce;        ///< the sender's
     std::uint64_t target_nonce; ///< of the endpoint that the packet is meant for
-    std::uint8_t speaks;        ///< wire_version, and in the top bit the flag of the address below
+    std::uint8_t version_flags; ///< wire_version, and in the top bit the flag of the address below
     std::uint8_t further;       ///< from the address that peers know: the sender's, or its scalable endpoint's
     std::uint8_t index;         ///< of the sending endpoint, which has the area
     std::uint8_t identity;      ///< the index in the address that peers know
@@ -280,18 +280,19 @@ struct Envelope {
     std::uint16_t serial;       ///< to be echoed in CreditBlock::check
 };
 static_assert(sizeof(Envelope) == 32 && wire_version < 128 && address_counts_events == 1);
-constexpr std::uint8_t envelope_speaks(const EndpointAddress& known) noexcept
+constexpr std::uint8_t envelope_version_flags(const EndpointAddress& known) noexcept
 {
     return static_cast<std::uint8_t>(known.flags << 7 | wire_version);
 }
 /// The address by which peers know the sender. It is sound if read_anonymous() has read the envelope.
 constexpr EndpointAddress known_address(const Envelope& who) noexcept
 {
-    return make_address(who.target_vcq, who.nonce, who.identity, who.further, who.speaks >> 7);
+    return make_address(who.target_vcq, who.nonce, who.identity, who.further, who.version_flags >> 7);
 }
 inline constexpr std::uint16_t no_credit_block = 0xffff;
 /// The distance of Envelope::credit_index from the end of the slot.
-inline constexpr std::size_t asks_before_end = sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, credit_index);
+inline constexpr std::size_t credit_index_before_end =
+    sizeof(Control) + sizeof(Envelope) - offsetof(Envelope, credit_index);
 
 /// Reads an anonymous slot, which ends at `end`, as a slot of a ring: `packet` gets a copy without the envelope, which
 /// no peer can change. False: it is no packet for the endpoint with `nonce`.

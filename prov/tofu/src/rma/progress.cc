@@ -248,7 +248,7 @@ void Rma::finish(RmaOp& op) noexcept
         scatter(op.local, op.local_count, op.bounce.data, op.total);
     give_back(op);
     if (op.err == 0 && (op.remote_data || op.has_further())) {
-        op.step = RmaOp::Step::telling;
+        op.step = RmaOp::Step::notifying_regions;
         // The data of an earlier write may wait.
         const bool behind = op.remote_data && waiting_.has_peer_queue(PendingQueue::queue_key(op.peer));
         if (const BlockReason reason = behind ? BlockReason::peer : conclude(op); reason != BlockReason::nothing) {
@@ -262,12 +262,12 @@ void Rma::finish(RmaOp& op) noexcept
 /// What the peer learns of an operation that has taken effect: events for further regions, then CQ data.
 BlockReason Rma::conclude(RmaOp& op) noexcept
 {
-    if (op.step == RmaOp::Step::telling) {
+    if (op.step == RmaOp::Step::notifying_regions) {
         if (op.has_further() && access_.notify_further(op) == vcq::Post::busy)
             return BlockReason::room;
-        op.step = op.remote_data ? RmaOp::Step::notifying : RmaOp::Step::ended;
+        op.step = op.remote_data ? RmaOp::Step::sending_data : RmaOp::Step::ended;
     }
-    return op.step == RmaOp::Step::notifying ? notify_peer(op) : BlockReason::nothing;
+    return op.step == RmaOp::Step::sending_data ? notify_peer(op) : BlockReason::nothing;
 }
 
 void Rma::end(RmaOp& op) noexcept

@@ -152,9 +152,9 @@ ssize_t Rma::submit(const RmaCall& call) noexcept
     if (peer == nullptr) [[unlikely]]
         return -FI_EINVAL;
     // An operation that waits keeps its place: no later one to the same peer overtakes it.
-    if (waiting_.holds(PendingQueue::queue_key(*peer))) [[unlikely]] {
+    if (waiting_.blocks(PendingQueue::queue_key(*peer))) [[unlikely]] {
         tx_.progress();
-        if (waiting_.holds(PendingQueue::queue_key(*peer)))
+        if (waiting_.blocks(PendingQueue::queue_key(*peer)))
             return tx_.again(Stat::again_behind);
     }
     if ((call.flags & FI_FENCE) && !tx_.fence().passed(call.msg.addr, call.flags)) [[unlikely]]
@@ -201,7 +201,7 @@ ssize_t Rma::submit(const RmaCall& call) noexcept
 ssize_t Rma::launch(RmaOp& op) noexcept
 {
     const auto try_to_post = [&] {
-        return waiting_.holds(PendingQueue::queue_key(op.peer)) ? BlockReason::peer : post_some(op);
+        return waiting_.blocks(PendingQueue::queue_key(op.peer)) ? BlockReason::peer : post_some(op);
     };
     BlockReason reason = try_to_post();
     if (reason != BlockReason::nothing && op.posted == 0) [[unlikely]] {
@@ -275,7 +275,7 @@ void Rma::fast_done(vcq::CompletionHandler* handler, vcq::Notice notice) noexcep
             std::memcpy(op.result, from, op.length);
     }
     if constexpr (entry)
-        tx.reports().binding.cq->hand_over({.context = op.user_context, .flags = flags});
+        tx.reports().binding.cq->write_from_poll({.context = op.user_context, .flags = flags});
     if constexpr (counted)
         (read ? tx.reports().counters.read : tx.reports().counters.write)->count();
 }

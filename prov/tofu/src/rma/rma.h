@@ -60,9 +60,9 @@ struct RmaOp : Request, PendingOp, RemoteSide {
         RmaOp* op;
     };
     enum class Step : std::uint8_t {
-        posting,   ///< -> telling: every byte is posted and every notice came
-        telling,   ///< -> notifying: the further regions have been notified of the operation
-        notifying, ///< -> ended: the sender took the CQ data
+        posting,           ///< -> telling: every byte is posted and every notice came
+        notifying_regions, ///< -> notifying: the further regions have been notified of the operation
+        sending_data,      ///< -> ended: the sender took the CQ data
         ended
     };
     class Rma* engine = nullptr;
@@ -113,9 +113,9 @@ class Rma final : public Engine {
     /// fi_inject_write as one unsignaled Put. 0, or not_fast.
     [[nodiscard]] ssize_t inject_fast(const void* data, std::size_t length, fi_addr_t to, std::uint64_t address,
                                       std::uint64_t key) noexcept;
-    /// fi_write and fi_read of one segment as one communication, with a key that is a bias and the default completion
-    /// level: of at most max_inline_ or max_fast_read bytes, or, `in_place`, of up to longest_ in a region whose
-    /// registration is kept. 0, -FI_EAGAIN, or `not_fast`: nothing has happened, and submit() has to do it.
+    /// fi_write and fi_read of one segment as one communication, with a key that is a STADD offset and the default
+    /// completion level: of at most max_inline_ or max_fast_read bytes, or, `in_place`, of up to longest_ in a region
+    /// whose registration is kept. 0, -FI_EAGAIN, or `not_fast`: nothing has happened, and submit() has to do it.
     static constexpr ssize_t not_fast = 1;
     template <bool read, bool in_place>
     [[nodiscard]] ssize_t go_fast(void* buffer, std::size_t length, void* desc, fi_addr_t to, std::uint64_t address,
@@ -218,7 +218,7 @@ class Rma final : public Engine {
                                                      Target& target) const noexcept
 {
     return length - 1 < limit && buffer != nullptr && access_.resolve_at_once(to, key, address, target) != nullptr &&
-           !waiting_.may_hold(target.vcq);
+           !waiting_.may_block(target.vcq);
 }
 
 [[gnu::always_inline]] inline ssize_t Rma::inject_fast(const void* data, std::size_t length, fi_addr_t to,

@@ -71,7 +71,7 @@ int EventCredits::spend(const Peer& peer, unsigned events, CreditAccount*& accou
     if (p->held < events || p->held <= p->batch / 2)
         request_credits(*p);
     if (p->held < events) {
-        if (p->skip != 0) { // the pool is empty: what is not enough here may be enough elsewhere
+        if (p->backoff_left != 0) { // the pool is empty: what is not enough here may be enough elsewhere
             p->owed += std::exchange(p->held, 0);
             return_credits(*p);
         }
@@ -90,14 +90,14 @@ void EventCredits::request_credits(CreditAccount& p) noexcept
         return_credits(p);
     if (p.under_way)
         return;
-    if (p.skip != 0) {
-        p.skip--;
+    if (p.backoff_left != 0) {
+        p.backoff_left--;
         return;
     }
-    p.moving = p.batch;
+    p.requested = p.batch;
     p.giving = false;
     if (!post(p, -static_cast<std::int64_t>(p.batch)))
-        p.moving = 0;
+        p.requested = 0;
 }
 
 void EventCredits::return_credits(CreditAccount& p) noexcept
@@ -105,11 +105,11 @@ void EventCredits::return_credits(CreditAccount& p) noexcept
     if (p.under_way || p.owed == 0)
         return;
     p.giving = true;
-    p.moving = p.owed;
+    p.requested = p.owed;
     p.owed = 0;
-    if (!post(p, p.moving)) {
-        p.owed = p.moving;
-        p.moving = 0;
+    if (!post(p, p.requested)) {
+        p.owed = p.requested;
+        p.requested = 0;
     }
 }
 
@@ -137,11 +137,11 @@ void EventCredits::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice
             p.prov_errno = notice.code;
             p.err = fi_error_of(notice.code);
         }
-        p.moving = 0;
+        p.requested = 0;
         return;
     }
     if (p.giving)
-        p.moving = 0;
+        p.requested = 0;
     else
         p.owner->on_word(p, notice.value);
     p.owner->return_credits(p);
@@ -151,7 +151,7 @@ void EventCredits::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice
 /// domain, or a hostile process may have written it.
 void EventCredits::on_word(CreditAccount& p, std::uint64_t word) noexcept
 {
-    const std::uint32_t asked = std::exchange(p.moving, 0);
+    const std::uint32_t asked = std::exchange(p.requested, 0);
     if (!event_pool::is_valid(word, p.nonce)) {
         p.owed += asked; // returns what was taken
         const bool other = word >> 32 != (p.nonce & 0xffffffff);
@@ -169,11 +169,11 @@ void EventCredits::on_word(CreditAccount& p, std::uint64_t word) noexcept
     p.owed += asked - got;
     if (found <= 0) {
         p.batch = 0; // after an empty pool look before taking: many that try to take would keep it empty
-        p.skips = std::min(p.skips * 2 + 1, most_skips);
-        p.skip = p.skips;
+        p.backoff = std::min(p.backoff * 2 + 1, most_skips);
+        p.backoff_left = p.backoff;
         return;
     }
-    p.skips = p.skip = 0;
+    p.backoff = p.backoff_left = 0;
     p.batch = static_cast<std::uint32_t>(std::clamp<std::int64_t>((found - got) / fraction, 1, most_at_once));
 }
 

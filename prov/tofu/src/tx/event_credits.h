@@ -32,11 +32,11 @@ struct CreditAccount : vcq::CompletionHandler {
     std::uint64_t nonce = 0;
     utofu_stadd_t pool = 0;
     std::uint32_t held = 0;
-    std::uint32_t owed = 0;   ///< credits to be returned
-    std::uint32_t moving = 0; ///< credits that the ARMW under way takes; 0 if it only reads, or returns
-    std::uint32_t batch = 1;  ///< credits to take next; 0: look at the pool first
-    std::uint32_t skips = 0;  ///< rounds to let pass after a look that found no credits; grows with each such look
-    std::uint32_t skip = 0;
+    std::uint32_t owed = 0;      ///< credits to be returned
+    std::uint32_t requested = 0; ///< credits that the ARMW under way takes; 0 if it only reads, or returns
+    std::uint32_t batch = 1;     ///< credits to take next; 0: look at the pool first
+    std::uint32_t backoff = 0;   ///< rounds to let pass after a look that found no credits; grows with each such look
+    std::uint32_t backoff_left = 0;
     bool under_way = false; ///< an ARMW is under way; there is one at a time
     bool giving = false;    ///< that ARMW gives credits back
     bool used = false;      ///< an event was paid for since the last tick

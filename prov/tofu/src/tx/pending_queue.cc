@@ -13,7 +13,7 @@ void PendingQueue::resume() noexcept
             s->resume();
 }
 
-bool PendingQueue::waits_for(const Peer& peer) const noexcept
+bool PendingQueue::has_pending_for(const Peer& peer) const noexcept
 {
     for (const SubQueue* s = first_; s != nullptr; s = s->next_sub_queue_)
         if (s->has_peer_queue(queue_key(peer)))
@@ -43,7 +43,7 @@ void PendingQueue::SubQueue::push(PendingOp& op, std::uint64_t key, BlockReason 
         *queue = &op;
         used_ |= std::uint64_t{1} << bucket_of(key);
     }
-    close(full_ || reason == BlockReason::room);
+    update_blocked(out_of_room_ || reason == BlockReason::room);
 }
 
 /// What points to the first of the queue, or would.
@@ -60,12 +60,14 @@ void PendingQueue::SubQueue::resume() noexcept
     constexpr unsigned in_a_round = 16;
     bool room = true;
     for (unsigned n = 0; n < in_a_round && used_ != 0 && room; n++) {
-        hand_ = (hand_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(hand_))))) % buckets;
-        room = walk(hand_);
+        next_bucket_ =
+            (next_bucket_ + static_cast<unsigned>(std::countr_zero(std::rotr(used_, static_cast<int>(next_bucket_))))) %
+            buckets;
+        room = resume_bucket(next_bucket_);
         if (room) // else the operation that waits for room is the first to be asked next time
-            hand_ = (hand_ + 1) % buckets;
+            next_bucket_ = (next_bucket_ + 1) % buckets;
     }
-    close(!room);
+    update_blocked(!room);
 }
 
 void PendingQueue::SubQueue::cancel() noexcept
@@ -76,17 +78,17 @@ void PendingQueue::SubQueue::cancel() noexcept
         unlink(queue);
         steps_.cancelled(engine_, op);
     }
-    close(false);
+    update_blocked(false);
 }
 
-void PendingQueue::SubQueue::close(bool full) noexcept
+void PendingQueue::SubQueue::update_blocked(bool full) noexcept
 {
-    full_ = full;
-    closed_ = full ? ~std::uint64_t{0} : used_;
+    out_of_room_ = full;
+    blocked_buckets_ = full ? ~std::uint64_t{0} : used_;
 }
 
 /// Tries the queues of a bucket. False: an operation found no room, which ends the round.
-bool PendingQueue::SubQueue::walk(unsigned bucket) noexcept
+bool PendingQueue::SubQueue::resume_bucket(unsigned bucket) noexcept
 {
     for (PendingOp** queue = &first_[bucket]; *queue != nullptr;) {
         PendingOp& op = **queue;

@@ -112,7 +112,7 @@ struct WaitList {
 //  5. A round tries the first of each peer queue, and those behind it as long as they go; a bounded number of queues,
 //     and further ones the next time. No peer's queue starves another's.
 //  6. An operation that has left may have to wait again: its event finds no room, or its CQ data do. It goes to the end
-//     of its links.
+//     of its peer queue.
 //  7. A fence towards a peer waits for the queues of that peer in all sub-queues, and for no others.
 //  8. A close makes progress until nothing waits, for a bounded time (endpoint). Operations that still wait then are
 //     cancelled, each queue in its order, and nothing of them is begun any more.
@@ -150,7 +150,7 @@ class PendingQueue {
     /// One bounded round of all sub-queues.
     void resume() noexcept;
     /// Does anything wait for this peer (case 7)?
-    [[nodiscard]] bool waits_for(const Peer& peer) const noexcept;
+    [[nodiscard]] bool has_pending_for(const Peer& peer) const noexcept;
 
     /// The key of the queue of a peer's endpoint, the same for all indices of the address vector that lead there.
     [[nodiscard]] static std::uint64_t queue_key(const Peer& peer) noexcept
@@ -195,16 +195,16 @@ class PendingQueue::SubQueue {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     /// A quick test for the fast paths. False: an operation with this key may go at once, and so may one whose key
     /// differs in the top byte only. True: ask holds().
-    [[nodiscard]] bool may_hold(std::uint64_t key) const noexcept
+    [[nodiscard]] bool may_block(std::uint64_t key) const noexcept
     {
         if (size_ == 0) [[likely]]
             return false;
-        return (closed_ >> bucket_of(key) & 1) != 0;
+        return (blocked_buckets_ >> bucket_of(key) & 1) != 0;
     }
     /// Must a new operation with this key wait behind others?
-    [[nodiscard]] bool holds(std::uint64_t key) const noexcept
+    [[nodiscard]] bool blocks(std::uint64_t key) const noexcept
     {
-        return may_hold(key) && (full_ || find(key) != nullptr);
+        return may_block(key) && (out_of_room_ || find(key) != nullptr);
     }
     /// Whether anything waits in this peer queue. Other queues, which may wait for room, are not checked.
     [[nodiscard]] bool has_peer_queue(std::uint64_t key) const noexcept { return !empty() && find(key) != nullptr; }
@@ -231,17 +231,17 @@ class PendingQueue::SubQueue {
             first = first->links.next_queue;
         return first;
     }
-    void close(bool full) noexcept;
-    [[nodiscard]] bool walk(unsigned bucket) noexcept;
+    void update_blocked(bool full) noexcept;
+    [[nodiscard]] bool resume_bucket(unsigned bucket) noexcept;
     [[nodiscard]] PendingOp** link_of(std::uint64_t key) noexcept;
     void unlink(PendingOp** queue) noexcept;
 
-    std::size_t size_ = 0;           ///< operations
-    std::uint64_t closed_ = 0;       ///< buckets whose new operations may have to wait: used_, or all where full_
-    bool full_ = false;              ///< an operation waits for room
-    unsigned hand_ = 0;              ///< the bucket that is tried next
-    std::uint64_t used_ = 0;         ///< buckets with queues
-    PendingOp* first_[buckets] = {}; ///< the first operation of the first queue in each
+    std::size_t size_ = 0;              ///< operations
+    std::uint64_t blocked_buckets_ = 0; ///< their new operations may have to wait: used_, or all where out_of_room_
+    bool out_of_room_ = false;          ///< an operation waits for room
+    unsigned next_bucket_ = 0;          ///< the bucket that is tried next
+    std::uint64_t used_ = 0;            ///< buckets with queues
+    PendingOp* first_[buckets] = {};    ///< the first operation of the first queue in each
     PendingQueue& queue_;
     SubQueue* next_sub_queue_;
     void* engine_;

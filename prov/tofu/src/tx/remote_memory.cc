@@ -79,7 +79,7 @@ static T read_once(const T& answer) noexcept
 }
 
 /// A known key; `target_vcq` 0: a free place. A search touches one cache line.
-struct alignas(least_line) RemoteKeys::Known : Name {
+struct alignas(least_line) RemoteKeys::Known : KeyId {
     utofu_vcq_id_t vcq = 0; ///< the target VCQ or an overflow VCQ of the domain
     std::uint64_t stadd_offset = 0;
     std::uint64_t begin = 0;
@@ -92,7 +92,7 @@ struct alignas(least_line) RemoteKeys::Known : Name {
 };
 
 /// One key being looked up: Gets into answer(), which is registered as long as the lookup lives.
-struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
+struct RemoteKeys::Lookup : vcq::CompletionHandler, KeyId {
     enum class State {
         idle,
         running, ///< -> idle: the key is known; -> waiting; -> failed
@@ -100,13 +100,13 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
         failed   ///< -> idle: the failure has been reported; -> running: it is not the answer to the call that finds it
     };
     enum class Step {
-        identity, ///< the nonce at the target VCQ -> enlist
-        enlist,   ///< this reader into a slot of the domain's table, by CSWAP -> enlist | first
-        first,    ///< the bucket of the first table -> second | overflow VCQ
-        second,   ///< the first choice in the second table -> other | overflow VCQ
-        other,    ///< the second choice there -> overflow VCQ
-        overflow, ///< the line of the entry's overflow VCQ -> proof
-        proof     ///< the nonce at that overflow VCQ
+        identity,        ///< the nonce at the target VCQ -> enlist
+        register_reader, ///< this reader into a slot of the domain's table, by CSWAP -> enlist | first
+        first,           ///< the bucket of the first table -> second | overflow VCQ
+        second,          ///< the first choice in the second table -> other | overflow VCQ
+        other,           ///< the second choice there -> overflow VCQ
+        overflow,        ///< the line of the entry's overflow VCQ -> proof
+        proof            ///< the nonce at that overflow VCQ
     };
     RemoteKeys* owner = nullptr;
     State state = State::idle;
@@ -125,8 +125,8 @@ struct RemoteKeys::Lookup : vcq::CompletionHandler, Name {
     Entry entry{};
     union Answer {
         Bucket bucket;
-        directory::OverflowLine line;
-        directory::Contacts contacts;
+        directory::OverflowEntry line;
+        directory::DomainHeader contacts;
     };
     OwnMemory memory{sizeof(Answer)};
     [[nodiscard]] Answer& answer() const noexcept { return *reinterpret_cast<Answer*>(memory.get()); }
@@ -145,7 +145,7 @@ RemoteKeys::~RemoteKeys()
 
 // --- the table
 
-RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
+RemoteKeys::Known* RemoteKeys::group_of(const KeyId& name) noexcept
 {
     static_assert(sizeof(Known) == least_line);
     const std::uint64_t hash = directory::mix(name.target_vcq ^ name.nonce ^ directory::mix(name.key));
@@ -153,7 +153,7 @@ RemoteKeys::Known* RemoteKeys::group_of(const Name& name) noexcept
 }
 
 /// The key's place, even if it has been revoked. Null: none.
-RemoteKeys::Known* RemoteKeys::find(const Name& name) noexcept
+RemoteKeys::Known* RemoteKeys::find(const KeyId& name) noexcept
 {
     Known* const group = known_ != nullptr ? group_of(name) : nullptr;
     for (std::size_t i = 0; i < group_size && group != nullptr; i++)
@@ -163,7 +163,7 @@ RemoteKeys::Known* RemoteKeys::find(const Name& name) noexcept
 }
 
 /// The known key. Null: it is not known, or it has been revoked.
-const RemoteKeys::Known* RemoteKeys::recall(const Name& name) noexcept
+const RemoteKeys::Known* RemoteKeys::recall(const KeyId& name) noexcept
 {
     const Known* const known = find(name);
     return known != nullptr && known->epoch == (known->listed ? epoch_of(name.target_vcq) : calls_) ? known : nullptr;
@@ -209,10 +209,10 @@ bool RemoteKeys::remember(const Known& known) noexcept
 int RemoteKeys::resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address, std::size_t length,
                                      std::uint64_t access, Target& target) noexcept
 {
-    const Name name{peer.target_vcq, nonce_of_domain(peer.nonce), key};
+    const KeyId name{peer.target_vcq, nonce_of_domain(peer.nonce), key};
     const Known* known = recall(name);
     if (known == nullptr) [[unlikely]] {
-        if (int ret = look_up(name); ret != 0)
+        if (int ret = find_key(name); ret != 0)
             return ret;
         known = recall(name);
         if (known == nullptr)
@@ -247,7 +247,7 @@ utofu_vcq_id_t RemoteKeys::target_vcq_of(utofu_vcq_id_t vcq) noexcept
 // --- lookups
 
 /// Starts or continues a lookup. 0: the key is known now; -FI_EAGAIN: not yet; or why it never will be.
-int RemoteKeys::look_up(const Name& name) noexcept
+int RemoteKeys::find_key(const KeyId& name) noexcept
 {
     for (auto& l : lookups_) {
         if (l->state == Lookup::State::idle || name != *l)
@@ -262,14 +262,14 @@ int RemoteKeys::look_up(const Name& name) noexcept
         if (answers_this_call(*l))
             return l->result;
         l->outdated++;
-        asked_again_ = calls_;
+        relookup_call_ = calls_;
         return begin(*l);
     }
     int error = 0;
     Lookup* lookup = free_lookup(error);
     if (lookup == nullptr)
         return error;
-    static_cast<Name&>(*lookup) = name;
+    static_cast<KeyId&>(*lookup) = name;
     lookup->outdated = 0;
     return begin(*lookup);
 }
@@ -286,7 +286,7 @@ int RemoteKeys::begin(Lookup& lookup) noexcept
     if (known_vcqs_.contains({lookup.target_vcq, lookup.nonce, 0})) [[likely]]
         return read_first_bucket(lookup);
     lookup.step = Lookup::Step::identity; // no slot of another domain is taken
-    return read_directory(lookup, lookup.target_vcq, directory::contacts_offset, sizeof(directory::Contacts));
+    return read_directory(lookup, lookup.target_vcq, directory::domain_header_offset, sizeof(directory::DomainHeader));
 }
 
 /// Is the failure of this lookup the answer to the present call? The owner may have registered the region after an
@@ -307,15 +307,15 @@ int RemoteKeys::read_first_bucket(Lookup& lookup) noexcept
 }
 
 /// Tries to take the next slot in the domain's table of readers. As next_step().
-int RemoteKeys::enlist(Lookup& lookup) noexcept
+int RemoteKeys::register_reader(Lookup& lookup) noexcept
 {
-    lookup.step = Lookup::Step::enlist;
+    lookup.step = Lookup::Step::register_reader;
     return read_directory(lookup, lookup.target_vcq, directory::reader_offset(reader_.target_vcq, lookup.tries),
                           sizeof(utofu_vcq_id_t));
 }
 
 /// This reader is in the domain's table from now on, or found no slot there. As next_step().
-int RemoteKeys::met(Lookup& lookup, bool listed) noexcept
+int RemoteKeys::on_registered(Lookup& lookup, bool listed) noexcept
 {
     const bool noted = allocates([&] {
         known_vcqs_.insert_or_assign({lookup.target_vcq, lookup.nonce, 0}, listed ? lookup.target_vcq : not_listed);
@@ -381,7 +381,7 @@ int RemoteKeys::post(Lookup& lookup) noexcept
     lookup.state = Lookup::State::running;
     const vcq::PostOptions how{.level = vcq::CompletionLevel::delivered, .handler = &lookup};
     vcq::Post posted = vcq::Post::busy;
-    if (lookup.step == Lookup::Step::enlist)
+    if (lookup.step == Lookup::Step::register_reader)
         posted = vcq_.cswap(8, lookup.vcq, 0, reader_.target_vcq, lookup.remote, how);
     else
         posted = vcq_.get(lookup.vcq, lookup.stadd, lookup.remote, lookup.size, how);
@@ -411,20 +411,21 @@ int RemoteKeys::next_step(Lookup& lookup, std::uint64_t value) noexcept
 {
     using Step = Lookup::Step;
     switch (lookup.step) {
-    case Step::identity: return lookup.answer().contacts.nonce == lookup.nonce ? enlist(lookup) : -FI_EKEYREJECTED;
-    case Step::enlist:
+    case Step::identity:
+        return lookup.answer().contacts.nonce == lookup.nonce ? register_reader(lookup) : -FI_EKEYREJECTED;
+    case Step::register_reader:
         if (value == 0 || value == reader_.target_vcq)
-            return met(lookup, true);
-        return ++lookup.tries == directory::reader_probes ? met(lookup, false) : enlist(lookup);
+            return on_registered(lookup, true);
+        return ++lookup.tries == directory::reader_probes ? on_registered(lookup, false) : register_reader(lookup);
     case Step::first:
     case Step::second:
     case Step::other: return read_bucket(lookup);
     case Step::overflow: {
-        const directory::OverflowLine line = read_once(lookup.answer().line);
+        const directory::OverflowEntry line = read_once(lookup.answer().line);
         if (line.check != directory::check_of_overflow(line.vcq, lookup.entry.vcq_number, lookup.nonce))
             return -FI_EKEYREJECTED; // it was there before any entry named it
         lookup.step = Step::proof;
-        return read_directory(lookup, line.vcq, directory::contacts_offset, sizeof(directory::Contacts));
+        return read_directory(lookup, line.vcq, directory::domain_header_offset, sizeof(directory::DomainHeader));
     }
     case Step::proof:
         if (lookup.answer().contacts.nonce != lookup.nonce)
@@ -472,7 +473,7 @@ int RemoteKeys::learn(Lookup& lookup) noexcept
                 return -FI_EKEYREJECTED;
             lookup.step = Lookup::Step::overflow;
             return read_directory(lookup, lookup.target_vcq, directory::overflow_offset(entry.vcq_number),
-                                  sizeof(directory::OverflowLine));
+                                  sizeof(directory::OverflowEntry));
         }
         vcq = overflow->second;
     }

@@ -74,10 +74,11 @@ class VcqOrder {
 };
 
 // --- RemoteKeys: turns a key of fi_mr and a remote address into the target of a communication: a VCQ and a steering
-// address of the peer. Remote addressing is one addition: STADD of the target = bias + remote address, where bias comes
-// from the key. A key of ours (FI_MR_PROV_KEY) *is* the bias: STADD minus base address with FI_MR_VIRT_ADDR, the STADD
-// itself with offsets. A key of the user's choice, and one of ours for a region that the target VCQ does not reach, is
-// looked up in the directory of the peer's regions (mem/mr_directory.h) by one-sided Get, and remembered.
+// address of the peer. Remote addressing is one addition: STADD of the target = STADD offset + remote address, where
+// STADD offset comes from the key. A key of ours (FI_MR_PROV_KEY) *is* the STADD offset: STADD minus base address with
+// FI_MR_VIRT_ADDR, the STADD itself with offsets. A key of the user's choice, and one of ours for a region that the
+// target VCQ does not reach, is looked up in the directory of the peer's regions (mem/mr_directory.h) by one-sided Get,
+// and remembered.
 
 /// The target of a communication.
 struct Target {
@@ -119,19 +120,19 @@ class RemoteKeys {
     /// A call of the application begins. A reader that is not in a peer's table uses no answer of an earlier call.
     void begin_call() noexcept { calls_++; }
     /// True if a lookup has been begun anew in this call, since its failure was that of an earlier call.
-    [[nodiscard]] bool asks_again() const noexcept { return asked_again_ == calls_; }
+    [[nodiscard]] bool asks_again() const noexcept { return relookup_call_ == calls_; }
     /// True if this reader is not in the peer's table of readers.
     [[nodiscard]] bool looks_up_each_call(const Peer& peer) const noexcept;
     /// True if all keys have to be looked up, because the user chose them.
     [[nodiscard]] bool by_directory() const noexcept { return !provider_keys_; }
-    /// True if this key has to be looked up, because the user chose it or it is one of ours that is no bias.
+    /// True if this key has to be looked up, because the user chose it or it is one of ours that is no STADD offset.
     [[nodiscard]] bool by_directory(std::uint64_t key) const noexcept
     {
         return !provider_keys_ || directory::is_indirect(key);
     }
-    /// The target VCQ of the peer that has this VCQ, its home or an overflow VCQ that has been met.
+    /// The target VCQ of the peer that has this VCQ, its target VCQ or an overflow VCQ that has been met.
     [[nodiscard]] utofu_vcq_id_t target_vcq_of(utofu_vcq_id_t vcq) noexcept;
-    /// The target for a key that is a bias.
+    /// The target for a key that is a STADD offset.
     static Target by_stadd_offset(const Peer& peer, std::uint64_t key, std::uint64_t address) noexcept
     {
         return {peer.target_vcq, key + address};
@@ -140,17 +141,17 @@ class RemoteKeys {
   private:
     /// The name of a region, or of an overflow VCQ by its number. The nonce distinguishes a peer from an earlier one
     /// with its VCQ ID.
-    struct Name {
+    struct KeyId {
         std::uint64_t target_vcq = 0; ///< the peer's
         std::uint64_t nonce = 0;
         std::uint64_t key = 0;
-        auto operator<=>(const Name&) const = default;
+        auto operator<=>(const KeyId&) const = default;
     };
     struct Lookup;
     struct Known;
     [[nodiscard]] int resolve_by_directory(const Peer& peer, std::uint64_t key, std::uint64_t address,
                                            std::size_t length, std::uint64_t access, Target& target) noexcept;
-    [[nodiscard]] int look_up(const Name& name) noexcept;
+    [[nodiscard]] int find_key(const KeyId& name) noexcept;
     [[nodiscard]] int begin(Lookup& lookup) noexcept;
     [[nodiscard]] bool answers_this_call(const Lookup& failed) const noexcept;
     [[nodiscard]] Lookup* free_lookup(int& error) noexcept;
@@ -158,16 +159,16 @@ class RemoteKeys {
     [[nodiscard]] int post_read(Lookup& lookup, utofu_stadd_t stadd, std::size_t size) noexcept;
     [[nodiscard]] int post(Lookup& lookup) noexcept;
     [[nodiscard]] int read_first_bucket(Lookup& lookup) noexcept;
-    [[nodiscard]] int enlist(Lookup& lookup) noexcept;
-    [[nodiscard]] int met(Lookup& lookup, bool listed) noexcept;
+    [[nodiscard]] int register_reader(Lookup& lookup) noexcept;
+    [[nodiscard]] int on_registered(Lookup& lookup, bool listed) noexcept;
     static void on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept;
     [[nodiscard]] int next_step(Lookup& lookup, std::uint64_t value) noexcept;
     [[nodiscard]] int read_bucket(Lookup& lookup) noexcept;
     [[nodiscard]] int learn(Lookup& lookup) noexcept;
     [[nodiscard]] bool remember(const Known& known) noexcept;
-    [[nodiscard]] Known* group_of(const Name& name) noexcept;
-    [[nodiscard]] Known* find(const Name& name) noexcept;
-    [[nodiscard]] const Known* recall(const Name& name) noexcept;
+    [[nodiscard]] Known* group_of(const KeyId& name) noexcept;
+    [[nodiscard]] Known* find(const KeyId& name) noexcept;
+    [[nodiscard]] const Known* recall(const KeyId& name) noexcept;
     [[nodiscard]] std::atomic_ref<std::uint64_t> epoch(utofu_vcq_id_t target_vcq) const noexcept
     {
         return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reader_.area + directory::epoch_offset(target_vcq)));
@@ -188,10 +189,10 @@ class RemoteKeys {
     Array<std::unique_ptr<Lookup>> lookups_;
     /// VCQs of peers by their numbers; each has been checked to be the peer's. Number 0: the target VCQ, once this
     /// reader is in its table, or `not_listed`.
-    Map<Name, utofu_vcq_id_t> known_vcqs_;
+    Map<KeyId, utofu_vcq_id_t> known_vcqs_;
     static constexpr utofu_vcq_id_t not_listed = 0;
     std::uint32_t calls_ = 0;
-    std::uint32_t asked_again_ = ~0u; ///< the call that has begun a failed lookup anew
+    std::uint32_t relookup_call_ = ~0u; ///< the call that has begun a failed lookup anew
 };
 
 // --- RemoteMemory: the only access to peers' memory. It turns an address and a key of a call into the target of a

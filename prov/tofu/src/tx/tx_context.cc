@@ -23,7 +23,7 @@ bool Fence::passed(fi_addr_t to, std::uint64_t flags) noexcept
     const bool matched = (flags & FI_MATCH_COMPLETE) != 0;
     const Engines& engines = tx_.engines();
     const auto all_have = [&] {
-        return tx_.vcq().idle() && !tx_.pending().waits_for(*peer) &&
+        return tx_.vcq().idle() && !tx_.pending().has_pending_for(*peer) &&
                engines.all([&](Engine& e) { return e.idle_towards(*peer); }) && flushed(*peer) &&
                (!needs_confirmation || engines.all([&](Engine& e) { return e.confirmed(*peer, matched); }));
     };

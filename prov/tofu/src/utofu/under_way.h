@@ -32,7 +32,7 @@ struct CompletionHandler {
 class CompletionTable {
   public:
     static constexpr unsigned size = 255;
-    /// The values of EDATA. Those that are no tags belong to unsignaled posts (Mark) and have an entry, too, which
+    /// The values of EDATA. Those that are no tags belong to unsignaled posts (PostTag) and have an entry, too, which
     /// expects no notice: so the handler of any EDATA is found without a comparison.
     static constexpr unsigned edata_values = 256;
     [[nodiscard]] static constexpr bool is_tag(std::uint64_t edata) noexcept { return edata != 0 && edata < size; }

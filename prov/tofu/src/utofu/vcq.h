@@ -33,7 +33,7 @@ class Handle : ForkAware {
     [[nodiscard]] const Backend& backend() const noexcept { return *backend_; }
     /// The uTofu code of the last call that failed; after a failure never UTOFU_SUCCESS.
     [[nodiscard]] int last_error() const noexcept { return last_error_; }
-    /// Counts what goes by this VCQ; every room may add to it.
+    /// Counts what goes by this VCQ; every layer may add to it.
     [[nodiscard]] Statistics& statistics() noexcept { return statistics_; }
 
     // --- slow path: a system call on the hardware. 0 or -FI_E*; `stadd` is written on success only
@@ -111,19 +111,20 @@ struct PostOptions {
     CompletionLevel level = CompletionLevel::never;
     bool strong_order = false;             ///< after all earlier posts to the same remote VCQ (guide 6.1.3.1)
     bool remote_notice = false;            ///< an MRQ notice at the target as well
-    CompletionHandler* handler = nullptr;  ///< required unless `when` is never
-    Unsignaled kind = Unsignaled::message; ///< unless `when` is delivered: message or write
+    CompletionHandler* handler = nullptr;  ///< required unless `level` is never
+    Unsignaled kind = Unsignaled::message; ///< unless `level` is delivered: message or write
     unsigned long cache = 0;               ///< into_cache, whole_line
 };
 
-/// A How for a signaled post (CompletionLevel::delivered) with flags that the caller has prepared (delivered_flags).
+/// PostOptions of a signaled post (CompletionLevel::delivered) with flags that the caller has prepared
+/// (delivered_flags).
 struct SignaledArgs {
     static constexpr CompletionLevel level = CompletionLevel::delivered;
     CompletionHandler* handler;
     unsigned long flags;
 };
 
-/// A How for an unsignaled post, with flags of flags_of.
+/// PostOptions of an unsignaled post, with flags of flags_of.
 struct UnsignaledArgs {
     static constexpr CompletionLevel level = CompletionLevel::never;
     Unsignaled kind;
