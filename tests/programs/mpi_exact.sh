@@ -64,7 +64,7 @@ windows()
 {
     TOFU_MPIRUN_FLAGS="-x LD_PRELOAD=$clock --mca osc $1"
     run_mpi 100 3 "$build/fabtests/mpi/mpi_conformance" win_compare_and_swap >out 2>err
-    echo "$? $(grep 'may not repeat' err | grep -v 'other programs use all processors' | sed 's/.* wait for a \(.*\), which.*/\1/')"
+    echo "$? $(grep 'may not repeat' err | grep -v 'other programs use all processors' | sed 's/.* there is a \(.*\), which.*/\1/')"
 }
 with 1
 for ranks in 2 4; do

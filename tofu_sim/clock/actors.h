@@ -120,7 +120,6 @@ struct ScheduleHead {
     /// At the last round of looks that returned without a turn.
     uint64_t round_sends;
     uint64_t round_others;
-    uint64_t round_work;            ///< a sum of all clocks and sends
     SharedWord<uint32_t> by_itself; ///< something outside had started by itself before it
 };
 static_assert(sizeof(ScheduleHead) <= layout_unit);

@@ -228,9 +228,8 @@ void warn_once(ScheduleHead& head, Warning what) noexcept
             "see its answers in another order, so this run may not repeat");
         break;
     case Warning::shares:
-        report(
-            "exact mode: the processes wait for a window of MPI in shared memory, which has no order, so this run may "
-            "not repeat; take windows over uTofu (Open MPI: --mca osc pt2pt)");
+        report("exact mode: there is a window of MPI in shared memory, which has no order, so this run may not repeat; "
+               "take windows over uTofu (Open MPI: --mca osc pt2pt)");
         break;
     case Warning::missing:
         report(

@@ -334,13 +334,13 @@ bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept
     return head.quiet_actors == sum_of_actors(head, actors);
 }
 
-bool maps_shared_window() noexcept
+bool maps_file(const char* name) noexcept
 {
     std::FILE* const maps = std::fopen("/proc/self/maps", "re");
     char line[512];
     bool found = false;
     while (maps != nullptr && !found && std::fgets(line, sizeof line, maps) != nullptr)
-        found = std::strstr(line, "/osc_rdma.") != nullptr;
+        found = std::strstr(line, name) != nullptr;
     if (maps != nullptr)
         (void)std::fclose(maps);
     return found;

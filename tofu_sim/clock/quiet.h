@@ -25,8 +25,8 @@ enum class Outside : uint8_t {
 /// True if no actor has changed since that sample. Called under the lock.
 [[nodiscard]] bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept;
 
-/// True if this process has a window of MPI in memory that it shares with others (Open MPI, osc rdma).
-[[nodiscard]] bool maps_shared_window() noexcept;
+/// True if this process maps a file whose path contains `name`.
+[[nodiscard]] bool maps_file(const char* name) noexcept;
 
 // ---- State of one thread ----
 

@@ -271,6 +271,21 @@ void receive(Picoseconds now, bool waited) noexcept
         own_state.own_due = own_state.host.receive(now, waited);
 }
 
+/// What ranks do in windows of MPI that they share in memory (Open MPI, osc rdma) has the order of this machine. Each
+/// process of MPI looks for one now and then. In real time that takes as long as some ten turns.
+void look_for_shared_window() noexcept
+{
+    constexpr unsigned seldom = 32;
+    if (!own_state.uses_mpi)
+        own_state.uses_mpi = maps_file("/libmpi.so");
+    if (!*own_state.uses_mpi || ++own_state.waits % seldom != 0 || has_warned(*own_state.head, Warning::shares))
+        return;
+    if (maps_file("/osc_rdma.")) {
+        const Lock lock;
+        warn_once(*own_state.head, Warning::shares);
+    }
+}
+
 Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) noexcept
 {
     SharedWord<uint32_t>* wakes = nullptr;
@@ -281,6 +296,7 @@ Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) 
     }
     wake_chosen(wakes);
     const Turn turn = await(now, kind == CallKind::looks);
+    look_for_shared_window();
     if (turn == Turn::ours)
         receive(now, wait.as == ActorState::idle);
     return turn;

@@ -8,7 +8,6 @@
 #include "job/real_time.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace tofu::sim {
 namespace {
@@ -130,20 +129,6 @@ void look_for_timers() noexcept
     head.round_others = head.quiet_others;
 }
 
-/// A second round of looks without any turn for an event, a call or a send: what the processes wait for is not in
-/// uTofu. Under a launcher it may be a window in memory that they share.
-void look_for_shared_memory() noexcept
-{
-    ScheduleHead& head = *own_state.head;
-    uint64_t work = head.sends.load_relaxed();
-    const uint32_t used = head.used.load_relaxed();
-    for (uint32_t process = 0; process < used; process++)
-        work += actor(process).clock.load_relaxed();
-    if (std::exchange(head.round_work, work) == work && head.launched != 0 && !has_warned(head, Warning::shares) &&
-        maps_shared_window())
-        warn_once(head, Warning::shares);
-}
-
 /// Acts on the result of look_outside(). True: some polls have to return.
 bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
 {
@@ -157,7 +142,6 @@ bool settle_by(Outside outside, SharedWord<uint32_t>*& wakes) noexcept
         if (head.running.load_relaxed() != 0)
             return false;
         look_for_timers();
-        look_for_shared_memory();
         return begin_round();
     }
     if (outside == Outside::unknown || (settling() != Settling::no && is_too_long_since(head.settling_since))) {

@@ -4,6 +4,8 @@
 
 #include "clock/schedule.h"
 
+#include <optional>
+
 namespace tofu::sim {
 
 inline constexpr uint64_t millisecond = 1'000'000;
@@ -17,7 +19,9 @@ struct ScheduleState {
     Actor* me = nullptr;
     uint32_t self = 0; ///< slot of this process
     Picoseconds bound = 0;
-    Picoseconds own_due = never; ///< nothing is due here before this time
+    Picoseconds own_due = never;  ///< nothing is due here before this time
+    unsigned waits = 0;           ///< for a turn, by this process
+    std::optional<bool> uses_mpi; ///< found at the first wait
     ScheduleHost host;
     uint32_t owner = 0;       ///< ID of the thread that calls uTofu
     bool refused = false;     ///< a call of another thread was refused
