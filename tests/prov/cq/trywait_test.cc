@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <thread>
 
 #include <poll.h>
 
+#include "cq/domain_base.h"
 #include "cq/poll_set.h"
 #include "cq/wait.h"
 #include "prov/lib/linked.h"
@@ -132,6 +134,34 @@ TEST(WaitSet, AMemberGoesWhileAThreadWaits)
     EXPECT_EQ(fi_wait(s.set, 500), -FI_ETIMEDOUT);
     closer.join();
     members[0].reset();
+}
+
+/// Once a member is closed, another thread may close the set: from then on the domain's thread does not know its signal.
+TEST(WaitSet, CannotBeClosedBeforeTheThreadHasForgottenItsSignal)
+{
+    Objects o;
+    fi_wait_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_wait* set = nullptr;
+    ASSERT_EQ(fi_wait_open(o.fabric, &attr, &set), 0);
+    fi_cntr_attr in_set{};
+    in_set.wait_obj = FI_WAIT_SET;
+    in_set.wait_set = set;
+    fid_cntr* counter = nullptr;
+    ASSERT_EQ(fi_cntr_open(o.domain, &in_set, &counter, nullptr), 0);
+    std::thread closer;
+    int closed = -FI_EBUSY;
+    {
+        // The thread cannot end now, and the close of its last user waits for that.
+        std::lock_guard guard(tofu::DomainBase::of(o.domain).target_lock());
+        closer = std::thread([&] { EXPECT_EQ(fi_close(&counter->fid), 0); });
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        while (closed == -FI_EBUSY && std::chrono::steady_clock::now() < end)
+            closed = fi_close(&set->fid);
+    }
+    closer.join();
+    ASSERT_EQ(closed, -FI_EBUSY);
+    EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
 /// The members themselves in place of their set: one look is a look at all that ring the descriptor.

@@ -202,10 +202,12 @@ int WakeSignal::control(fi_wait_obj kind, int command, void* argument) noexcept
 
 WaitObject::~WaitObject()
 {
-    if (set_ != nullptr)
-        set_->remove(*this);
+    // The thread first: it knows the signal, which may be the set's, and the application may close the set from
+    // remove() on.
     if (has_thread_)
         owner_.domain->auto_progress().release_thread(signal_);
+    if (set_ != nullptr)
+        set_->remove(*this);
 }
 
 int WaitObject::open(const Owner& owner, fi_wait_obj kind, fid_wait* set) noexcept
