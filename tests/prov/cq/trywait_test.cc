@@ -136,7 +136,7 @@ TEST(WaitSet, AMemberGoesWhileAThreadWaits)
     members[0].reset();
 }
 
-/// Once a member is closed, another thread may close the set: from then on the domain's thread does not know its signal.
+/// Once a member is closed, another thread may close the set. The thread of the domain does not know its signal then.
 TEST(WaitSet, CannotBeClosedBeforeTheThreadHasForgottenItsSignal)
 {
     Objects o;
