@@ -6,6 +6,8 @@
 // EXACT_MEET: a name for files by which the processes learn their addresses.
 //
 // usage: exact_fabric SEED [MESSAGES]
+#include "exact_program.h"
+
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -31,26 +33,6 @@
 #include <vector>
 
 namespace {
-
-class Dice {
-  public:
-    explicit Dice(uint64_t seed) noexcept : state_(seed * 0x9e3779b97f4a7c15u + 1) { (void)below(2); }
-    uint64_t below(uint64_t limit) noexcept
-    {
-        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-        return (state_ >> 33) % limit;
-    }
-    bool one_in(uint64_t n) noexcept { return below(n) == 0; }
-
-  private:
-    uint64_t state_;
-};
-
-uint64_t number_of(const char* name, uint64_t otherwise) noexcept
-{
-    const char* const text = std::getenv(name);
-    return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 void must(long rc, const char* what)
 {
@@ -81,8 +63,7 @@ class Program {
   public:
     Program(uint64_t seed, unsigned messages)
         : rank_(number_of("TOFU_SIM_RANK", 0)), size_(number_of("TOFU_SIM_SIZE", 1)), common_(seed),
-          own_(seed * 4099 + rank_ + 1), disturb_(number_of("EXACT_DISTURB", 0) * 64 + rank_),
-          disturbed_(number_of("EXACT_DISTURB", 0) != 0), messages_(messages)
+          own_(seed * 4099 + rank_ + 1), disturbance_(rank_), messages_(messages)
     {
         for (auto& m : messages_) {
             m.from = common_.below(size_);
@@ -98,7 +79,7 @@ class Program {
 
     void run()
     {
-        burn(20);
+        disturbance_.burn(20);
         open();
         meet();
         join();
@@ -124,24 +105,10 @@ class Program {
         std::vprintf(format, list);
         va_end(list);
         std::putchar('\n');
-        if (disturbed_ && disturb_.one_in(40))
-            burn(3);
+        disturbance_.burn_in_one_of(40, 3);
     }
 
     // Milliseconds of processor time, at most.
-    void burn(unsigned most)
-    {
-        if (!disturbed_)
-            return;
-        timespec begin{};
-        timespec now{};
-        (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &begin);
-        const long us = static_cast<long>(disturb_.below(most * 1000));
-        do {
-            (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &now);
-        } while ((now.tv_sec - begin.tv_sec) * 1'000'000 + (now.tv_nsec - begin.tv_nsec) / 1000 < us);
-    }
-
     static uint64_t sum_of(const unsigned char* bytes, size_t size)
     {
         uint64_t sum = 1;
@@ -393,8 +360,8 @@ class Program {
     }
 
     uint64_t rank_, size_;
-    Dice common_, own_, disturb_;
-    bool disturbed_;
+    Dice common_, own_;
+    Disturbance disturbance_;
     std::vector<Message> messages_;
     uint64_t kinds_[collectives];
     uint64_t said_ = 0;

@@ -6,6 +6,8 @@
 // EXACT_DISTURB=SEED: between calls it computes for a while that this seed decides. That may change nothing.
 //
 // usage: exact_random SEED [STEPS]
+#include "exact_program.h"
+
 #include <tofu_sim.h>
 #include <utofu.h>
 
@@ -22,26 +24,6 @@
 #include <unistd.h>
 
 namespace {
-
-class Dice {
-  public:
-    explicit Dice(uint64_t seed) noexcept : state_(seed * 0x9e3779b97f4a7c15u + 1) { (void)below(2); }
-    uint64_t below(uint64_t limit) noexcept
-    {
-        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-        return (state_ >> 33) % limit;
-    }
-    bool one_in(uint64_t n) noexcept { return below(n) == 0; }
-
-  private:
-    uint64_t state_;
-};
-
-uint64_t number_of(const char* name, uint64_t otherwise) noexcept
-{
-    const char* const text = std::getenv(name);
-    return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 constexpr unsigned tnis = 2;
 constexpr unsigned places = 3;     // of VCQs, on each TNI
@@ -60,8 +42,7 @@ class Program {
   public:
     Program(uint64_t seed, unsigned steps) noexcept
         : rank_(number_of("TOFU_SIM_RANK", 0)), size_(number_of("TOFU_SIM_SIZE", 1)), common_(seed),
-          own_(seed * 4099 + rank_ + 1), disturb_(number_of("EXACT_DISTURB", 0) * 64 + rank_),
-          disturbed_(number_of("EXACT_DISTURB", 0) != 0), steps_(steps)
+          own_(seed * 4099 + rank_ + 1), disturbance_(rank_), steps_(steps)
     {
         ppn_ = std::max<uint64_t>(1, number_of("TOFU_SIM_PPN", 1));
         meet_ = std::getenv("TOFU_SIM_CQS") != nullptr;
@@ -71,7 +52,7 @@ class Program {
 
     void run() noexcept
     {
-        burn(20);
+        disturbance_.burn(20);
         for (unsigned i = 0, n = 1 + own_.below(3); i < n; i++)
             create();
         if (has_gates_)
@@ -92,24 +73,7 @@ class Program {
         std::vprintf(format, list);
         va_end(list);
         std::putchar('\n');
-        if (disturbed_ && disturb_.one_in(40))
-            burn(3);
-    }
-
-    // Milliseconds of processor time, at most.
-    void burn(unsigned most) noexcept
-    {
-        if (!disturbed_)
-            return;
-        timespec begin{};
-        timespec now{};
-        (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &begin);
-        const long us = static_cast<long>(disturb_.below(most * 1000));
-        do {
-            (void)::syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &now);
-            if (disturb_.one_in(16))
-                (void)::syscall(SYS_sched_yield);
-        } while ((now.tv_sec - begin.tv_sec) * 1'000'000 + (now.tv_nsec - begin.tv_nsec) / 1000 < us);
+        disturbance_.burn_in_one_of(40, 3);
     }
 
     [[nodiscard]] Place& some_place() noexcept { return vcqs_[own_.below(tnis)][own_.below(places)]; }
@@ -497,7 +461,7 @@ class Program {
             if (has_gates_)
                 more_gates();
             break;
-        case 17: burn(10); break;
+        case 17: disturbance_.burn(10); break;
         default: post();
         }
     }
@@ -526,8 +490,7 @@ class Program {
     uint64_t ppn_;
     Dice common_; // the same in all processes
     Dice own_;
-    Dice disturb_;
-    bool disturbed_;
+    Disturbance disturbance_;
     unsigned steps_;
     bool has_sessions_;
     bool has_gates_;
