@@ -23,10 +23,11 @@ namespace {
 
 constexpr unsigned max_jobs_looked_at = 64;
 
-bool is_ours(int fd) noexcept
+/// Whether processes of this user would join it (job/job.cc). Any other directory is no job.
+bool is_job(int fd) noexcept
 {
     struct stat status {};
-    return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid();
+    return ::fstat(fd, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 0077) == 0;
 }
 
 /// An entry that cannot be opened for lack of a resource may be a job.
@@ -45,7 +46,7 @@ void sweep_job(int base_fd, const char* name) noexcept
     const int directory = ::openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (directory < 0)
         return;
-    if (is_ours(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 && !may_be_in_use(directory)) {
+    if (is_job(directory) && ::flock(directory, LOCK_EX | LOCK_NB) == 0 && !may_be_in_use(directory)) {
         // What is not our job file stays, and its directory with it.
         (void)::unlinkat(directory, job_file_name, 0);
         (void)::unlinkat(base_fd, name, AT_REMOVEDIR);

@@ -389,10 +389,18 @@ TEST(SimEnvironment, AJobThatIsNotOursIsRefused)
     const auto exits = run_processes(1, [](const Rank&) {
         const std::string base = "/dev/shm/tofu-sim-" + std::to_string(::geteuid());
         const std::string path = base + "/" + std::getenv("TOFU_SIM_JOB");
+        ::umask(0022);
         ::mkdir(base.c_str(), 0700);
-        ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
-        ASSERT_EQ(::chmod(path.c_str(), 0755), 0); // others may look in
+        ASSERT_EQ(::mkdir(path.c_str(), 0755), 0); // others may look in
         utofu_vcq_hdl_t vcq = 0;
+        const pid_t other = ::fork(); // into another job, whose first process sweeps; and it leaves this directory
+        if (other == 0) {
+            ::setenv("TOFU_SIM_JOB", (std::getenv("TOFU_SIM_JOB") + std::string("-other")).c_str(), 1);
+            std::exit(utofu_create_vcq(0, 0, &vcq) == UTOFU_SUCCESS && utofu_free_vcq(vcq) == UTOFU_SUCCESS ? 0 : 1);
+        }
+        int swept = -1;
+        ::waitpid(other, &swept, 0);
+        EXPECT_EQ(swept, 0);
         EXPECT_EQ(utofu_create_vcq(0, 0, &vcq), UTOFU_ERR_NOT_AVAILABLE);
         EXPECT_EQ(::rmdir(path.c_str()), 0);
         // A link to elsewhere is none of ours either.

@@ -37,7 +37,8 @@ class Disturbance {
   public:
     explicit Disturbance(uint64_t rank) noexcept
         : dice_(number_of("EXACT_DISTURB", 0) * 64 + rank), on_(number_of("EXACT_DISTURB", 0) != 0)
-    {}
+    {
+    }
     /// `most`: milliseconds of processor time.
     void burn(unsigned most) noexcept
     {
