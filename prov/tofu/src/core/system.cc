@@ -2,12 +2,15 @@
 // See system.h.
 #include "core/system.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -113,15 +116,19 @@ bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
     return ret == 0 && (command != F_OFD_GETLK || request.l_type == F_UNLCK);
 }
 
+/// Another job may have the lock. Exact mode of the simulator takes a sleep for a look at the network, and its clock
+/// does not move meanwhile. So ppoll waits, and the pauses are counted.
 bool NodeFile::lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept
 {
-    using Clock = std::chrono::steady_clock;
-    for (const Clock::time_point end = Clock::now() + patience; !lock(type, from, bytes);) {
-        if (errno != EAGAIN && errno != EACCES) // fcntl(2): no process has the lock, and it is not available
+    using std::chrono::microseconds;
+    microseconds pause{100};
+    for (microseconds left = patience; !lock(type, from, bytes); left -= pause) {
+        const bool is_taken = errno == EAGAIN || errno == EACCES; // fcntl(2); else it is not available
+        if (!is_taken || left.count() <= 0)
             return false;
-        if (Clock::now() >= end)
-            return false;
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        const timespec time{0, std::chrono::nanoseconds(pause).count()};
+        (void)ppoll(nullptr, 0, &time, nullptr);
+        pause = std::min(2 * pause, microseconds(1000));
     }
     return true;
 }
