@@ -63,7 +63,6 @@ struct alignas(apart) Actor {
     uint64_t early;               ///< time of the first arrival since it was idle last; it is not idle beyond that time
     uint64_t granted;             ///< virtual time of the grant
     uint64_t bound;               ///< it may keep the turn until this time
-    uint64_t start_time;
 
     SharedWord<uint32_t> outside;   ///< 1: it has sent outside uTofu since its last call
     SharedWord<uint32_t> sending;   ///< Sending

@@ -3,7 +3,7 @@
 #include "clock/patrol.h"
 
 #include "clock/quiet.h"
-#include "job/liveness.h"
+#include "job/process.h"
 #include "job/real_time.h"
 #include "job/report.h"
 
@@ -123,14 +123,9 @@ uint64_t count_processors_online() noexcept
 
 } // namespace
 
-bool has_ended(const Actor& a) noexcept
+bool has_ended(const Actor& a, uint32_t process) noexcept
 {
-    return !may_run(process_life(a.pid, a.start_time));
-}
-
-bool is_gone(const Actor& a) noexcept
-{
-    return static_cast<ActorState>(a.state.load_relaxed()) != ActorState::absent && has_ended(a);
+    return !may_run(Process::self().job().life(process, a.incarnation, 31));
 }
 
 void forget_sample(Actor& a) noexcept
@@ -145,15 +140,15 @@ void patrol(ScheduleHead& head, std::byte* actors) noexcept
     for (uint32_t process = 0; process < used; process++) {
         Actor& a = actor_at(actors, process);
         const auto s = static_cast<ActorState>(a.state.load_acquire());
-        if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !is_gone(a)))
+        if (s == ActorState::absent || (a.sending.load_relaxed() != 0 && !has_ended(a, process)))
             continue;
         const bool has_turn = head.running.load_relaxed() == process + 1;
         const bool waited_for = has_turn || (s == ActorState::out && a.excuse.load_relaxed() == 0);
-        if (waited_for && is_gone(a))
+        if (waited_for && has_ended(a, process))
             free_place(head, a, process);
         else if (waited_for && (s == ActorState::running || s == ActorState::out))
             look_at(head, a, process);
-        else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && is_gone(a))
+        else if (!has_turn && (head.grants.load_relaxed() + process) % 64 == 0 && has_ended(a, process))
             free_place(head, a, process); // no process waits for it yet, but later ones would
     }
 }

@@ -14,10 +14,8 @@
 
 namespace tofu::sim {
 
-/// True if the process of this slot has ended.
-[[nodiscard]] bool is_gone(const Actor& actor) noexcept;
-/// Likewise, or it has left the job and then ended.
-[[nodiscard]] bool has_ended(const Actor& actor) noexcept;
+/// True if the process of the slot `process` has ended or has left the job, or if its program was replaced (execve).
+[[nodiscard]] bool has_ended(const Actor& actor, uint32_t process) noexcept;
 
 /// Both are called under the schedule's lock. patrol() checks each process for which others wait. forget_sample()
 /// discards earlier observations of a process.

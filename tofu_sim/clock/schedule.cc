@@ -372,8 +372,20 @@ unsigned count_processors() noexcept
     return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? static_cast<unsigned>(CPU_COUNT(&mask)) : 1;
 }
 
+/// What the process that had this slot before held when it was killed, or when its program was replaced: no other
+/// process can tell that from what this one holds.
+void free_leftovers() noexcept
+{
+    ScheduleHead& head = *own_state.head;
+    for (SharedWord<uint32_t>* const word : {&head.lock, &head.running, &head.looker}) {
+        uint32_t mine = own_state.self + 1;
+        (void)word->compare_exchange(mine, 0);
+    }
+}
+
 void take_slot(Process& process, uint32_t expected) noexcept
 {
+    free_leftovers();
     const Lock lock;
     Job& job = process.job();
     ScheduleHead& head = *own_state.head;
@@ -381,7 +393,6 @@ void take_slot(Process& process, uint32_t expected) noexcept
     me = Actor{};
     me.rank = job.placement().rank;
     me.pid = ::getpid();
-    me.start_time = job.start_time();
     me.incarnation = job.incarnation();
     me.tid.store_relaxed(thread_id());
     me.parent = ::getppid();

@@ -170,7 +170,7 @@ Outside look_outside_alone() noexcept
     ScheduleHead& head = *own_state.head;
     uint32_t none = 0;
     if (!head.looker.compare_exchange(none, own_state.self + 1)) {
-        const bool ended = none - 1 < max_processes && has_ended(actor(none - 1));
+        const bool ended = none - 1 < max_processes && has_ended(actor(none - 1), none - 1);
         if (!ended || !head.looker.compare_exchange(none, own_state.self + 1))
             return Outside::busy;
     }

@@ -45,7 +45,7 @@ Lock::Lock() noexcept
             return;
         if (attempt % 64 == 0)
             (void)::syscall(SYS_sched_yield); // the library's would count as a poll of the program (clock/preload.cc)
-        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && has_ended(actor(free - 1)))
+        if (attempt % 65536 == 0 && free != mine && free - 1 < max_processes && has_ended(actor(free - 1), free - 1))
             (void)own_state.head->lock.compare_exchange(free, 0);
     }
 }

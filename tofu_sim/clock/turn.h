@@ -68,8 +68,8 @@ inline void set_state(Actor& a, ActorState to) noexcept
     return static_cast<Settling>(own_state.head->settling.load_acquire());
 }
 
-/// The lock of the schedule, held for some hundred instructions. A waiter releases it if its holder was killed; the
-/// holder's slot is not reused before.
+/// The lock of the schedule, held for some hundred instructions. A waiter releases it if its holder was killed, or
+/// else the next process of the holder's slot does.
 class Lock {
   public:
     Lock() noexcept;

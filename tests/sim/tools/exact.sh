@@ -84,6 +84,12 @@ expect "a put that failed at a process that has ended: UTOFU_ERR_MRQ_RMT_STADD" 
 "$tofu_sim" run -n 2 --timeout 60 --exact "$build/tests/exact_subject" stopped 30 >out 2>err </dev/null
 expect "a process that is stopped is waited for" "0 1 0" "$? $(cat out) $(grep -c 'may not repeat' err)"
 
+# A process ends without a word, and another one has its slot, or its ID. Which slots they have is by chance.
+for ((i = 0; i < 4; i++)); do
+    "$tofu_sim" run -n 3 --timeout 20 --exact "$build/tests/exact_subject" replaced >out 2>err </dev/null
+    expect "a program that another one replaces" 0 $?
+done
+
 # What the processes of a node divide goes by rank, whichever of them begins first.
 "$tofu_sim" run -n 4 --ppn 4 --timeout 60 --exact "$build/tests/exact_subject" node "$scratch/taken" >out 2>err </dev/null
 expect "what a node has for its processes" "0 0: 1 0 1: 2 1 2: 3 2 3: 4 3" "$? $(sort out | tr '\n' ' ' | sed 's/ $//')"

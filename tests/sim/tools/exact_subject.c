@@ -17,6 +17,8 @@
  *        count            A wait for two notices without a poll.
  *        stray            A put fails, and its target ends before its poster knows: what the poster learns.
  *        stopped [STOPS]  A process is stopped so often while it computes.
+ *        replaced         Process 0 replaces its program twice, process 2 leaves at once. Process 1 waits for a put of
+ *                         each of the three programs.
  *        node FILE        What processes of a node divide among themselves; the larger its rank, the sooner a process
  *                         begins. Each prints which number it has taken from FILE, as by a lock, and its gate.
  */
@@ -510,8 +512,47 @@ static int cross(uintptr_t operations, uint64_t seed)
     return 0;
 }
 
+/* `to`: the receiver's VCQ ID and STADD, for a program that takes the place of another. */
+static int replaced(const char* program, int life, uint64_t* to)
+{
+    enum { programs = 3 };
+    struct group group;
+    uint64_t mine[2], all[GROUP_MAX][GROUP_WORDS];
+    utofu_vcq_hdl_t vcq;
+    char texts[3][24];
+    if (life == 0)
+        group_begin(&group, 3);
+    must(utofu_create_vcq(1, 0, &vcq), "utofu_create_vcq");
+    must(utofu_query_vcq_id(vcq, &mine[0]), "utofu_query_vcq_id");
+    must(utofu_reg_mem(vcq, out, sizeof out, 0, &mine[1]), "utofu_reg_mem");
+    if (life == 0) {
+        group_exchange(&group, mine, 2, all);
+        memcpy(to, all[1], 2 * sizeof *to);
+        for (int i = 0; group.rank == 1 && i < programs; i++)
+            (void)wait_mrq(vcq);
+        if (group.rank != 0)
+            return 0;
+    }
+    must_post(vcq,
+              utofu_put(vcq, to[0], mine[1], to[1], 8, 0,
+                        UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE, NULL),
+              "utofu_put");
+    (void)wait_mrq(vcq);
+    if (++life == programs)
+        return 0;
+    (void)snprintf(texts[0], sizeof texts[0], "%d", life);
+    (void)snprintf(texts[1], sizeof texts[1], "%llu", (unsigned long long)to[0]);
+    (void)snprintf(texts[2], sizeof texts[2], "%llu", (unsigned long long)to[1]);
+    (void)execl("/proc/self/exe", program, "replaced", texts[0], texts[1], texts[2], (char*)NULL);
+    return 1;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc > 1 && strcmp(argv[1], "replaced") == 0) {
+        uint64_t to[2] = {argc > 4 ? strtoull(argv[3], NULL, 10) : 0, argc > 4 ? strtoull(argv[4], NULL, 10) : 0};
+        return replaced(argv[0], argc > 2 ? atoi(argv[2]) : 0, to);
+    }
     if (argc > 1 && strcmp(argv[1], "bind") == 0)
         return bind_one();
     if (argc > 1 && strcmp(argv[1], "gates") == 0)
