@@ -88,6 +88,7 @@ struct ScheduleHead {
     uint32_t expected;            ///< number of processes at the start of the job
     uint32_t joined;
     uint32_t launched;                 ///< 1: a launcher takes part
+    uint32_t unseen;                   ///< 1: `sends` does not count the sends of some process
     uint32_t open;                     ///< 1: all processes have joined, or the wait for them has ended
     SharedWord<uint64_t> grants;       ///< number of grants
     uint64_t frontier;                 ///< the latest granted time

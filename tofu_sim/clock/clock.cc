@@ -209,8 +209,7 @@ int start_clock(Process& process) noexcept
     if (state.exact) {
         const bool sees = ::dlsym(RTLD_DEFAULT, "tofu_sim_attach_send") != nullptr;
         const bool fixed = (::personality(0xffffffff) & ADDR_NO_RANDOMIZE) != 0;
-        warn_of({environment.launched, state.cpu_permille != 0, environment.launched && !sees,
-                 environment.launched && !fixed});
+        warn_of({environment.launched, state.cpu_permille != 0, !sees, environment.launched && !fixed});
     }
     using Attach = void (*)(int (*)(uint64_t*, int) noexcept);
     if (const auto attach = reinterpret_cast<Attach>(::dlsym(RTLD_DEFAULT, "tofu_sim_attach_clock")))

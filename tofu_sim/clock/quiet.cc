@@ -109,19 +109,41 @@ bool is_about_to_go_on(const ScheduleHead& head, const Actor& a, uint32_t proces
 /// machine with much to do, a message may wait for them while its sender and its receiver sleep.
 class Deliverers {
   public:
-    /// None of them has work. Of a container's own PID namespace they are not visible, and nothing is known.
-    [[nodiscard]] bool rest() noexcept
+    /// Each of them has had nothing to do at some time after the sample of time `sample`: it sleeps, or has slept. On a
+    /// busy machine they wait for a processor most of the time. In a container's own PID namespace they are not
+    /// visible, and nothing is known.
+    [[nodiscard]] bool have_rested_since(uint64_t sample) noexcept
     {
         if (!known_)
             find();
-        return std::all_of(pids_, pids_ + count_, [](int pid) {
-            const char letter = see_thread(pid, static_cast<uint32_t>(pid)).letter;
-            return letter != 'R' && letter != 'D';
-        });
+        const bool anew = std::exchange(sample_, sample) != sample;
+        bool all = true;
+        for (unsigned i = 0; i < count_; i++)
+            all = has_rested(all_[i], anew) && all;
+        return all;
     }
 
   private:
     static constexpr unsigned most = 1024; ///< processors
+
+    struct Deliverer {
+        int pid = 0;
+        bool has_rested = false;
+        uint64_t sleeps = 0; ///< at the first look after the sample
+    };
+
+    static bool has_rested(Deliverer& one, bool anew) noexcept
+    {
+        if (!anew && one.has_rested)
+            return true;
+        const auto tid = static_cast<uint32_t>(one.pid);
+        const char letter = see_thread(one.pid, tid).letter;
+        const uint64_t sleeps = count_sleeps(one.pid, tid);
+        if (anew)
+            one.sleeps = sleeps;
+        one.has_rested = (letter != 'R' && letter != 'D') || sleeps != one.sleeps;
+        return one.has_rested;
+    }
 
     void find() noexcept
     {
@@ -134,15 +156,16 @@ class Deliverers {
             std::snprintf(path, sizeof path, "/proc/%d/comm", pid);
             if (pid > 0 && count_ < most && read_text(path, name) != 0 && std::strncmp(name, "ksoftirqd/", 10) == 0 &&
                 see_thread(pid, static_cast<uint32_t>(pid)).parent == 2)
-                pids_[count_++] = pid;
+                all_[count_++].pid = pid;
         }
         if (processes != nullptr)
             ::closedir(processes);
     }
 
-    int pids_[most] = {};
+    Deliverer all_[most];
     unsigned count_ = 0;
     bool known_ = false;
+    uint64_t sample_ = 0;
 };
 Deliverers deliverers; ///< used by one thread at a time (ScheduleHead::looker)
 
@@ -214,9 +237,9 @@ class Launchers {
     unsigned count_ = 0;
 };
 
-Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others) noexcept
+Outside look_at_all(const ScheduleHead& head, const std::byte* actors, Sum& sum, Sum& others,
+                    Launchers& launchers) noexcept
 {
-    Launchers launchers;
     const uint32_t used = head.used.load_acquire();
     for (uint32_t process = 0; process < used; process++) {
         const Actor& a = seen_actor(actors, process);
@@ -313,8 +336,9 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
     Sum sum;
     Sum others;
     // First: what they had delivered by now has woken its receiver, which is seen to run, or to have run.
-    const bool delivered = deliverers.rest();
-    const Outside found = look_at_all(head, actors, sum, others);
+    const bool delivered = deliverers.have_rested_since(head.quiet_since);
+    Launchers launchers;
+    const Outside found = look_at_all(head, actors, sum, others, launchers);
     if (found != Outside::quiet) {
         head.quiet_sum = 0;
         return found;
@@ -326,7 +350,9 @@ Outside look_outside(ScheduleHead& head, std::byte* actors) noexcept
         head.quiet_since = now;
     head.quiet_actors = before;
     head.quiet_others = others.value();
-    return delivered && !anew && now - head.quiet_since >= between_looks_ns ? Outside::quiet : Outside::busy;
+    const bool has_sent = launchers.count() != 0 || head.unseen != 0 || head.sends.load_relaxed() != 0;
+    const bool quiet = !anew && (delivered || !has_sent) && now - head.quiet_since >= between_looks_ns;
+    return quiet ? Outside::quiet : Outside::busy;
 }
 
 bool is_as_seen(const ScheduleHead& head, const std::byte* actors) noexcept

@@ -446,7 +446,8 @@ void warn_of(const Surroundings& surroundings) noexcept
     head.launched |= surroundings.launched ? 1 : 0;
     if (surroundings.computes)
         warn_once(head, Warning::computes);
-    if (surroundings.unseen)
+    head.unseen |= surroundings.unseen ? 1 : 0;
+    if (surroundings.unseen && surroundings.launched)
         warn_once(head, Warning::unseen);
     if (surroundings.addresses)
         warn_once(head, Warning::addresses);

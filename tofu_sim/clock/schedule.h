@@ -30,7 +30,7 @@ struct ScheduleHost {
 struct Surroundings {
     bool launched;  ///< a launcher takes part
     bool computes;  ///< computing takes time
-    bool unseen;    ///< a launcher takes part, and what is sent to it is not seen
+    bool unseen;    ///< what is sent outside uTofu is not seen
     bool addresses; ///< a launcher's program has other addresses in each run
 };
 void warn_of(const Surroundings& surroundings) noexcept;
