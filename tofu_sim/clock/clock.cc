@@ -168,8 +168,8 @@ int read_for_program(uint64_t* picoseconds, int quiet) noexcept
 int look_for_program() noexcept
 {
     static uint64_t looked = 0;
-    if (!is_exact() || !thread.has_called || thread.depth != 0 || thread.turns != 0)
-        return 0;
+    if (!is_exact() || has_left() || !thread.has_called || thread.depth != 0 || thread.turns != 0)
+        return 0; // the last sleeps of a process wait for the lock of its job's directory
     TurnedCall call(TurnedCall::Kind::looks);
     (void)call.wait(looked);
     return 1;

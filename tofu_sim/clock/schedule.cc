@@ -302,11 +302,6 @@ Turn queue_up(Picoseconds& now, const Wait& wait, CallKind kind, bool has_turn) 
     return turn;
 }
 
-bool has_left() noexcept
-{
-    return state_of(*own_state.me) == ActorState::absent;
-}
-
 void bind_own_thread() noexcept
 {
     if (Process::self().environment().one_processor)
@@ -475,6 +470,11 @@ void leave_schedule() noexcept
         wakes = choose();
     }
     wake_chosen(wakes);
+}
+
+bool has_left() noexcept
+{
+    return state_of(*own_state.me) == ActorState::absent;
 }
 
 void reset_schedule_in_child() noexcept

@@ -36,6 +36,8 @@ struct Surroundings {
 void warn_of(const Surroundings& surroundings) noexcept;
 void set_schedule_host(const ScheduleHost& host) noexcept;
 void leave_schedule() noexcept;
+/// True if this process has left the job.
+[[nodiscard]] bool has_left() noexcept;
 void reset_schedule_in_child() noexcept;
 
 // ---- Calls of the program. `now` is the clock of the process; they move it forward ----
