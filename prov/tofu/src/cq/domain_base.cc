@@ -207,8 +207,8 @@ int VcqSource::open(vcq::Vcq& vcq, vcq::Sink sink, bool is_target) noexcept
     const int error = vcq.open(*backend, spread, safe || is_target, sink);
     if (error != 0)
         TOFU_WARN(FI_LOG_DOMAIN,
-                  "domain: no VCQ on any TNI of this node (%s): close endpoints or domains, or run fewer processes per "
-                  "node\n",
+                  "domain: no VCQ on any TNI of this node (%s): close endpoints or domains, run fewer processes per "
+                  "node, or set FI_TOFU_PPN if the launcher assigns no control queues to processes\n",
                   fi_strerror(-error));
     return error;
 }
