@@ -513,7 +513,7 @@ TEST_F(VcqTest, APeerThatFloodsUsDoesNotKeepItOpen)
     ASSERT_EQ(flooded.open(backend, 1, true, {}), 0);
     Told waits;
     ASSERT_EQ(flooded.put(5, 0x10, 0x20, 100, {CompletionLevel::delivered, false, false, &waits}), Post::done);
-    script.flood_end = Clock::now() + std::chrono::seconds(1);
+    script.flood_end = Clock::now() + std::chrono::seconds(10);
     flooded.close();
     EXPECT_LT(Clock::now(), script.flood_end);
     ASSERT_EQ(waits.notices.size(), 1u);
