@@ -2,8 +2,6 @@
 // Guide 3.7.4 and 3.7.5: confirming completion.
 #include "api/exports.h"
 #include "clock/clock.h"
-#include "job/oversubscription.h"
-#include "job/process.h"
 #include "tni/engine.h"
 #include "tni/watch.h"
 
@@ -38,18 +36,6 @@ int count_cq(utofu_vcq_hdl_t vcq_hdl, size_t* count, uint64_t Watched::*seen, Co
     return UTOFU_SUCCESS;
 }
 
-/// Other processes write once they have a processor, which the polling thread may occupy.
-constexpr uint32_t polls_before_way = 64;
-
-[[gnu::noinline]] int after_vain_polls(int result) noexcept
-{
-    if (is_exact())
-        return result; // they have the turn when it is theirs
-    Process& self = Process::self();
-    (void)yield_processor(self.job().oversubscription(), self.segment().header(), 0);
-    return result;
-}
-
 } // namespace
 
 extern "C" {
@@ -61,7 +47,6 @@ int putofu_poll_tcq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void** cbd
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
     if (flags != 0 || cbdata == nullptr) [[unlikely]]
         return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
-    const VcqGuard guard(*vcq);
     return poll_tcq(*vcq, *cbdata);
 }
 
@@ -72,14 +57,7 @@ int putofu_poll_mrq(utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct uto
         return fail(UTOFU_ERR_INVALID_VCQ_HDL);
     if (flags != 0 || notice == nullptr) [[unlikely]]
         return fail(flags != 0 ? UTOFU_ERR_INVALID_FLAGS : UTOFU_ERR_INVALID_POINTER);
-    int result = UTOFU_SUCCESS;
-    {
-        const VcqGuard guard(*vcq);
-        result = poll_mrq(*vcq, *notice);
-    }
-    const uint32_t in_vain = result == UTOFU_ERR_NOT_FOUND ? vcq->vain_polls.load_relaxed() + 1 : 0;
-    vcq->vain_polls.store_relaxed(in_vain);
-    return in_vain % polls_before_way == 0 && in_vain != 0 ? after_vain_polls(result) : result;
+    return poll_mrq(*vcq, *notice);
 }
 
 int putofu_query_num_unread_tcq(utofu_vcq_hdl_t vcq_hdl, size_t* count)

@@ -3,8 +3,10 @@
 #include "tni/engine.h"
 
 #include "clock/clock.h"
+#include "job/oversubscription.h"
 #include "tni/exact.h"
 #include "tni/execute.h"
+#include "tni/watch.h"
 
 namespace tofu::sim {
 namespace {
@@ -102,6 +104,7 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
 
 [[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
 {
+    const VcqGuard guard(vcq);
     TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
     bool hidden = false;
@@ -123,7 +126,7 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
 
 int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
 {
-    if ((vcq.special & Vcq::detour) != 0) [[unlikely]]
+    if ((vcq.special & (Vcq::locked | Vcq::detour)) != 0) [[unlikely]]
         return poll_tcq_by_detour(vcq, cbdata);
     if (vcq.tcq.empty()) {
         vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
@@ -136,7 +139,6 @@ namespace {
 
 int deliver(const MrqEntry& entry, utofu_mrq_notice& notice) noexcept
 {
-    notice = {};
     notice.notice_type = entry.type;
     notice.vcq_id = entry.vcq_id;
     notice.edata = entry.edata;
@@ -183,26 +185,58 @@ constexpr uint32_t fill_look = 64;
     return result;
 }
 
-[[gnu::always_inline]] inline int take_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
+/// Other processes write once they have a processor, which the polling thread may occupy.
+constexpr uint32_t polls_before_yield = 64;
+
+[[gnu::noinline]] void yield_after_idle_polls() noexcept
 {
-    // Our own notices first: that of a put must not come after the peer's answer to it.
-    if (const uint32_t count = vcq.local_notices.size(); count != 0) {
-        const int result = deliver(vcq.local_notices.front().entry, notice);
-        if (stamp != nullptr)
-            *stamp = take_local_stamp(vcq);
-        vcq.local_notices.pop();
-        return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
-    }
+    if (is_exact())
+        return; // they have the turn when it is theirs
+    Process& self = Process::self();
+    (void)yield_processor(self.job().oversubscription(), self.segment().header(), 0);
+}
+
+/// Nothing was there. The caller does not hold the VCQ's lock.
+[[gnu::always_inline]] inline int nothing_found(Vcq& vcq) noexcept
+{
+    const uint32_t idle = vcq.idle_mrq_polls.load_relaxed() + 1;
+    vcq.idle_mrq_polls.store_relaxed(idle);
+    if (idle % polls_before_yield == 0) [[unlikely]]
+        yield_after_idle_polls();
+    return UTOFU_ERR_NOT_FOUND;
+}
+
+/// Not when there is none.
+[[gnu::always_inline]] inline int take_local(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
+{
+    const uint32_t count = vcq.local_notices.size();
+    const int result = deliver(vcq.local_notices.front().entry, notice);
+    if (stamp != nullptr)
+        *stamp = take_local_stamp(vcq);
+    vcq.local_notices.pop();
+    vcq.idle_mrq_polls.store_relaxed(0);
+    return count % fill_look == 0 ? look_at_fill(vcq, result) : result;
+}
+
+[[gnu::always_inline]] inline int take_remote(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
+{
     MrqEntry entry;
     switch (vcq.mrq.poll(vcq.mrq_head, entry, stamp)) {
     case MrqRing::Poll::found:
         vcq.claimed_polls = 0;
+        vcq.idle_mrq_polls.store_relaxed(0);
         deliver(entry, notice);
         return vcq.mrq_head % fill_look == 1 ? look_at_fill(vcq, entry.result) : entry.result;
     case MrqRing::Poll::nothing: vcq.claimed_polls = 0; break;
     case MrqRing::Poll::claimed: examine_claim(vcq); break;
     }
     return UTOFU_ERR_NOT_FOUND;
+}
+
+/// Our own notices first: that of a put must not come after the peer's answer to it.
+int take_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp* stamp = nullptr) noexcept
+{
+    return vcq.local_notices.empty() ? take_remote(vcq, notice, stamp) : take_local(vcq, notice, stamp);
 }
 
 int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) noexcept
@@ -218,7 +252,7 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
     return take_mrq(vcq, notice, &stamp);
 }
 
-[[gnu::noinline]] int poll_mrq_by_detour(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+int poll_mrq_watched(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
     TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
@@ -237,13 +271,27 @@ int look_at_mrq(Vcq& vcq, utofu_mrq_notice& notice, Stamp& stamp, bool& hidden) 
     return result;
 }
 
+[[gnu::noinline]] int poll_mrq_by_detour(Vcq& vcq, utofu_mrq_notice& notice) noexcept
+{
+    int result = UTOFU_SUCCESS;
+    {
+        const VcqGuard guard(vcq);
+        const bool watched = (vcq.special & (Vcq::chaos | Vcq::watched)) != 0;
+        result = watched ? poll_mrq_watched(vcq, notice) : take_mrq(vcq, notice);
+    }
+    return result == UTOFU_ERR_NOT_FOUND ? nothing_found(vcq) : result;
+}
+
 } // namespace
 
 int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept
 {
-    if ((vcq.special & (Vcq::chaos | Vcq::watched)) != 0) [[unlikely]]
+    if ((vcq.special & (Vcq::locked | Vcq::chaos | Vcq::watched)) != 0) [[unlikely]]
         return poll_mrq_by_detour(vcq, notice);
-    return take_mrq(vcq, notice);
+    if (!vcq.local_notices.empty())
+        return take_local(vcq, notice);
+    const int result = take_remote(vcq, notice);
+    return result == UTOFU_ERR_NOT_FOUND ? nothing_found(vcq) : result;
 }
 
 } // namespace tofu::sim

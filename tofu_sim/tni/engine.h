@@ -62,7 +62,8 @@ inline void start_pending(Vcq& vcq) noexcept
     return vcq.local_notices.size() + (control.tail.load_relaxed() - control.head_hint.load_relaxed());
 }
 
-/// As guide 3.7.4: UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND, or the error of the entry found.
+/// As guide 3.7.4: UTOFU_SUCCESS, UTOFU_ERR_NOT_FOUND, or the error of the entry found. Both take the VCQ's lock if it
+/// has one. Polls of the MRQ that find nothing yield now and then, where processes outnumber processors.
 [[nodiscard]] int poll_tcq(Vcq& vcq, void*& cbdata) noexcept;
 [[nodiscard]] int poll_mrq(Vcq& vcq, utofu_mrq_notice& notice) noexcept;
 

@@ -70,7 +70,7 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
         operands[i] = one(reinterpret_cast<Word*>(target) + i, operands[i], compares[i]);
     };
     const uint32_t count = row.count;
-    [[maybe_unused]] const bool told = (row.first.flags & notice_local) != 0;
+    [[maybe_unused]] const bool notifies = (row.first.flags & notice_local) != 0;
     uint32_t i = 0;
 #if defined(__x86_64__)
     constexpr uint32_t words = 16 / sizeof(Word);
@@ -84,7 +84,7 @@ void apply_row(std::byte* target, Gathered& row, One one, [[maybe_unused]] Chang
         const Block wanted = {{changed<Word>(found.half[0], by, expected, change),
                                changed<Word>(found.half[1], by + 8, expected + 8, change)}};
         if (replace(at, found, wanted)) [[likely]] {
-            if (told) {
+            if (notifies) {
                 __atomic_store_n(reinterpret_cast<uint64_t*>(by), found.half[0], __ATOMIC_RELAXED);
                 __atomic_store_n(reinterpret_cast<uint64_t*>(by) + 1, found.half[1], __ATOMIC_RELAXED);
             }
@@ -122,18 +122,19 @@ void apply_row(std::byte* target, Gathered& row) noexcept
 
 /// The local notices, where they were asked for.
 template <typename Word>
-void tell_row(Vcq& vcq, const Gathered& row) noexcept
+void notify_row(Vcq& vcq, const Gathered& row) noexcept
 {
-    Descriptor d = row.first;
+    MrqEntry entry;
+    fill_local_entry(entry, row.first, 0, UTOFU_SUCCESS);
     const auto* const before = reinterpret_cast<const Word*>(row.operands);
-    for (uint32_t i = 0; i < row.count; i++, d.rmt_stadd += sizeof(Word)) {
-        if (vcq.local_notices.full()) [[unlikely]] {
-            end_by_own_overflow(vcq);
-            return;
-        }
-        fill_local_entry(vcq.local_notices.next().entry, d, before[i], UTOFU_SUCCESS);
-        vcq.local_notices.push();
+    const uint32_t count = std::min(row.count, vcq.local_notices.room());
+    for (uint32_t i = 0; i < count; i++, entry.rmt_stadd += sizeof(Word)) {
+        entry.rmt_value = before[i];
+        vcq.local_notices.next(i).entry = entry;
     }
+    vcq.local_notices.push(count);
+    if (count != row.count) [[unlikely]]
+        end_by_own_overflow(vcq);
 }
 
 /// Where the target is not at hand, or not all of it: one after the other, as they would have been posted.
@@ -206,7 +207,7 @@ void start_gathered(Vcq& vcq) noexcept
         apply_row<uint32_t>(target, row);
     ring_doorbell(*remote->header);
     if ((d.flags & notice_local) != 0)
-        row.size == 8 ? tell_row<uint64_t>(vcq, row) : tell_row<uint32_t>(vcq, row);
+        row.size == 8 ? notify_row<uint64_t>(vcq, row) : notify_row<uint32_t>(vcq, row);
     count(flow_of(vcq, remote, d), d.op, 0, row.count);
 }
 

@@ -52,13 +52,14 @@ class PrivateRing {
     [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
 
-    /// Not when full: the entry behind the last, to be filled in and then taken in by push().
-    [[nodiscard]] T& next() noexcept
+    [[nodiscard]] uint32_t room() const noexcept { return capacity_ - count_; }
+    /// Not when full: the entry behind the last, or `further` behind it, to be filled in and then taken in by push().
+    [[nodiscard]] T& next(uint32_t further = 0) noexcept
     {
-        const uint32_t position = head_ + count_;
+        const uint32_t position = head_ + count_ + further;
         return entries_[position >= capacity_ ? position - capacity_ : position];
     }
-    void push() noexcept { count(count_ + 1); }
+    void push(uint32_t entries = 1) noexcept { count(count_ + entries); }
     void push(const T& entry) noexcept
     {
         next() = entry;
@@ -68,8 +69,10 @@ class PrivateRing {
     [[nodiscard]] const T& front() const noexcept { return entries_[head_]; }
     void pop() noexcept
     {
-        count(count_ - 1);
-        head_ = count_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
+        const uint32_t left = count_ - 1;
+        const uint32_t next = head_ + 1;
+        count(left);
+        head_ = left == 0 || next == capacity_ ? 0 : next;
     }
 
   private:

@@ -73,7 +73,7 @@ struct alignas(512) Vcq {
     uint64_t mrq_head;
     uint32_t claimed_polls; ///< consecutive polls that found a claim in front
     uint32_t mrq_capacity;
-    SharedWord<uint32_t> vain_polls; ///< consecutive polls of the MRQ that found nothing: a hint
+    SharedWord<uint32_t> idle_mrq_polls; ///< consecutive polls of the MRQ that found nothing: a hint
 
     AddressCache* addresses; ///< translations of STADDs, local and remote
     RemoteVcq own_memory;    ///< our own side of a transfer
