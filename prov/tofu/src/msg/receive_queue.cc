@@ -43,17 +43,25 @@ void ReceiveQueue::leave(SrxPeer& peer) noexcept
     (void)catch_up(); // the message that held up a receive may have left
 }
 
-ssize_t ReceiveQueue::recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept
+ssize_t ReceiveQueue::recv_one(const RecvCall& call, void* buffer, std::size_t length, void* desc) noexcept
 {
     if ((call.flags & FI_TRIGGER) != 0)
         return must_be_deferred;
     if ((call.flags & no_buffer_flags) == 0 && is_null(buffer, length))
         return refuse_null();
-    const iovec iov{buffer, length};
-    call.iov = &iov;
-    call.desc = &desc;
-    call.count = 1;
-    return recv(call);
+    if ((call.flags & special_flags) != 0) [[unlikely]] {
+        const iovec iov{buffer, length};
+        RecvCall with_segments = call;
+        with_segments.iov = &iov;
+        with_segments.desc = &desc;
+        with_segments.count = 1;
+        return recv(with_segments);
+    }
+    std::uint64_t key;
+    if (int ret = sources_.find(call.source, key); ret != 0) [[unlikely]]
+        return ret;
+    void* const memory = pool_.alloc(RecvRequest::size_with(1));
+    return memory != nullptr ? claim_kept(make_single(memory, call, key, {{buffer, length}, desc})) : -FI_ENOMEM;
 }
 
 ssize_t ReceiveQueue::recv(const RecvCall& call) noexcept

@@ -33,7 +33,7 @@ class ReceiveQueue final : public MatchQueue {
     // --- entries. 0, or a refusal without effect (-FI_EAGAIN: make progress and retry).
     [[nodiscard]] ssize_t recv(const RecvCall& call) noexcept;
     /// As above for one buffer in place of the segments of `call`; also must_be_deferred (FI_TRIGGER).
-    [[nodiscard]] ssize_t recv_one(RecvCall call, void* buffer, std::size_t length, void* desc) noexcept;
+    [[nodiscard]] ssize_t recv_one(const RecvCall& call, void* buffer, std::size_t length, void* desc) noexcept;
     /// The fast path of recv_one(): an ordinary receive from a recent source, no early message. Where `few_only`, there
     /// are few receives, and it makes no call, so its caller saves no register. False: nothing has happened; call
     /// recv_one().
@@ -49,13 +49,9 @@ class ReceiveQueue final : public MatchQueue {
         void* const memory = pool_.recycle(RecvRequest::size_with(1));
         if (memory == nullptr) [[unlikely]]
             return false;
-        auto* const r = ::new (memory) RecvRequest;
-        r->fill(call, key);
-        r->count = 1;
-        r->length = length;
-        ::new (r->buffers()) RecvRequest::Buffer{{buffer, length}, desc};
-        r->posted = true;
-        few_only ? posted.post_few(*r) : posted.post(*r);
+        RecvRequest& r = make_single(memory, call, key, {{buffer, length}, desc});
+        r.posted = true;
+        few_only ? posted.post_few(r) : posted.post(r);
         return true;
     }
     /// Does a message wait for its receive?
@@ -90,6 +86,17 @@ class ReceiveQueue final : public MatchQueue {
     [[nodiscard]] ssize_t peek(const RecvCall& call) noexcept;
     [[nodiscard]] ssize_t claim(const RecvCall& call) noexcept;
     [[nodiscard]] RecvRequest* make_receive(const RecvCall& call, std::uint64_t key) noexcept;
+    /// An ordinary receive with one buffer, in `memory`.
+    [[gnu::always_inline]] static RecvRequest& make_single(void* memory, const RecvCall& call, std::uint64_t key,
+                                                           const RecvRequest::Buffer& buffer) noexcept
+    {
+        auto* const r = ::new (memory) RecvRequest;
+        r->fill(call, key);
+        r->count = 1;
+        r->length = buffer.iov_len;
+        ::new (r->buffers()) RecvRequest::Buffer(buffer);
+        return *r;
+    }
     [[nodiscard]] bool discard(Unexpected& message, const RecvCall& call) noexcept;
 
     const std::size_t& min_multi_recv_;

@@ -209,14 +209,21 @@ bool Receiver::keep(Message& m, RecvRequest* owned) noexcept
         m.ack = false;
     }
     m.pack(*kept);
-    kept->peer = this;
-    m.in->users++;
-    queue_.queue_entry(*kept);
-    if (owned != nullptr && !queue_.owner()->note(*kept, *owned)) [[unlikely]]
-        return true;
-    tx_.vcq().statistics().count(Stat::unexpected);
-    tx_.vcq().statistics().count(Stat::unexpected_bytes, m.length);
+    enqueue(*kept, *m.in);
+    if (owned != nullptr)
+        (void)queue_.owner()->note(*kept, *owned);
     return true;
+}
+
+void Receiver::enqueue(Unexpected& kept, RxRing& in) noexcept
+{
+    kept.peer = this;
+    kept.source = in.key;
+    in.users++;
+    queue_.queue_entry(kept);
+    auto& statistics = tx_.vcq().statistics();
+    statistics.count(Stat::unexpected);
+    statistics.count(Stat::unexpected_bytes, kept.length);
 }
 
 // --- kept messages, when the receive queue asks for them
@@ -457,8 +464,19 @@ template <bool polled>
     }
     if (m.is_long || queue_.owner() != nullptr)
         return false;
-    Message kept{{.in = &in, .type = Type::eager}, m.tagged, m.has_data, m.tag, m.data, m.length, m.payload};
-    return keep(kept, nullptr);
+    Unexpected* const kept = queue_.alloc_entry(sizeof(UnexpectedHeader) + m.length);
+    if (kept == nullptr) [[unlikely]]
+        return false;
+    kept->tag = m.tag;
+    kept->tagged = m.tagged;
+    kept->has_data = m.has_data;
+    kept->data = m.data;
+    kept->length = m.length;
+    ::new (kept->body()) UnexpectedHeader{.in = &in, .type = Type::eager};
+    if (m.length != 0)
+        std::memcpy(kept->body() + sizeof(UnexpectedHeader), m.payload, m.length);
+    enqueue(*kept, in);
+    return true;
 }
 
 /// The first two bytes of a control word: those of a packet of this type with these flags.

@@ -72,6 +72,8 @@ class Receiver final : public RxRings, private SrxPeer {
     [[nodiscard]] bool query_owner(SrxOwner& owner, Message& message) noexcept;
     [[nodiscard]] bool deliver_to(RecvRequest& receive, const Message& message) noexcept;
     [[nodiscard]] bool keep(Message& message, RecvRequest* owned) noexcept;
+    /// Queues a message that is filled in but for its source.
+    void enqueue(Unexpected& kept, RxRing& in) noexcept;
     [[nodiscard]] bool deliver_kept(RecvRequest& receive, Unexpected& message) noexcept;
     [[nodiscard]] bool discard(const Message& message) noexcept;
     /// Writes the entry of a message that has succeeded, and finds its source for that.

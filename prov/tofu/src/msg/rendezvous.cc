@@ -15,7 +15,6 @@ namespace tofu::proto {
 
 void Message::pack(Unexpected& to) const noexcept
 {
-    to.source = in->key;
     to.tag = tag;
     to.tagged = tagged;
     to.has_data = has_data;
