@@ -44,7 +44,6 @@ class Job {
     [[nodiscard]] uint32_t process() const noexcept { return process_; }
     [[nodiscard]] uint32_t incarnation() const noexcept { return incarnation_; }
     [[nodiscard]] const Placement& placement() const noexcept { return placement_; }
-    [[nodiscard]] uint64_t start_time() const noexcept { return start_time_; }
     /// Of the job: JobHeader.
     [[nodiscard]] uint64_t born() const noexcept { return reinterpret_cast<const JobHeader*>(file_data_)->born; }
 

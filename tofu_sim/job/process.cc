@@ -149,7 +149,6 @@ Peer Process::as_peer() const noexcept
     peer.process = job_.process();
     peer.incarnation = job_.incarnation();
     peer.pid = pid_;
-    peer.start_time = job_.start_time();
     peer.mrq_entries = segment_.mrq_entries;
     peer.mrq_entries_free = environment_.mrq_entries;
     peer.mrq_entries_session = environment_.mrq_entries_session;

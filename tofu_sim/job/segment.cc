@@ -146,7 +146,6 @@ int map_peer_segment(const ProcessSlot& slot, uint32_t process, Peer& peer) noex
     peer.process = process;
     peer.incarnation = head.incarnation;
     peer.pid = slot.pid;
-    peer.start_time = slot.start_time;
     peer.mrq_entries = head.mrq_entries;
     peer.mrq_entries_free = head.mrq_entries_free;
     peer.mrq_entries_session = head.mrq_entries_session;

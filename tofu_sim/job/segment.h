@@ -45,7 +45,6 @@ struct Peer {
     uint32_t process = 0; ///< slot in the job file
     uint32_t incarnation = 0;
     int pid = 0;
-    uint64_t start_time = 0;
     uint32_t mrq_entries = 0; ///< stride of the rings
     uint32_t mrq_entries_free = 0;
     uint32_t mrq_entries_session = 0;

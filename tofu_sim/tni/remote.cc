@@ -117,10 +117,12 @@ void bury_the_dead()
 {
     if ((instruments & instrument_exact) != 0)
         return; // when a process is found dead is a matter of this machine, and its inbox has the results of puts
+    const Job& job = Process::self().job();
     auto& peers = directory().peers;
     for (auto it = peers.begin(); it != peers.end();) {
         KnownPeer& peer = *it->second;
-        if (peer.memory != nullptr && !peer.alive() && !may_run(process_life(peer.pid, peer.start_time))) {
+        // Where its program was replaced (execve), the process itself runs.
+        if (peer.memory != nullptr && !peer.alive() && !may_run(job.life(peer.process, peer.incarnation, 16))) {
             bury(peer);
             it = peers.erase(it);
         } else {

@@ -6,8 +6,12 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace tofu::sim::test {
@@ -324,6 +328,69 @@ TEST(SimDeath, AProcessThatCallsExecHasLeftTheJob)
     ::unsetenv("TOFU_SIM_PPN");
     ::unsetenv("PMIX_RANK");
     EXPECT_TRUE(exits[1].success()) << exits[1].errors;
+    EXPECT_FALSE(job_is_left());
+}
+
+/// Its first thread sleeps; the kernel closes files later than the list of files shows.
+bool sleeps_without_the_job(pid_t pid)
+{
+    std::error_code error;
+    const std::string of = "/proc/" + std::to_string(pid);
+    for (const auto& file : std::filesystem::directory_iterator(of + "/fd", error))
+        if (std::filesystem::read_symlink(file.path(), error).string().find("tofu-sim") != std::string::npos)
+            return false;
+    std::ifstream stat(of + "/stat");
+    std::string number, name, state;
+    return !error && stat >> number >> name >> state && name == "(sleep)" && state == "S";
+}
+
+/// Segments that this process has mapped, its own included.
+size_t count_segments()
+{
+    std::ifstream maps("/proc/self/maps");
+    std::set<std::string> inodes;
+    for (std::string range, rights, offset, device, inode, name;
+         maps >> range >> rights >> offset >> device >> inode;) {
+        std::getline(maps, name);
+        if (name.find("tofu-sim-segment") != std::string::npos)
+            inodes.insert(inode);
+    }
+    return inodes.size();
+}
+
+// The process lives on, under the same ID. Its peers give up what they had of it, as of one that was killed.
+TEST(SimDeath, WhatACallOfExecLeavesIsNotKeptByPeers)
+{
+    const auto exits = run_processes(3, [](const Rank& rank) {
+        static uint64_t word;
+        Node me;
+        me.open(rank, &word, sizeof word, rank.number);
+        rank.barrier();
+        const auto put_to = [&](unsigned other) {
+            return put_and_wait(me.vcq, rank.get(2 * other), rank.get(2 * other + 1));
+        };
+        if (rank.number == 0)
+            EXPECT_EQ(put_to(1), UTOFU_SUCCESS);
+        if (rank.number == 1)
+            rank.set(100, static_cast<uint64_t>(::getpid()));
+        rank.barrier();
+        if (rank.number == 1) {
+            ::execlp("sleep", "sleep", "100", nullptr);
+            ::_exit(1);
+        }
+        if (rank.number == 0) {
+            const auto pid = static_cast<pid_t>(rank.get(100));
+            EXPECT_TRUE(wait_until([&] { return put_to(1) == UTOFU_ERR_MRQ_PEER; }));
+            EXPECT_TRUE(wait_until([&] { return sleeps_without_the_job(pid); }));
+            EXPECT_EQ(put_to(2), UTOFU_SUCCESS); // the first one: it looks for those that have gone
+            EXPECT_EQ(count_segments(), 2u);
+            ::kill(pid, SIGKILL);
+            rank.set(101, 1);
+        }
+        EXPECT_TRUE(wait_until([&] { return rank.get(101) == 1; }));
+    });
+    EXPECT_TRUE(exits[0].success()) << exits[0].errors;
+    EXPECT_TRUE(exits[2].success()) << exits[2].errors;
     EXPECT_FALSE(job_is_left());
 }
 
