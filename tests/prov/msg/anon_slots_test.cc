@@ -89,7 +89,7 @@ TEST_F(AnonSlotsTest, AFrequentSenderRequestsARing)
         EXPECT_EQ(left_at_peer(0).credit_index, no_credit_block) << "once";
     }
     EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN) << "the peer takes nothing";
-    EXPECT_NE(ch.starved, 0u) << "the watch asks for a sign of life";
+    EXPECT_NE(ch.credit_stalls, 0u) << "the watch asks for a sign of life";
     grant(ch, 1);
     EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::open);
@@ -179,7 +179,7 @@ TEST_F(AnonSlotsTest, APeerThatIsNotEnabledYetIsWaitedFor)
     net().broken = Net::base + slot_counter_offset;
     TxChannel& ch = *channel();
     EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN);
-    EXPECT_EQ(ch.state, ChannelState::pausing);
+    EXPECT_EQ(ch.state, ChannelState::backing_off);
     rings->own.now += 2;
     net().broken = 0;
     EXPECT_EQ(prepare_to_send(ch), 0);
@@ -198,7 +198,7 @@ TEST_F(AnonSlotsTest, NothingIsSentAnonymouslyWhileARingIsGivenBack)
     TxChannel& ch = open_channel();
     answer(ch, ch.next_seq - 1, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
-    ASSERT_EQ(ch.state, ChannelState::leaving);
+    ASSERT_EQ(ch.state, ChannelState::releasing);
     put(slot_counter_offset, slot_counter_word(peer_nonce, 0, anon_slot_count));
     EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN);
     EXPECT_EQ(taken_at_peer(), 0u);

@@ -186,14 +186,14 @@ TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
     net().broken = Net::base + slot_counter_offset;
     own->now = 1000;
     (void)step();
-    EXPECT_EQ(channel.state, ChannelState::pausing);
+    EXPECT_EQ(channel.state, ChannelState::backing_off);
     const std::size_t posts = net().posts;
     EXPECT_EQ(step(), -FI_EAGAIN);
     EXPECT_EQ(net().posts, posts) << "its time has not come";
     own->now += 2;
     (void)step();
     EXPECT_EQ(net().posts, posts + 1);
-    EXPECT_EQ(channel.state, ChannelState::pausing);
+    EXPECT_EQ(channel.state, ChannelState::backing_off);
     own->now += 10'000;
     (void)step();
     EXPECT_EQ(channel.state, ChannelState::failed);
@@ -201,7 +201,7 @@ TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 
 TEST_F(PartsTest, AnonymousPacketsDoNotWaitForAnAreaThatWasThere)
 {
-    channel.met = true;
+    channel.peer_seen = true;
     net().broken = Net::base + slot_counter_offset;
     (void)step();
     (void)vcq.poll();
@@ -271,7 +271,7 @@ TEST_F(PartsTest, RingLeaseGivesBackWhatItIsAskedForAndAnonymousPacketsAfterward
     EXPECT_EQ(channel.state, ChannelState::open) << "an answer to no release";
     answer(channel.next_seq - 1, LeaseStatus::revoked);
     out->poll_credit_blocks(1);
-    EXPECT_EQ(channel.state, ChannelState::leaving);
+    EXPECT_EQ(channel.state, ChannelState::releasing);
     EXPECT_EQ(get<Control>(geometry.ring(1) + slot_size - sizeof(Control)).type, Type::release);
     answer(channel.next_seq, LeaseStatus::closed);
     EXPECT_EQ(channel.state, ChannelState::idle);

@@ -17,14 +17,14 @@ TEST_F(RingsTest, ASenderThatRequestedARingContinuesThere)
 {
     TxChannel& ch = *channel();
     ask(ch);
-    ch.mark[1] = ch.next_seq; // nothing sent since
+    ch.confirmed_seq[1] = ch.next_seq; // nothing sent since
     grant(ch, 2);
     EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::open);
     EXPECT_EQ(ch.ring, ch.area + geometry.ring(2));
     EXPECT_EQ(ch.free_slots(), ring_slots);
-    EXPECT_NE(ch.mark[0], ch.next_seq) << "the anonymous packets have not been taken for sure";
-    EXPECT_EQ(ch.mark[1], ch.next_seq);
+    EXPECT_NE(ch.confirmed_seq[0], ch.next_seq) << "the anonymous packets have not been taken for sure";
+    EXPECT_EQ(ch.confirmed_seq[1], ch.next_seq);
     ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(found(2, 0).seq, seq_base(peer_nonce) + 1);
     EXPECT_EQ(rings->out.channels.recent(peer_index), &ch);
@@ -68,7 +68,7 @@ TEST_F(RingsTest, ARingThatIsFullTakesNothingUntilThePeerReports)
     while (rings->out.room(ch, 1))
         ASSERT_EQ(send(ch), vcq::Post::done);
     EXPECT_EQ(ch.free_slots(), 0u);
-    EXPECT_GE(ch.starved, 1u) << "the watch asks for a sign of life";
+    EXPECT_GE(ch.credit_stalls, 1u) << "the watch asks for a sign of life";
     const std::uint32_t sent = ch.next_seq - 1;
     answer(ch, sent + 1, LeaseStatus::open); // more than was sent
     EXPECT_FALSE(rings->out.room(ch, 1));
@@ -112,7 +112,7 @@ TEST_F(RingsTest, ARingAtAPeerIsReleasedAndItsLastReportAwaited)
 {
     TxChannel& ch = open_channel();
     EXPECT_FALSE(rings->stop_writers());
-    EXPECT_EQ(ch.state, ChannelState::leaving);
+    EXPECT_EQ(ch.state, ChannelState::releasing);
     EXPECT_EQ(found(0, 0).type, Type::release);
     poll();
     EXPECT_FALSE(rings->stop_writers());
@@ -190,15 +190,15 @@ TEST_F(RingsTest, ARingThatIsAskedBackIsLeft)
     const std::uint16_t serial = ch.serial;
     answer(ch, ch.next_seq - 1, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
-    EXPECT_EQ(ch.state, ChannelState::leaving);
+    EXPECT_EQ(ch.state, ChannelState::releasing);
     EXPECT_EQ(found(0, 1).type, Type::release);
     EXPECT_EQ(found(0, 1).length, static_cast<std::uint16_t>(Release::of_ring));
     EXPECT_EQ(prepare_to_send(ch), -FI_EAGAIN) << "never a slot and a ring of one peer";
     answer(ch, ch.next_seq - 1, LeaseStatus::closed);
     EXPECT_EQ(prepare_to_send(ch), 0);
     EXPECT_EQ(ch.state, ChannelState::idle);
-    EXPECT_EQ(ch.mark[0], ch.next_seq) << "all has been taken";
-    EXPECT_NE(ch.mark[1], ch.next_seq);
+    EXPECT_EQ(ch.confirmed_seq[0], ch.next_seq) << "all has been taken";
+    EXPECT_NE(ch.confirmed_seq[1], ch.next_seq);
     ask(ch);
     EXPECT_EQ(ch.serial, serial + 1);
 }
@@ -221,7 +221,7 @@ TEST_F(RingsTest, ARingThatIsAskedBackBeforeItWasUsedIsLeft)
     ask(ch);
     grant(ch, 3, LeaseStatus::revoked);
     rings->out.poll_credit_blocks(1);
-    EXPECT_EQ(ch.state, ChannelState::leaving);
+    EXPECT_EQ(ch.state, ChannelState::releasing);
     EXPECT_EQ(found(3, 0).type, Type::release);
 }
 
@@ -233,7 +233,7 @@ TEST_F(RingsTest, ChannelsAreSharedByMorePeersThanThereAre)
     second.outstanding++; // something waits for its peer
     EXPECT_EQ(channel(peer_index + 2), nullptr);
     EXPECT_EQ(status, -FI_EAGAIN);
-    EXPECT_EQ(first.state, ChannelState::leaving) << "the one that is idle is given up";
+    EXPECT_EQ(first.state, ChannelState::releasing) << "the one that is idle is given up";
     EXPECT_EQ(second.state, ChannelState::open);
     answer(first, first.next_seq - 1, LeaseStatus::closed);
     ASSERT_EQ(channel(peer_index + 2), &first);
@@ -528,7 +528,7 @@ TEST_F(RingsTest, APostThatFailedMakesThePeerBeProbed)
     TxChannel& ch = open_channel();
     put(0, header());
     rings->peer_failed(peer_home + 1);
-    EXPECT_FALSE(ch.life.under_way || ch.starved != 0) << "of another peer";
+    EXPECT_FALSE(ch.life.under_way || ch.credit_stalls != 0) << "of another peer";
     rings->peer_failed(peer_home);
     poll();
     EXPECT_EQ(ch.state, ChannelState::open) << "it lives";

@@ -386,7 +386,7 @@ void Endpoint::stop_writers() noexcept
 {
     const auto have_stopped = [this] {
         return (!engines_.messages || engines_.messages->stop_writers()) &&
-               (!engines_.collectives || engines_.collectives->all_gone());
+               (!engines_.collectives || engines_.collectives->all_quiescent());
     };
     (void)make_progress_until(have_stopped, std::chrono::milliseconds(10));
 }

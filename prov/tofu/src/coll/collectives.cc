@@ -235,7 +235,7 @@ void Collectives::destroy_left() noexcept
             for (Group* group : groups_) {
                 if (!tx_.reports().closing) // else a question fails, whether the peer lives or not
                     group->find_dead();
-                if (!group->listed_busy && !group->closing && group->gone()) {
+                if (!group->listed_busy && !group->closing && group->is_quiescent()) {
                     found = group;
                     break;
                 }
@@ -254,7 +254,7 @@ void Collectives::destroy_all() noexcept
 {
     destroy_left();
     for (Group* group : groups_)
-        group->destroy(group->gone());
+        group->destroy(group->is_quiescent());
 }
 
 // --- progress
@@ -287,9 +287,9 @@ bool Collectives::all_has_left() const noexcept
     return std::ranges::all_of(groups_, &Group::idle);
 }
 
-bool Collectives::all_gone() const noexcept
+bool Collectives::all_quiescent() const noexcept
 {
-    return std::ranges::all_of(groups_, &Group::gone);
+    return std::ranges::all_of(groups_, &Group::is_quiescent);
 }
 
 // --- operations

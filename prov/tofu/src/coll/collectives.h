@@ -61,7 +61,7 @@ class Collectives final : public tofu::Engine {
     [[nodiscard]] bool idle_towards(const Peer&) const noexcept override { return all_has_left(); }
     [[nodiscard]] bool all_has_left() const noexcept override;
     /// True if no peer writes to the memory of any group any more.
-    [[nodiscard]] bool all_gone() const noexcept;
+    [[nodiscard]] bool all_quiescent() const noexcept;
     [[nodiscard]] bool needs_polls() const noexcept override { return busy_ != nullptr; }
 
   private:

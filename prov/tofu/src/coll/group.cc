@@ -131,38 +131,38 @@ static void append(OpQueue& ops, CollectiveOp& op) noexcept
 
 void Joining::vote(OpQueue& ops, const Roster& roster) noexcept
 {
-    const bool rows = stage_ == Stage::tells;
-    question_.shape =
+    const bool rows = stage_ == Stage::exchange_gates;
+    vote_op_.shape =
         rows ? Shape{FI_ALLGATHER, FI_UINT64, FI_NOOP, width_, 0} : Shape{FI_ALLREDUCE, FI_UINT64, FI_BAND, 1, 0};
-    question_.native = proves() ? gate_mapping_of(question_.shape, roster.size()) : GateMapping{};
-    question_.in = question_.out = &agreed_; // of a round over the circuit
+    vote_op_.native = in_trial() ? gate_mapping_of(vote_op_.shape, roster.size()) : GateMapping{};
+    vote_op_.in = vote_op_.out = &agreed_; // of a round over the circuit
     // None of these plans allocates memory.
-    (void)question_.plan.open(question_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
-                              rows ? rows_.get() : &agreed_);
-    append(ops, question_);
+    (void)vote_op_.plan.open(vote_op_.shape, roster.rank, roster.size(), rows ? row_.get() : &agreed_,
+                             rows ? rows_.get() : &agreed_);
+    append(ops, vote_op_);
 }
 
-bool Joining::answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept
+bool Joining::vote_ended(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept
 {
-    switch (err != 0 ? Stage::over : stage_) {
-    case Stage::asks: stage_ = agreed_ != 0 ? Stage::tells : Stage::over; break;
-    case Stage::tells:
+    switch (err != 0 ? Stage::done : stage_) {
+    case Stage::vote_gates: stage_ = agreed_ != 0 ? Stage::exchange_gates : Stage::done; break;
+    case Stage::exchange_gates:
         wired_ = true;
         agreed_ = wire(roster);
-        stage_ = Stage::confirms;
+        stage_ = Stage::vote_wired;
         break;
-    case Stage::confirms:
+    case Stage::vote_wired:
         proved_ = agreed_ != 0;
-        stage_ = proved_ ? Stage::proves : Stage::over;
+        stage_ = proved_ ? Stage::trial_round : Stage::done;
         break;
-    case Stage::proves: stage_ = Stage::accepts; break;
-    case Stage::accepts:
+    case Stage::trial_round: stage_ = Stage::vote_trial; break;
+    case Stage::vote_trial:
         gates_.use(agreed_ != 0);
-        stage_ = Stage::over;
+        stage_ = Stage::done;
         break;
-    case Stage::over: stage_ = Stage::over; break;
+    case Stage::done: stage_ = Stage::done; break;
     }
-    if (stage_ != Stage::over)
+    if (stage_ != Stage::done)
         return false;
     if (!wired_ || (err == 0 && !proved_))
         gates_.gates().free(); // no member sends to them
@@ -211,7 +211,7 @@ int Group::open() noexcept
     return joining_.open(roster_);
 }
 
-bool Group::gone() const noexcept
+bool Group::is_quiescent() const noexcept
 {
     const unsigned all = bits_of(roster_.size());
     return state_ == State::left && idle() && !lanes_.owe() && !joining_.searches() && !waits_for_leaves() &&
@@ -220,7 +220,7 @@ bool Group::gone() const noexcept
 
 void Group::find_dead() noexcept
 {
-    if (state_ == State::left && !gone())
+    if (state_ == State::left && !is_quiescent())
         liveness_watch_.step(bits_of(roster_.size()));
 }
 
@@ -234,7 +234,7 @@ void Group::leave() noexcept
     if (!gates_.held() || (broken_.err != 0 && broken_.err != FI_ESHUTDOWN))
         gates_.give_up();
     write_word(Word::left, op, static_cast<int>(gates_.left_log2()));
-    if (!ops_.empty() && joining_.asks_by(*ops_.first()))
+    if (!ops_.empty() && joining_.is_vote(*ops_.first()))
         ops_.pop_front();
     while (!ops_.empty())
         end_first(FI_ECANCELED, 0);
@@ -263,8 +263,8 @@ void Group::end_first(int err, int prov_errno) noexcept
     rounds_.restart();
     gates_.restart();
     lanes_.to_next();
-    if (joining_.asks_by(op)) {
-        if (joining_.answered(fid, roster_, err, prov_errno))
+    if (joining_.is_vote(op)) {
+        if (joining_.vote_ended(fid, roster_, err, prov_errno))
             state_ = State::joined;
         return;
     }
@@ -281,8 +281,8 @@ void Group::progress() noexcept
     if (joining_.searches()) {
         joining_.search();
         // A neighbour that was found may know that a member is lost, while others have not called yet.
-        if (const Outcome out = rounds_.read_states(); state_ == State::joining && out.kind == breaks)
-            lost(out.err, out.prov_errno);
+        if (const Outcome out = rounds_.read_states(); state_ == State::joining && out.kind == group_failed)
+            on_member_lost(out.err, out.prov_errno);
     }
     if (!joining_.searches() && state_ == State::joining && ops_.empty())
         joining_.vote(ops_, roster_);
@@ -301,22 +301,22 @@ void Group::run() noexcept
         const Outcome out =
             op.native.rounds != 0 ? gates_.step(op, lanes_.current_op(), roster_, rounds_) : rounds_.step(op);
         switch (out.kind) {
-        case waits: return;
-        case goes_on: break;
-        case over: end_first(0, 0); break;
-        case fails: fail(out.err, out.prov_errno); break;
-        case breaks: lost(out.err, out.prov_errno); break;
+        case pending: return;
+        case progressed: break;
+        case done: end_first(0, 0); break;
+        case op_failed: fail(out.err, out.prov_errno); break;
+        case group_failed: on_member_lost(out.err, out.prov_errno); break;
         }
     }
 }
 
 void Group::fail(int err, int prov_errno) noexcept
 {
-    if (joining_.proves() && joining_.asks_by(*ops_.first())) {
+    if (joining_.in_trial() && joining_.is_vote(*ops_.first())) {
         TOFU_WARN(FI_LOG_EP_CTRL,
                   "collective group: a barrier gate has a packet that no member has sent: the group goes "
                   "on without gates\n");
-        joining_.disprove();
+        joining_.reject_circuit();
         end_first(0, 0);
         return;
     }
@@ -324,21 +324,21 @@ void Group::fail(int err, int prov_errno) noexcept
         TOFU_WARN(FI_LOG_EP_DATA, "collective group: members called different collectives, or used different counts, "
                                   "types, operations or roots: make the same calls in the same order; or a barrier "
                                   "gate took a packet of another group\n");
-    if (joining_.asks_by(*ops_.first())) {
-        lost(err, prov_errno);
+    if (joining_.is_vote(*ops_.first())) {
+        on_member_lost(err, prov_errno);
         return;
     }
     const std::uint32_t now = lanes_.current_op();
     write_word(Word::failed, now, err);
     if (now != lanes_.current_op())
-        return; // a post has found a dead peer, and lost() has ended the operation
+        return; // a post has found a dead peer, and on_member_lost() has ended the operation
     if (gates_.retire(ops_, roster_))
         end_first(err, prov_errno);
     else
-        lost(FI_ENOMEM, 0);
+        on_member_lost(FI_ENOMEM, 0);
 }
 
-void Group::lost(int err, int prov_errno) noexcept
+void Group::on_member_lost(int err, int prov_errno) noexcept
 {
     if (state_ == State::left || state_ == State::broken)
         return;
@@ -347,11 +347,11 @@ void Group::lost(int err, int prov_errno) noexcept
               "collective group: a member is lost (%s): close the group and create one of the remaining members\n",
               fi_strerror(err));
     state_ = State::broken;
-    broken_ = {Outcome::Kind::breaks, err, prov_errno};
+    broken_ = {Outcome::Kind::group_failed, err, prov_errno};
     broken_at_ = lanes_.current_op();
     write_word(Word::broken, broken_at_, err);
     if (joining && ops_.empty())
-        joining_.answered(fid, roster_, err, prov_errno);
+        joining_.vote_ended(fid, roster_, err, prov_errno);
     while (!ops_.empty())
         end_first(err, prov_errno);
 }

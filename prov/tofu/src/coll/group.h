@@ -63,12 +63,12 @@ class Joining {
     /// Continues the search for neighbours.
     void search() noexcept { search_.progress(); }
     /// True while the search or the first vote waits for members, any of which may give up.
-    [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::asks; }
+    [[nodiscard]] bool waits_for_calls() const noexcept { return stage_ == Stage::vote_gates; }
     void search_again() noexcept { search_.read_again(); }
     /// Begins the next vote among all members, as an operation of the group.
     void vote(OpQueue& ops, const Roster& roster) noexcept;
     [[nodiscard]] EventQueue& events() const noexcept { return *join_.events; }
-    [[nodiscard]] bool asks_by(const CollectiveOp& op) const noexcept { return &op == &question_; }
+    [[nodiscard]] bool is_vote(const CollectiveOp& op) const noexcept { return &op == &vote_op_; }
     /// This member has closed the group before the end.
     void abandon() noexcept
     {
@@ -76,24 +76,24 @@ class Joining {
             gates_.gates().free();
     }
     /// True while the vote under way is a round of the circuit.
-    [[nodiscard]] bool proves() const noexcept { return stage_ == Stage::proves; }
+    [[nodiscard]] bool in_trial() const noexcept { return stage_ == Stage::trial_round; }
     /// The round has shown that the circuit is not the group's alone.
-    void disprove() noexcept { agreed_ = 0; }
+    void reject_circuit() noexcept { agreed_ = 0; }
     /// Called when the operation of the vote has ended. The next step is vote(), or the join ends with an event.
     /// True: joined.
-    bool answered(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
+    bool vote_ended(struct fid& group, const Roster& roster, int err, int prov_errno) noexcept;
     /// True if the join has ended without an error. Then all members have found their neighbours.
     [[nodiscard]] bool succeeded() const noexcept { return succeeded_; }
 
   private:
     /// The vote under way.
     enum class Stage : std::uint8_t {
-        asks,     ///< has each member gates? yes -> tells; no -> over
-        tells,    ///< the gates of all members are exchanged. -> confirms
-        confirms, ///< are all gates wired? yes -> proves; no -> over
-        proves,   ///< a round over the circuit. -> accepts
-        accepts,  ///< has the round brought to all what members have sent? -> over: the circuit can be used, or not
-        over
+        vote_gates,     ///< has each member gates? yes -> exchange_gates; no -> done
+        exchange_gates, ///< the gates of all members are exchanged. -> vote_wired
+        vote_wired,     ///< are all gates wired? yes -> trial_round; no -> done
+        trial_round,    ///< a round over the circuit. -> vote_trial
+        vote_trial, ///< has the round brought to all what members have sent? -> done: the circuit can be used, or not
+        done
     };
     [[nodiscard]] bool wire(const Roster& roster) noexcept;
 
@@ -101,11 +101,11 @@ class Joining {
     Search search_;
     Join join_;
     GateRounds& gates_;
-    Stage stage_ = Stage::asks;
+    Stage stage_ = Stage::vote_gates;
     bool wired_ = false;  ///< this member may have said that its gates are wired
     bool proved_ = false; ///< members may have sent packets over the circuit
     bool succeeded_ = false;
-    CollectiveOp question_;
+    CollectiveOp vote_op_;
     std::uint64_t agreed_ = 0;               ///< the result of a vote
     unsigned width_ = 0;                     ///< the largest number of gates of any member
     std::unique_ptr<Circuit> circuit_;       ///< until the join ends
@@ -121,7 +121,7 @@ class Group final : public fid_mc {
         joining, ///< -> joined: all members have called; -> broken: a member is lost or has left; -> left
         joined,  ///< -> broken; -> left
         broken,  ///< all operations fail. -> left
-        left     ///< closed; waits for gone()
+        left     ///< closed; waits for is_quiescent()
     };
 
   public:
@@ -136,7 +136,7 @@ class Group final : public fid_mc {
     // --- Called before and after its life, without the context's lock, since they acquire the target lock.
     /// 0 or -FI_E*.
     [[nodiscard]] int open() noexcept;
-    /// Frees the slab. `quiet`: gone() holds; else the VCQ has been freed.
+    /// Frees the slab. `quiet`: is_quiescent() holds; else the VCQ has been freed.
     void destroy(bool quiet) noexcept { lanes_.destroy(gates_.gates(), !quiet || gates_.gave_up(), quiet); }
     /// Looks for neighbours of a closed group that have died before they have left. Under the context's lock.
     void find_dead() noexcept;
@@ -159,13 +159,13 @@ class Group final : public fid_mc {
     /// True if operations can be called, even if they all fail.
     [[nodiscard]] bool joined() const noexcept { return state_ == State::joined || state_ == State::broken; }
     /// True if the group was closed, no operation of ours is under way, and no peer writes here any more.
-    [[nodiscard]] bool gone() const noexcept;
+    [[nodiscard]] bool is_quiescent() const noexcept;
     [[nodiscard]] bool idle() const noexcept { return lanes_.idle(); }
     [[nodiscard]] const Roster& roster() const noexcept { return roster_; }
     [[nodiscard]] Collectives& engine() noexcept { return engine_; }
     [[nodiscard]] EventQueue& events() const noexcept { return joining_.events(); }
     /// A member is lost: all operations fail, now and later.
-    void lost(int err, int prov_errno) noexcept;
+    void on_member_lost(int err, int prov_errno) noexcept;
 
   private:
     [[nodiscard]] bool waits_for_leaves() const noexcept
@@ -179,8 +179,8 @@ class Group final : public fid_mc {
 
     Collectives& engine_;
     State state_ = State::joining;
-    Outcome broken_{Outcome::Kind::breaks}; ///< the reason, in state broken
-    std::uint32_t broken_at_ = 0;           ///< number of the operation that was under way then
+    Outcome broken_{Outcome::Kind::group_failed}; ///< the reason, in state broken
+    std::uint32_t broken_at_ = 0;                 ///< number of the operation that was under way then
     Roster roster_;
     Lanes lanes_;
     OpQueue ops_;

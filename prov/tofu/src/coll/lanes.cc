@@ -239,14 +239,14 @@ void Lanes::on_put(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
 
 void Lanes::given_up() noexcept
 {
-    group_.lost(FI_ESHUTDOWN, 0);
+    group_.on_member_lost(FI_ESHUTDOWN, 0);
 }
 
 void Lanes::fail(Lane& lane, int err, int prov_errno) noexcept
 {
     lane.step = Lane::Step::lost;
     lane.may_be_written = false;
-    group_.lost(err, prov_errno);
+    group_.on_member_lost(err, prov_errno);
 }
 
 void Lanes::found(Lane& lane, utofu_stadd_t remote) noexcept

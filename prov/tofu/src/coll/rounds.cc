@@ -21,15 +21,15 @@ constexpr unsigned probes_alone = 100;     // that it may last before members th
 
 Outcome LivenessCheck::step() noexcept
 {
-    if (found_.kind != waits || asking_)
+    if (found_.kind != pending || asking_)
         return found_;
     if (next_ == roster_.size())
-        return {over};
+        return {done};
     asked_ = next_;
     asking_ = true; // the notice may come within the post
     const vcq::Post post = lanes_.probe(asked(), *this);
     asking_ &= post == vcq::Post::done;
-    return post == vcq::Post::error ? Outcome{breaks, FI_EHOSTDOWN, 0} : found_;
+    return post == vcq::Post::error ? Outcome{group_failed, FI_EHOSTDOWN, 0} : found_;
 }
 
 void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
@@ -38,7 +38,7 @@ void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notic
     const int gone = check.lanes_.answer_of(check.asked(), notice);
     check.asking_ = false;
     if (gone != 0)
-        check.found_ = {breaks, gone, static_cast<int>(notice.code)};
+        check.found_ = {group_failed, gone, static_cast<int>(notice.code)};
     else
         check.next_ += check.next_ == check.asked_;
 }
@@ -48,23 +48,23 @@ void LivenessCheck::on_answer(vcq::CompletionHandler* handler, vcq::Notice notic
 Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
 {
     if (++idle_ % per_look == 0)
-        if (const Outcome out = check_neighbours(op); out.kind != waits)
+        if (const Outcome out = check_neighbours(op); out.kind != pending)
             return out;
     if (liveness_check_.under_way())
-        if (const Outcome out = liveness_check_.step(); out.kind != waits)
-            return out.kind == over ? mismatch : out;
+        if (const Outcome out = liveness_check_.step(); out.kind != pending)
+            return out.kind == done ? mismatch : out;
     if (idle_ % rounds_per_clock != 0)
-        return {waits};
+        return {pending};
     const std::uint64_t time = clock_ms();
     if (time < probed_ + probe_after_ms)
-        return {waits};
+        return {pending};
     probed_ = time;
     const std::uint32_t now = lanes_.current_op();
     lanes_.probe(op.signature);
     if (now != lanes_.current_op())
-        return {goes_on};
+        return {progressed};
     if (op.native.rounds == 0)
-        return {waits};
+        return {pending};
     probes_++;
     overtaken_ = overtaken() ? overtaken_ + 1 : 0;
     if (overtaken_ == probes_overtaken) {
@@ -72,17 +72,17 @@ Outcome Rounds::wait(const CollectiveOp& op, unsigned per_look) noexcept
     } else if (probes_ > probes_alone && !liveness_check_.under_way()) {
         // Asks one member after the other, one for each probe. The packet that a round lacks may be that of a member
         // that is no neighbour. If all others have ended the operation, none of them looks for its death.
-        if (const Outcome out = liveness_check_.step(); out.kind != over)
+        if (const Outcome out = liveness_check_.step(); out.kind != done)
             return out;
         liveness_check_.start_over();
     }
-    return {waits};
+    return {pending};
 }
 
 Outcome Rounds::find_death(const CollectiveOp& op) noexcept
 {
     if (++idle_ % polls_per_look == 0)
-        if (const Outcome out = check_neighbours(op); out.kind != waits)
+        if (const Outcome out = check_neighbours(op); out.kind != pending)
             return out;
     if (!liveness_check_.under_way())
         liveness_check_.begin();
@@ -117,23 +117,23 @@ Outcome Rounds::read_state(const Lane& lane) const noexcept
     case Word::none: break;
     case Word::failed:
         if (ahead == 0)
-            return {fails, error_of(word), 0};
+            return {op_failed, error_of(word), 0};
         break;
     case Word::left:
     case Word::broken:
         if (ahead <= 0)
-            return {breaks, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
+            return {group_failed, kind_of(word) == Word::left ? FI_ESHUTDOWN : error_of(word), 0};
         break;
     }
-    return {waits};
+    return {pending};
 }
 
 Outcome Rounds::read_states() const noexcept
 {
     for (const Lane& lane : lanes_.all())
-        if (const Outcome out = read_state(lane); out.kind != waits)
+        if (const Outcome out = read_state(lane); out.kind != pending)
             return out;
-    return {waits};
+    return {pending};
 }
 
 /// Checks the words and the messages of all neighbours.
@@ -141,15 +141,15 @@ Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
 {
     const std::uint32_t now = lanes_.current_op();
     for (Lane& lane : lanes_.all()) {
-        if (const Outcome out = read_state(lane); out.kind != waits)
+        if (const Outcome out = read_state(lane); out.kind != pending)
             return out;
         const bool contradiction = contradicts(op, lane);
         if (now != lanes_.current_op())
-            return {goes_on};
+            return {progressed};
         if (contradiction)
             return mismatch;
     }
-    return {waits};
+    return {pending};
 }
 
 /// Posts the chunks that have room at the receiver. True: all have been posted.
@@ -160,7 +160,7 @@ Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
     while (!t.over) {
         if (lane.step != Lane::Step::known) {
             if (lanes_.passed_by(lane))
-                out = {fails, FI_ESHUTDOWN, 0};
+                out = {op_failed, FI_ESHUTDOWN, 0};
             return false;
         }
         if (!lanes_.has_room(lane)) {
@@ -173,7 +173,7 @@ Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
             return false;
         t.done += size;
         t.over = t.done == bytes;
-        out.kind = goes_on;
+        out.kind = progressed;
     }
     return true;
 }
@@ -211,7 +211,7 @@ Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
         }
         t.done += size;
         t.over = t.done == bytes;
-        out.kind = goes_on;
+        out.kind = progressed;
         if (!lanes_.accept(lane))
             return false;
     }
@@ -221,27 +221,27 @@ Outcome Rounds::check_neighbours(const CollectiveOp& op) noexcept
 Outcome Rounds::step(CollectiveOp& op) noexcept
 {
     if (!begun_ && !op.plan.next(round_))
-        return {over};
+        return {done};
     begun_ = true;
     const std::uint32_t now = lanes_.current_op();
-    Outcome out{waits};
+    Outcome out{pending};
     bool all = true;
-    const auto going = [&] { return out.kind != fails && now == lanes_.current_op(); };
+    const auto going = [&] { return out.kind != op_failed && now == lanes_.current_op(); };
     // Sends first: a receive may wait until a send has read the memory that it overwrites.
     for (unsigned t = 0; t < round_.sends && going(); t++)
         all &= round_.send[t].over || send_some(op, round_.send[t], out);
     for (unsigned t = 0; t < round_.receives && going(); t++)
         all &= round_.receive[t].over || receive_some(op, round_.receive[t], out);
     if (now != lanes_.current_op())
-        return {goes_on};
-    if (out.kind == fails)
+        return {progressed};
+    if (out.kind == op_failed)
         return out;
     if (all)
         begun_ = false;
-    else if (out.kind == waits)
+    else if (out.kind == pending)
         return wait(op, rounds_per_look);
     idle_ = 0;
-    return {goes_on};
+    return {progressed};
 }
 
 // --- GateRounds
@@ -278,15 +278,15 @@ Outcome GateRounds::step(CollectiveOp& op, std::uint32_t number, const Roster& r
 {
     if (failed_ != UTOFU_SUCCESS) [[unlikely]] {
         const Outcome out = rounds.find_death(op);
-        if (out.kind != over)
+        if (out.kind != done)
             return out;
-        return used_ ? Outcome{breaks, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
+        return used_ ? Outcome{group_failed, fi_error_of(failed_), failed_} : mismatch; // a join goes on without gates
     }
     int code = UTOFU_SUCCESS;
     if (!begun_) {
         code = start(op, number, roster);
         if (code == UTOFU_ERR_BUSY)
-            return {waits};
+            return {pending};
         begun_ = code == UTOFU_SUCCESS;
     }
     if (code == UTOFU_SUCCESS)
@@ -299,8 +299,8 @@ Outcome GateRounds::step(CollectiveOp& op, std::uint32_t number, const Roster& r
         return mismatch;
     failed_ = code;
     if (code != UTOFU_SUCCESS)
-        return {waits}; // it does not say whether a member has died
-    return {++op.round == op.native.rounds ? over : goes_on};
+        return {pending}; // it does not say whether a member has died
+    return {++op.round == op.native.rounds ? done : progressed};
 }
 
 bool GateRounds::retire(const OpQueue& ops, const Roster& roster) noexcept

@@ -37,17 +37,17 @@ using OpQueue = List<CollectiveOp, &CollectiveOp::next>;
 
 struct Outcome {
     enum class Kind : std::uint8_t {
-        waits,   ///< no progress is possible now
-        goes_on, ///< there was progress, or a peer was found dead, which has ended the operation
-        over,
-        fails, ///< the operation fails
-        breaks ///< the group is broken
+        pending,    ///< no progress is possible now
+        progressed, ///< there was progress, or a peer was found dead, which has ended the operation
+        done,
+        op_failed,   ///< the operation fails
+        group_failed ///< the group is broken
     };
     Kind kind;
     int err = 0;
     int prov_errno = 0;
 };
-inline constexpr Outcome mismatch{Outcome::Kind::fails, FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH};
+inline constexpr Outcome mismatch{Outcome::Kind::op_failed, FI_EINVAL, UTOFU_ERR_BARRIER_MISMATCH};
 
 // --- LivenessCheck: checks whether all members live
 
@@ -69,7 +69,7 @@ class LivenessCheck : vcq::CompletionHandler {
     void start_over() noexcept
     {
         next_ = 1;
-        found_ = {Outcome::Kind::waits};
+        found_ = {Outcome::Kind::pending};
     }
     [[nodiscard]] bool under_way() const noexcept { return under_way_; }
     /// Asks the next one. `waits`; `breaks`: a member is dead, or its endpoint has closed; `over`: all live.
@@ -88,7 +88,7 @@ class LivenessCheck : vcq::CompletionHandler {
     bool asking_ = false; ///< an answer is to come, perhaps to a question of an earlier check
     unsigned next_ = 1;   ///< the member to ask next, counted from this one
     unsigned asked_ = 1;  ///< the member that is asked, likewise
-    Outcome found_{Outcome::Kind::waits};
+    Outcome found_{Outcome::Kind::pending};
 };
 
 // --- Rounds: executes the operation under way over lanes, round by round of its plan. While it makes no progress, it

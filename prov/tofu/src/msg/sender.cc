@@ -265,10 +265,10 @@ bool Sender::confirmed(const Peer& peer, bool matched) noexcept
 {
     bool all = true;
     for (TxChannel* ch : out_.channels) {
-        if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->mark[matched] == ch->next_seq)
+        if (!leads_to(*ch, peer) || ch->state == ChannelState::failed || ch->confirmed_seq[matched] == ch->next_seq)
             continue;
         const int ready = out_.prepare_to_send(*ch);
-        if (ch->mark[matched] == ch->next_seq) // a new ring: the old one's packets were taken
+        if (ch->confirmed_seq[matched] == ch->next_seq) // a new ring: the old one's packets were taken
             continue;
         all = false;
         if (ready == 0)
@@ -290,9 +290,9 @@ void Sender::request_confirmation(TxChannel& ch, bool matched) noexcept
         requests_.drop(*request);
         return;
     }
-    ch.mark[0] = ch.next_seq; // true as soon as nothing is outstanding
+    ch.confirmed_seq[0] = ch.next_seq; // true as soon as nothing is outstanding
     if (matched)
-        ch.mark[1] = ch.next_seq;
+        ch.confirmed_seq[1] = ch.next_seq;
     requests_.await_completion(*request);
 }
 

@@ -224,8 +224,8 @@ class SendQueue {
 
 // --- Sender
 
-/// The two marks of a channel (TxChannel::mark) are what fences have found: up to this packet all have been [0] taken
-/// by the peer, [1] matched with receives.
+/// TxChannel::confirmed_seq holds what fences have found: up to this packet all have been [0] taken by the peer, [1]
+/// matched with receives.
 class Sender final : public Engine {
   public:
     static Sender& of(TxContext& tx) noexcept { return static_cast<Sender&>(*tx.engines()[messages]); }

@@ -46,7 +46,7 @@ void TxRings::begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std
     ch.owner = this;
     ch.number = static_cast<std::uint16_t>(number);
     ch.serial = static_cast<std::uint16_t>(serial);
-    ch.next_seq = ch.mark[0] = ch.mark[1] = next_seq;
+    ch.next_seq = ch.confirmed_seq[0] = ch.confirmed_seq[1] = next_seq;
     ch.set_consumed(next_seq - 1);
     ch.anonymous.notify = on_anon_notice;
     ch.life.notify = on_life;
@@ -57,7 +57,7 @@ void TxRings::begin(TxChannel& ch, std::size_t number, std::uint64_t serial, std
 
 int TxRings::prepare_to_send(TxChannel& ch) noexcept
 {
-    if (ch.anonymous.asked || ch.state == ChannelState::leaving)
+    if (ch.anonymous.asked || ch.state == ChannelState::releasing)
         read_credit_block(ch);
     const int ret = ch.state == ChannelState::open ? 0 : claim_anon_slot(ch);
     if (ret == -FI_EAGAIN)
@@ -71,11 +71,11 @@ int TxRings::prepare_to_send(TxChannel& ch) noexcept
     if (ch.state != ChannelState::open && ch.anonymous.slot != 0)
         return slots == 1;
     read_credit_block(ch);
-    if (ch.leave && ch.state == ChannelState::open && release_ring(ch)) [[unlikely]]
+    if (ch.release_requested && ch.state == ChannelState::open && release_ring(ch)) [[unlikely]]
         return false; // a program that only sends, and never polls, comes by here once per ring
     if (ch.free_slots() >= slots && ch.state == ChannelState::open)
         return true;
-    ch.starved++;
+    ch.credit_stalls++;
     own_.vcq.statistics().count(Stat::again_ring);
     return false;
 }
@@ -131,9 +131,9 @@ void TxRings::watch(unsigned at_once) noexcept
 {
     for (std::size_t i = 0; i < channels.size() && at_once != 0; i++) {
         TxChannel& ch = channels[next_watched_++ % channels.size()];
-        if (ch.outstanding == 0 && ch.starved == 0 && ch.state != ChannelState::leaving && !ch.anonymous.asked)
+        if (ch.outstanding == 0 && ch.credit_stalls == 0 && ch.state != ChannelState::releasing && !ch.anonymous.asked)
             continue;
-        ch.starved = 0;
+        ch.credit_stalls = 0;
         start_probe(ch);
         at_once--;
     }
@@ -143,14 +143,14 @@ void TxRings::watch(unsigned at_once) noexcept
 /// a peer. Where the probe has to wait, or an earlier one is under way, watch() asks later.
 void TxRings::start_probe(TxChannel& ch) noexcept
 {
-    if (ch.state == ChannelState::failed || !ch.met)
+    if (ch.state == ChannelState::failed || !ch.peer_seen)
         return;
     const vcq::Post post =
         ch.life.under_way ? vcq::Post::busy : own_.read_peer(ch.life, ch.peer.target_vcq, ch.area, sizeof(AreaHeader));
     if (post == vcq::Post::error)
         (void)post_failed(ch, post);
     else
-        ch.starved += post == vcq::Post::busy;
+        ch.credit_stalls += post == vcq::Post::busy;
 }
 
 void TxRings::on_life(vcq::CompletionHandler* handler, vcq::Notice notice) noexcept
@@ -211,7 +211,7 @@ void TxRings::release_all() noexcept
 // --- leases of rings
 
 constexpr unsigned given_up_at_once = 8;
-constexpr unsigned leaving_at_once = 64;
+constexpr unsigned releasing_at_once = 64;
 constexpr unsigned most_held = credit_block_count / 4 * 3; // rings; other channels serve peers that are rarely sent to
 
 /// True if the peer writes nothing more to the channel's credit block or to a completion word (L11).
@@ -221,11 +221,11 @@ static bool no_write_comes(const TxChannel& ch) noexcept
         return false;
     switch (ch.state) {
     case ChannelState::idle:
-    case ChannelState::pausing:
-    case ChannelState::reading: return !ch.anonymous.asked;
+    case ChannelState::backing_off:
+    case ChannelState::reading_header: return !ch.anonymous.asked;
     case ChannelState::failed: return ch.err == FI_EHOSTDOWN || (ch.ring == 0 && !ch.anonymous.asked);
     case ChannelState::open:
-    case ChannelState::leaving: return false;
+    case ChannelState::releasing: return false;
     }
     return false;
 }
@@ -233,8 +233,8 @@ static bool no_write_comes(const TxChannel& ch) noexcept
 /// May the channel be given to another peer, since no peer and no notice can touch it any more? (L11.)
 static bool reusable(const TxChannel& ch) noexcept
 {
-    return no_write_comes(ch) && ch.state != ChannelState::reading && !ch.life.under_way && ch.deferred.size == 0 &&
-           !ch.anonymous.under_way && ch.anonymous.slot == 0;
+    return no_write_comes(ch) && ch.state != ChannelState::reading_header && !ch.life.under_way &&
+           ch.deferred.size == 0 && !ch.anonymous.under_way && ch.anonymous.slot == 0;
 }
 
 Envelope TxRings::envelope(TxChannel& ch) noexcept
@@ -301,14 +301,14 @@ void TxRings::on_grant(TxChannel& ch, const Grant& grant) noexcept
     }
     ch.anonymous.asked = false;
     ch.anonymous.count = ch.anonymous.enough = 0;
-    ch.leave = false;
-    ch.starved = 0;
+    ch.release_requested = false;
+    ch.credit_stalls = 0;
     ch.ring = part + grant.offset();
     ch.slots = grant.slots;
     const std::uint32_t base = seq_base(ch.peer.nonce);
     ch.set_consumed(base);
-    for (std::uint32_t& mark : ch.mark)
-        mark = base + 1 - (mark != ch.next_seq);
+    for (std::uint32_t& seq : ch.confirmed_seq)
+        seq = base + 1 - (seq != ch.next_seq);
     ch.next_seq = base + 1;
     ch.state = ChannelState::open;
     own_.vcq.statistics().count(Stat::ring_granted);
@@ -340,10 +340,10 @@ void TxRings::read_credit_block(TxChannel& ch) noexcept
         ch.set_consumed(clamp_reported(static_cast<std::uint32_t>(consumed), ch.next_seq - 1, ch.consumed()));
     }
     if (status == LeaseStatus::revoked) {
-        ch.leave |= ch.state == ChannelState::open;
-    } else if (status == LeaseStatus::closed && ch.state == ChannelState::leaving) {
+        ch.release_requested |= ch.state == ChannelState::open;
+    } else if (status == LeaseStatus::closed && ch.state == ChannelState::releasing) {
         ch.state = ChannelState::idle;
-        ch.mark[0] = ch.next_seq; // the peer has taken all packets
+        ch.confirmed_seq[0] = ch.next_seq; // the peer has taken all packets
         held_--;
     }
 }
@@ -364,11 +364,11 @@ bool TxRings::release_ring(TxChannel& ch) noexcept
         (void)post_failed(ch, post);
         return false;
     }
-    for (std::uint32_t& mark : ch.mark)
-        mark += mark == ch.next_seq;
+    for (std::uint32_t& seq : ch.confirmed_seq)
+        seq += seq == ch.next_seq;
     ch.next_seq++;
-    ch.leave = false;
-    ch.state = ChannelState::leaving;
+    ch.release_requested = false;
+    ch.state = ChannelState::releasing;
     own_.vcq.statistics().count(Stat::ring_returned);
     return true;
 }
@@ -377,12 +377,12 @@ void TxRings::poll_credit_blocks(std::size_t most) noexcept
 {
     for (std::size_t i = 0; i < most && i < channels.size(); i++) {
         TxChannel& ch = channels[next_block_++ % channels.size()];
-        if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.lingers, true))
+        if (ch.anonymous.slot != 0 && std::exchange(ch.anonymous.idle_since_pass, true))
             dismiss_anon_slot(ch);
         if (!ch.has_ring() && !ch.anonymous.asked)
             continue;
         read_credit_block(ch);
-        if (ch.leave)
+        if (ch.release_requested)
             (void)release_ring(ch);
     }
 }
@@ -390,7 +390,7 @@ void TxRings::poll_credit_blocks(std::size_t most) noexcept
 void TxRings::leave_all() noexcept
 {
     for (TxChannel* ch : channels)
-        ch->leave |= ch->state == ChannelState::open;
+        ch->release_requested |= ch->state == ChannelState::open;
 }
 
 bool TxRings::writers_gone() const noexcept
@@ -403,7 +403,7 @@ bool TxRings::writers_gone() const noexcept
     const std::size_t n = channels.size();
     for (std::size_t i = 0; i < n; i++) {
         TxChannel& ch = channels[(hand_ + i) % n];
-        if (ch.anonymous.asked || ch.state == ChannelState::leaving)
+        if (ch.anonymous.asked || ch.state == ChannelState::releasing)
             read_credit_block(ch);
         if (!reusable(ch))
             continue;
@@ -421,22 +421,22 @@ bool TxRings::writers_gone() const noexcept
 void TxRings::release_some() noexcept
 {
     const std::size_t n = channels.size();
-    auto leaving = static_cast<unsigned>(std::count_if(channels.begin(), channels.end(), [](const TxChannel* ch) {
-        return ch->state == ChannelState::leaving || ch->leave;
+    auto releasing = static_cast<unsigned>(std::count_if(channels.begin(), channels.end(), [](const TxChannel* ch) {
+        return ch->state == ChannelState::releasing || ch->release_requested;
     }));
-    for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && leaving < leaving_at_once; i++) {
+    for (std::size_t i = 0, found = 0; i < 2 * n && found < given_up_at_once && releasing < releasing_at_once; i++) {
         TxChannel& ch = channels[hand_++ % n];
-        if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.leave)
+        if (ch.state != ChannelState::open || ch.outstanding != 0 || ch.release_requested)
             continue;
         if (i < n && ch.seen_seq != ch.next_seq) {
             ch.seen_seq = ch.next_seq;
             continue;
         }
-        ch.leave = true;
+        ch.release_requested = true;
         read_credit_block(ch); // a release needs a credit
         (void)release_ring(ch);
         found++;
-        leaving++;
+        releasing++;
     }
 }
 
@@ -449,16 +449,16 @@ constexpr unsigned absent_pause_ms = 1;
 int TxRings::claim_anon_slot(TxChannel& ch) noexcept
 {
     TxChannel::Anonymous& anon = ch.anonymous;
-    if (ch.state == ChannelState::pausing && own_.now >= anon.pause_until)
+    if (ch.state == ChannelState::backing_off && own_.now >= anon.pause_until)
         ch.state = ChannelState::idle;
-    if (ch.state == ChannelState::reading && !anon.under_way)
+    if (ch.state == ChannelState::reading_header && !anon.under_way)
         get_header(ch);
     if (ch.state == ChannelState::idle && anon.slot != 0)
         return 0;
     if (ch.state != ChannelState::idle || anon.under_way)
         return ch.refusal();
     if (anon.asked && anon.count >= most_unanswered) {
-        ch.starved++;
+        ch.credit_stalls++;
         return -FI_EAGAIN; // the peer does not read its anonymous packets
     }
     if (anon.full && anon.rounds != 0) {
@@ -514,7 +514,7 @@ void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice
         return;
     if (notice.code != UTOFU_SUCCESS)
         self.on_absence(ch, notice.code);
-    else if (ch.state == ChannelState::reading)
+    else if (ch.state == ChannelState::reading_header)
         self.on_header(ch, header);
     else
         self.on_slot_counter(ch, word);
@@ -524,7 +524,7 @@ void TxRings::on_anon_notice(vcq::CompletionHandler* handler, vcq::Notice notice
 void TxRings::on_absence(TxChannel& ch, int code) noexcept
 {
     TxChannel::Anonymous& anon = ch.anonymous;
-    if (ch.met && code == UTOFU_ERR_MRQ_RMT_STADD) {
+    if (ch.peer_seen && code == UTOFU_ERR_MRQ_RMT_STADD) {
         fail(ch, FI_EHOSTDOWN, code);
         return;
     }
@@ -532,8 +532,8 @@ void TxRings::on_absence(TxChannel& ch, int code) noexcept
         anon.first_try = own_.now;
     if ((code != UTOFU_ERR_MRQ_RMT_STADD && code != never_notified) || own_.now - anon.first_try >= absent_limit_ms) {
         fail(ch, code == UTOFU_ERR_MRQ_RMT_STADD ? FI_EADDRNOTAVAIL : fi_error_of(code), code);
-    } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading) {
-        ch.state = ChannelState::pausing;
+    } else if (ch.state == ChannelState::idle || ch.state == ChannelState::reading_header) {
+        ch.state = ChannelState::backing_off;
         anon.pause_until = own_.now + absent_pause_ms;
     }
 }
@@ -552,7 +552,7 @@ void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
         return;
     }
     anon.first_try = 0;
-    ch.met = true;
+    ch.peer_seen = true;
     if (anon.reads || !some) {
         anon.full = !some;
         anon.pause = anon.full ? std::clamp(2 * anon.pause, 1u, longest_pause) : 0;
@@ -561,8 +561,8 @@ void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
     }
     anon.slot = slot;
     anon.seq = anon_seq(word);
-    anon.lingers = false;
-    if (ch.state == ChannelState::open || ch.state == ChannelState::leaving)
+    anon.idle_since_pass = false;
+    if (ch.state == ChannelState::open || ch.state == ChannelState::releasing)
         dismiss_anon_slot(ch);
 }
 
@@ -570,7 +570,7 @@ void TxRings::on_slot_counter(TxChannel& ch, std::uint64_t word) noexcept
 /// TNI had no room.
 void TxRings::get_header(TxChannel& ch) noexcept
 {
-    ch.state = ChannelState::reading;
+    ch.state = ChannelState::reading_header;
     ch.anonymous.reads = true;
     if (own_.read_peer(ch.anonymous, ch.peer.target_vcq, ch.area, sizeof(AreaHeader)) == vcq::Post::error)
         (void)post_failed(ch, vcq::Post::error);

@@ -28,12 +28,12 @@ inline constexpr std::size_t inline_limit = 32; // caps().max_piggyback_size, ch
 class TxRings;
 
 enum class ChannelState : std::uint8_t {
-    idle,    ///< packets go anonymously. -> open: a ring was granted; -> reading, pausing: no slot counter of the peer
-    reading, ///< we read the header of the area to learn why. -> failed
-    pausing, ///< the peer has no area yet. -> idle, a little later; -> failed, much later
-    open,    ///< we have a ring. -> leaving: we have released it; -> failed: a post failed
-    leaving, ///< we wait for the answer to the release, the last word of the peer about this ring. -> idle; -> failed
-    failed   ///< for good: this process of the peer is gone
+    idle,           ///< packets go anonymously. -> open: a ring was granted; else why there is no slot counter
+    reading_header, ///< we read the header of the area to learn why. -> failed
+    backing_off,    ///< the peer has no area yet. -> idle, a little later; -> failed, much later
+    open,           ///< we have a ring. -> releasing: we have released it; -> failed: a post failed
+    releasing, ///< we wait for the answer to the release, the last word of the peer about this ring. -> idle; -> failed
+    failed     ///< for good: this process of the peer is gone
 };
 
 /// A peer that we send to, and our ring in its area while we have one. A channel and its credit block have the same
@@ -42,23 +42,24 @@ struct TxChannel {
     TxRings* owner = nullptr;
     Peer peer{};
     utofu_stadd_t ring = 0;
-    std::uint32_t next_seq = 1; ///< sequence number of the next slot
-    std::uint32_t room_end = 1; ///< of the first slot that may not be written yet, as far as we know
+    std::uint32_t next_seq = 1;     ///< sequence number of the next slot
+    std::uint32_t credit_limit = 1; ///< of the first slot that may not be written yet, as far as we know
     std::uint32_t slots = 0;
     ChannelState state = ChannelState::idle;
-    bool leave = false; ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
-    bool met = false;   ///< its area has been seen; until then a missing area does not show that it is gone
+    bool release_requested =
+        false;              ///< the ring has to be released: the peer, or another peer of this endpoint, needs it
+    bool peer_seen = false; ///< its area has been seen; until then a missing area does not show that it is gone
     std::uint16_t number = 0;
     std::uint16_t serial = 0; ///< of the last request for a ring
     int err = 0;              ///< why it has failed: FI_E*
     int prov_errno = 0;
-    std::uint32_t outstanding = 0; ///< requests of the protocol: the peer is watched, the channel is not reused
-    std::uint32_t waiting = 0;     ///< sends of the protocol that wait for room; later ones wait behind them
-    std::uint32_t starved = 0;     ///< refusals for want of credit since the last probe
+    std::uint32_t outstanding = 0;   ///< requests of the protocol: the peer is watched, the channel is not reused
+    std::uint32_t waiting = 0;       ///< sends of the protocol that wait for room; later ones wait behind them
+    std::uint32_t credit_stalls = 0; ///< refusals for want of credit since the last probe
     std::uint32_t seen_seq = 0; ///< next_seq when a ring to give up was last looked for; if unchanged, this one is idle
-    /// Two values of next_seq that the protocol has noted. A mark that equals next_seq (nothing was sent since) does so
+    /// Two values of next_seq that the protocol has noted. One that equals next_seq (nothing was sent since) does so
     /// after a change of rings, too.
-    std::uint32_t mark[2] = {1, 1};
+    std::uint32_t confirmed_seq[2] = {1, 1};
     utofu_stadd_t area = 0;
     TxChannel* next = nullptr; ///< another one in the same bucket (TxChannels)
 
@@ -69,7 +70,7 @@ struct TxChannel {
         std::uint32_t seq = 0;         ///< sequence number of the packet in it
         bool reads = false;            ///< what is under way is a Get, not an ADD
         bool full = false;             ///< the slot counter had none: read it before asking again
-        bool lingers = false;          ///< the slot was unused at the last pass over the channels
+        bool idle_since_pass = false;  ///< the slot was unused at the last pass over the channels
         bool carries_request = false;  ///< the packet that is being built asks for a ring
         bool asked = false;            ///< a packet has asked for a ring, and no answer has come
         std::uint32_t pause = 0;       ///< rounds to wait before the slot counter is read again,
@@ -110,19 +111,19 @@ struct TxChannel {
     /// Why nothing can be sent now: -FI_EAGAIN, or the error of a failed channel.
     [[nodiscard]] int refusal() const noexcept { return state == ChannelState::failed ? -err : -FI_EAGAIN; }
     /// After -FI_EAGAIN: is it a matter of one or two round trips, which may be worth waiting for?
-    [[nodiscard]] bool retry_soon() const noexcept { return anonymous.under_way || state == ChannelState::leaving; }
+    [[nodiscard]] bool retry_soon() const noexcept { return anonymous.under_way || state == ChannelState::releasing; }
     [[nodiscard]] bool is_to(const Peer& other, unsigned index) const noexcept
     {
         return peer.target_vcq == other.target_vcq && peer.nonce == other.nonce && peer.index == index;
     }
     [[nodiscard]] bool has_ring() const noexcept
     {
-        return state == ChannelState::open || state == ChannelState::leaving;
+        return state == ChannelState::open || state == ChannelState::releasing;
     }
-    [[nodiscard]] std::uint32_t free_slots() const noexcept { return room_end - next_seq; }
+    [[nodiscard]] std::uint32_t free_slots() const noexcept { return credit_limit - next_seq; }
     /// Slots that the peer has taken, as far as we know (low 32 bits).
-    [[nodiscard]] std::uint32_t consumed() const noexcept { return room_end - 1 - slots; }
-    void set_consumed(std::uint32_t count) noexcept { room_end = count + slots + 1; }
+    [[nodiscard]] std::uint32_t consumed() const noexcept { return credit_limit - 1 - slots; }
+    void set_consumed(std::uint32_t count) noexcept { credit_limit = count + slots + 1; }
     [[nodiscard]] utofu_stadd_t slot(std::uint32_t seq) const noexcept
     {
         return ring + std::uint64_t{(seq - 1) & (slots - 1)} * slot_size;
