@@ -53,39 +53,22 @@ Posted* Matcher::match_overflow(std::uint64_t source, std::uint64_t tag) const n
     return nullptr;
 }
 
-void Matcher::keep(UnexpectedLinks& m) noexcept
-{
-    m.next = nullptr;
-    m.prev = last_;
-    (last_ != nullptr ? last_->next : first_) = &m;
-    last_ = &m;
-    arrived_++;
-    if (indexed_)
-        enter(m);
-}
-
 void Matcher::enter(UnexpectedLinks& m) noexcept
 {
     by_both_.push(m);
     by_tag_.push(m);
 }
 
-void Matcher::drop(UnexpectedLinks& m) noexcept
+void Matcher::leave(UnexpectedLinks& m) noexcept
 {
-    (m.prev != nullptr ? m.prev->next : first_) = m.next;
-    (m.next != nullptr ? m.next->prev : last_) = m.prev;
-    arrived_--;
-    if (!indexed_)
-        return;
     by_both_.remove(m);
     by_tag_.remove(m);
     indexed_ = first_ != nullptr;
 }
 
-UnexpectedLinks* Matcher::find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
+/// Behind the first message, which does not suit.
+UnexpectedLinks* Matcher::search(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
 {
-    if (first_ == nullptr || first_->suits(source, tag, ignore))
-        return first_; // a program that receives in order of arrival needs no table, however far behind it is
     if (ignore != 0 || (!indexed_ && arrived_ <= few_messages)) {
         UnexpectedLinks* m = first_->next;
         while (m != nullptr && !m->suits(source, tag, ignore))

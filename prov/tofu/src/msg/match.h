@@ -280,10 +280,31 @@ class Matcher {
     }
     [[nodiscard]] std::size_t posted() const noexcept { return few_posted_ + posted_.count(); }
 
-    void keep(UnexpectedLinks& message) noexcept;
-    void drop(UnexpectedLinks& message) noexcept;
-    /// The oldest message that a receive with these would take, or null.
-    [[nodiscard]] UnexpectedLinks* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept;
+    // --- inline: the way of each message that comes early
+    void keep(UnexpectedLinks& message) noexcept
+    {
+        message.next = nullptr;
+        message.prev = last_;
+        (last_ != nullptr ? last_->next : first_) = &message;
+        last_ = &message;
+        arrived_++;
+        if (indexed_) [[unlikely]]
+            enter(message);
+    }
+    void drop(UnexpectedLinks& message) noexcept
+    {
+        (message.prev != nullptr ? message.prev->next : first_) = message.next;
+        (message.next != nullptr ? message.next->prev : last_) = message.prev;
+        arrived_--;
+        if (indexed_) [[unlikely]]
+            leave(message);
+    }
+    /// The oldest message that a receive with these would take, or null. A program that receives in order of arrival
+    /// needs no table, however far behind it is.
+    [[nodiscard]] UnexpectedLinks* find(std::uint64_t source, std::uint64_t tag, std::uint64_t ignore) noexcept
+    {
+        return first_ == nullptr || first_->suits(source, tag, ignore) ? first_ : search(source, tag, ignore);
+    }
     [[nodiscard]] UnexpectedLinks* first() const noexcept { return first_; }
     [[nodiscard]] std::size_t arrived() const noexcept { return arrived_; }
 
@@ -299,7 +320,10 @@ class Matcher {
         std::size_t count;
     };
     [[gnu::noinline]] void enter(Posted& receive) noexcept;
-    void enter(UnexpectedLinks& message) noexcept;
+    [[gnu::noinline]] void enter(UnexpectedLinks& message) noexcept;
+    [[gnu::noinline]] void leave(UnexpectedLinks& message) noexcept;
+    [[nodiscard, gnu::noinline]] UnexpectedLinks* search(std::uint64_t source, std::uint64_t tag,
+                                                         std::uint64_t ignore) noexcept;
     [[nodiscard]] std::uint32_t kind_of(std::uint64_t ignore, bool directed) noexcept
     {
         if (kinds_[last_kind_].ignore == ignore && kinds_[last_kind_].directed == directed && last_kind_ < kinds_used_)
