@@ -102,9 +102,8 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
     return UTOFU_ERR_NOT_FOUND;
 }
 
-[[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
+int poll_tcq_watched(Vcq& vcq, void*& cbdata) noexcept
 {
-    const VcqGuard guard(vcq);
     TurnedCall call(TurnedCall::Kind::looks);
     Stamp stamp{};
     bool hidden = false;
@@ -122,17 +121,27 @@ int look_at_tcq(Vcq& vcq, void*& cbdata, Stamp& stamp, bool& hidden) noexcept
     return result;
 }
 
-} // namespace
-
-int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
+[[gnu::always_inline]] inline int poll_tcq_unwatched(Vcq& vcq, void*& cbdata) noexcept
 {
-    if ((vcq.special & (Vcq::locked | Vcq::detour)) != 0) [[unlikely]]
-        return poll_tcq_by_detour(vcq, cbdata);
     if (vcq.tcq.empty()) {
         vcq.toq_head = vcq.toq_tail; // all that was posted is complete: room for as much again
         return UTOFU_ERR_NOT_FOUND;
     }
     return take_tcq(vcq, cbdata);
+}
+
+[[gnu::noinline]] int poll_tcq_by_detour(Vcq& vcq, void*& cbdata) noexcept
+{
+    const VcqGuard guard(vcq);
+    return (vcq.special & Vcq::detour) != 0 ? poll_tcq_watched(vcq, cbdata) : poll_tcq_unwatched(vcq, cbdata);
+}
+
+} // namespace
+
+int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
+{
+    return (vcq.special & (Vcq::locked | Vcq::detour)) != 0 ? poll_tcq_by_detour(vcq, cbdata)
+                                                            : poll_tcq_unwatched(vcq, cbdata);
 }
 
 namespace {
