@@ -140,8 +140,9 @@ int poll_tcq_watched(Vcq& vcq, void*& cbdata) noexcept
 
 int poll_tcq(Vcq& vcq, void*& cbdata) noexcept
 {
-    return (vcq.special & (Vcq::locked | Vcq::detour)) != 0 ? poll_tcq_by_detour(vcq, cbdata)
-                                                            : poll_tcq_unwatched(vcq, cbdata);
+    if ((vcq.special & (Vcq::locked | Vcq::detour)) != 0) [[unlikely]]
+        return poll_tcq_by_detour(vcq, cbdata);
+    return poll_tcq_unwatched(vcq, cbdata);
 }
 
 namespace {

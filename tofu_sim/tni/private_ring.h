@@ -53,10 +53,10 @@ class PrivateRing {
     [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
 
     [[nodiscard]] uint32_t room() const noexcept { return capacity_ - count_; }
-    /// Not when full: the entry behind the last, or `further` behind it, to be filled in and then taken in by push().
-    [[nodiscard]] T& next(uint32_t further = 0) noexcept
+    /// Not when full: the entry behind the last, or `ahead` behind it, to be filled in and then taken in by push().
+    [[nodiscard]] T& next(uint32_t ahead = 0) noexcept
     {
-        const uint32_t position = head_ + count_ + further;
+        const uint32_t position = head_ + count_ + ahead;
         return entries_[position >= capacity_ ? position - capacity_ : position];
     }
     void push(uint32_t entries = 1) noexcept { count(count_ + entries); }

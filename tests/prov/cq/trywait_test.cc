@@ -49,14 +49,17 @@ struct Member {
     Member* meanwhile = nullptr;
 };
 
+fid_wait* open_set(const Objects& objects)
+{
+    fi_wait_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_wait* set = nullptr;
+    Objects::must(fi_wait_open(objects.fabric, &attr, &set));
+    return set;
+}
+
 struct Set {
-    Set()
-    {
-        fi_wait_attr attr{};
-        attr.wait_obj = FI_WAIT_FD;
-        Objects::must(fi_wait_open(objects.fabric, &attr, &set));
-        Objects::must(fi_control(&set->fid, FI_GETWAIT, &fd));
-    }
+    Set() : set(open_set(objects)) { Objects::must(fi_control(&set->fid, FI_GETWAIT, &fd)); }
     ~Set() { EXPECT_EQ(fi_close(&set->fid), 0); }
     int try_wait()
     {
@@ -148,10 +151,7 @@ std::ptrdiff_t threads_of_process()
 TEST(WaitSet, CannotBeClosedBeforeTheThreadHasForgottenItsSignal)
 {
     Objects o;
-    fi_wait_attr attr{};
-    attr.wait_obj = FI_WAIT_FD;
-    fid_wait* set = nullptr;
-    ASSERT_EQ(fi_wait_open(o.fabric, &attr, &set), 0);
+    fid_wait* const set = open_set(o);
     const auto threads_before = threads_of_process();
     fi_cntr_attr in_set{};
     in_set.wait_obj = FI_WAIT_SET;
@@ -184,10 +184,7 @@ TEST(WaitSet, CannotBeClosedBeforeTheThreadHasForgottenItsSignal)
 TEST(TryWait, OfOneMemberHearsTheOthers)
 {
     Objects o;
-    fi_wait_attr attr{};
-    attr.wait_obj = FI_WAIT_FD;
-    fid_wait* set = nullptr;
-    ASSERT_EQ(fi_wait_open(o.fabric, &attr, &set), 0);
+    fid_wait* const set = open_set(o);
     o.others.push_back(&set->fid);
     int fd = -1;
     ASSERT_EQ(fi_control(&set->fid, FI_GETWAIT, &fd), 0);

@@ -260,7 +260,7 @@ void AnonReceiver::accept_all() noexcept
 {
     refused_.clear();
     refuse_all_ = false;
-    offers_++;
+    passes_++;
     anon_slots_.accept_arrived([this](std::byte* end) { return accept_one(end); });
 }
 

@@ -167,7 +167,7 @@ class AnonReceiver {
     /// The number of slots that were handed out and have not been filled. Called while there is an area.
     [[nodiscard]] std::size_t unfilled() noexcept { return anon_slots_.unfilled(); }
     /// Number of calls of accept_all().
-    [[nodiscard]] std::uint32_t passes() const noexcept { return offers_; }
+    [[nodiscard]] std::uint32_t passes() const noexcept { return passes_; }
 
   private:
     [[nodiscard]] bool accept_one(std::byte* end) noexcept;
@@ -179,7 +179,7 @@ class AnonReceiver {
     std::unique_ptr<RxRing> anonymous_; ///< the ring as which a packet is handed on
     Array<std::uint64_t> refused_;      ///< senders of packets that stay
     bool refuse_all_ = false;           ///< there was no memory to note one of them
-    std::uint32_t offers_ = 0;
+    std::uint32_t passes_ = 0;
 };
 
 // --- RxRings
