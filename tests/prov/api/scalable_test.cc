@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Scalable endpoints (fi_endpoint(3)): contexts by name, by thread and by direction; what is refused; one address for
 // all.
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -357,6 +358,32 @@ TEST(ScalableEndpoint, BindingsAndStatesAreChecked)
         EXPECT_EQ(fi_scalable_ep(base.domain, base.info, &sep, nullptr), -FI_EINVAL);
         base.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
         EXPECT_EQ(fi_scalable_ep(base.domain, base.info, &sep, nullptr), -FI_EINVAL);
+    });
+}
+
+/// fi_endpoint takes one context of its own of each kind at most, and fi_scalable_ep none that is shared.
+TEST(ScalableEndpoint, EachNumberOfContextsThatIsGrantedCanBeOpened)
+{
+    expect_processes(1, [](const Rank&) {
+        const std::size_t counts[] = {0, 1, 2, FI_SHARED_CONTEXT};
+        const auto is_several = [](std::size_t count) { return count > 1 && count != FI_SHARED_CONTEXT; };
+        for (const std::size_t tx_count : counts)
+            for (const std::size_t rx_count : counts) {
+                const auto hint = [&](fi_info& hints) {
+                    hints.caps = FI_TAGGED;
+                    hints.ep_attr->tx_ctx_cnt = tx_count;
+                    hints.ep_attr->rx_ctx_cnt = rx_count;
+                };
+                const bool scalable = is_several(tx_count) || is_several(rx_count);
+                const bool shared = std::max(tx_count, rx_count) == FI_SHARED_CONTEXT;
+                EXPECT_EQ(refused(hint), scalable && shared) << tx_count << " and " << rx_count;
+                if (refused(hint))
+                    continue;
+                Base base(FI_TAGGED, 1, tx_count, rx_count);
+                fid_ep* ep = nullptr;
+                check((scalable ? fi_scalable_ep : fi_endpoint)(base.domain, base.info, &ep, nullptr), "open");
+                EXPECT_EQ(fi_close(&ep->fid), 0);
+            }
     });
 }
 

@@ -66,6 +66,12 @@ bool can_have(std::size_t contexts) noexcept
 {
     return contexts <= limits::max_contexts || contexts == FI_SHARED_CONTEXT;
 }
+/// Several contexts make a scalable endpoint, which has no shared ones (fi_endpoint(3) leaves that to providers).
+bool can_have_both(std::size_t tx_contexts, std::size_t rx_contexts) noexcept
+{
+    const auto [fewer, more] = std::minmax(tx_contexts, rx_contexts);
+    return more != FI_SHARED_CONTEXT || fewer == FI_SHARED_CONTEXT || fewer <= 1;
+}
 
 /// mem_tag_format: every structure of 64 bits is supported.
 bool fits(const fi_ep_attr& hint) noexcept
@@ -82,6 +88,7 @@ bool fits(const fi_ep_attr& hint) noexcept
                         {hint.max_order_waw_size <= limits::max_msg_size, "max_order_waw_size"},
                         {can_have(hint.tx_ctx_cnt), "tx_ctx_cnt"},
                         {can_have(hint.rx_ctx_cnt), "rx_ctx_cnt"},
+                        {can_have_both(hint.tx_ctx_cnt, hint.rx_ctx_cnt), "tx_ctx_cnt with that rx_ctx_cnt"},
                         {hint.auth_key_size == 0, "auth_key_size"},
                     });
 }
