@@ -28,7 +28,9 @@ class Circle {
   public:
     explicit Circle(const Rank& rank, const Options& options = circle_options()) : session(rank, options)
     {
-        Session::check(fi_eq_open(session.fabric, nullptr, &eq, nullptr), "fi_eq_open");
+        fi_eq_attr attr{};
+        attr.flags = FI_WRITE;
+        Session::check(fi_eq_open(session.fabric, &attr, &eq, nullptr), "fi_eq_open");
         Session::check(fi_ep_bind(session.ep, &eq->fid, 0), "bind eq");
         Session::check(fi_enable(session.ep), "fi_enable");
         session.exchange_addresses();

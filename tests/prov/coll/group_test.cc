@@ -3,6 +3,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
+
+#include <malloc.h>
 
 #include "av/address.h"
 #include "prov/coll/circle.h"
@@ -266,6 +269,28 @@ TEST(Groups, EventsOfAClosedGroupGoWithIt)
         circle.leave(unread == &first->fid ? first : second);
         EXPECT_EQ(fi_eq_read(circle.eq, &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
         circle.barrier(circle.join(circle.all()));
+    });
+}
+
+/// One thread closes the endpoint as soon as another one lets it, which closes the group.
+TEST(Groups, NothingOfAGroupIsUsedWhenItsEndpointCanBeClosed)
+{
+    expect_processes(1, [](const Rank& rank) {
+        mallopt(M_PERTURB, 0x55); // what is freed does not stay as it was
+        Circle circle(rank);
+        fid_mc* const mc = circle.join(circle.all());
+        const fi_eq_entry entry{};
+        for (unsigned i = 0; i < 300000; i++) // the close of the group looks through them
+            ASSERT_EQ(fi_eq_write(circle.eq, FI_NOTIFY, &entry, sizeof entry, 0), static_cast<ssize_t>(sizeof entry));
+        std::thread closer([&] { circle.leave(mc); });
+        int result = -FI_EBUSY;
+        EXPECT_TRUE(wait_until([&] {
+            result = fi_close(&circle.session.ep->fid);
+            return result != -FI_EBUSY;
+        }));
+        closer.join();
+        EXPECT_EQ(result, 0);
+        circle.session.ep = nullptr;
     });
 }
 

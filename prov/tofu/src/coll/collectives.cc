@@ -15,7 +15,6 @@
 #include "coll/av_set.h"
 #include "coll/plan.h"
 #include "core/log.h"
-#include "core/object.h"
 #include "cq/eq.h"
 #include "tx/ep_handle.h"
 
@@ -196,7 +195,7 @@ int Collectives::enter(Group& group) noexcept
     group.fi_addr = group_bit | (serials.fetch_add(1, std::memory_order_relaxed) & serial_mask) << index_bits |
                     static_cast<std::uint64_t>(index - by_number_.begin());
     *index = &group;
-    open_++;
+    hold();
     groups_.push_reserved(&group);
     wake(group);
     group.progress();
@@ -208,7 +207,6 @@ int Collectives::close_group(Group& group) noexcept
     {
         std::lock_guard guard(tx_.lock());
         by_number_[group.fi_addr & index_mask] = nullptr;
-        open_--;
         group.closing = true;
         group.leave();
     }
@@ -222,6 +220,7 @@ int Collectives::close_group(Group& group) noexcept
         group.closing = false;
     }
     destroy_left();
+    release(); // the application may close the endpoint from here on
     return 0;
 }
 

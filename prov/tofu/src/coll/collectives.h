@@ -9,6 +9,7 @@
 
 #include "coll/group.h"
 #include "core/containers.h"
+#include "core/object.h"
 #include "core/pool.h"
 #include "tx/tx_context.h"
 
@@ -21,7 +22,8 @@ namespace tofu::coll {
 /// The operation table of endpoints that support collectives.
 extern fi_ops_collective collective_ops;
 
-class Collectives final : public tofu::Engine {
+/// Its users (core/object.h) are the open groups: the endpoint cannot be closed before them.
+class Collectives final : public tofu::Engine, public RefCounted {
   public:
     static Collectives& of(TxContext& tx) noexcept { return static_cast<Collectives&>(*tx.engines()[collectives]); }
     explicit Collectives(TxContext& tx) noexcept;
@@ -34,8 +36,6 @@ class Collectives final : public tofu::Engine {
     int close_group(Group& group) noexcept;
     /// Releases the memory and gates of all groups. Called after the VCQ has been freed.
     void destroy_all() noexcept;
-    /// True if a group is open; the endpoint cannot be closed then.
-    [[nodiscard]] bool in_use() const noexcept { return open_ != 0; }
 
     // --- Called under the context's lock.
     struct Call {
@@ -75,7 +75,6 @@ class Collectives final : public tofu::Engine {
     Pool<CollectiveOp> ops_;
     Array<Group*> groups_;  ///< all, including closed ones that are not released yet
     Group* busy_ = nullptr; ///< list of the groups that progress() runs
-    unsigned open_ = 0;
     /// The number of joins of each list of members, by its hash. It distinguishes the groups of the list.
     Map<std::uint64_t, std::uint64_t> joins_;
     Array<Group*> by_number_; ///< open groups, by the low bits of their address; null: free
