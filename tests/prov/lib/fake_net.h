@@ -74,6 +74,7 @@ struct Net {
     std::vector<std::tuple<std::uint8_t, std::uint64_t, bool>> remote_notices; ///< type, STADD, EDATA is 0
     std::vector<std::pair<void*, std::size_t>> registered;
     unsigned refused_stag = ~0u; ///< that none is registered under
+    unsigned free_stags = ~0u;   ///< that reg_mem has left
 
     static Net& now()
     {
@@ -293,6 +294,9 @@ inline int query_stadd(utofu_vcq_id_t, unsigned, utofu_stadd_t* stadd)
 }
 inline int reg_mem(utofu_vcq_hdl_t, void* addr, std::size_t size, unsigned long, utofu_stadd_t* stadd)
 {
+    if (Net::now().free_stags == 0)
+        return UTOFU_ERR_FULL;
+    Net::now().free_stags--;
     Net::now().registered.emplace_back(addr, size);
     *stadd = reinterpret_cast<std::uintptr_t>(addr);
     return UTOFU_SUCCESS;
@@ -304,6 +308,7 @@ inline int reg_mem_with_stag(utofu_vcq_hdl_t h, void* addr, std::size_t size, un
 }
 inline int dereg_mem(utofu_vcq_hdl_t, utofu_stadd_t, unsigned long)
 {
+    Net::now().free_stags++;
     return UTOFU_SUCCESS;
 }
 inline int post_toq(utofu_vcq_hdl_t h, void* descriptors, std::size_t size, void*)

@@ -213,6 +213,25 @@ TEST_F(Messages, AGetThatFailsIsToldToBoth)
     EXPECT_EQ(answered({11, 5}), completion_word(5, static_cast<std::uint32_t>(std::stoi(said.substr(6)))));
 }
 
+/// Each of two receives has two buffers, and there are two steering tags in all.
+TEST_F(Messages, ReceivesThatWaitForSteeringTagsDoNotWaitForEachOther)
+{
+    greet();
+    net().free_stags = 2;
+    net().busy_percent = 100;
+    for (std::uint32_t n = 1; n <= 2; n++) {
+        const iovec iov[] = {{buffer, 500}, {buffer + 500, 500}};
+        ASSERT_EQ(messages->receiver().queue().recv({.iov = iov, .count = 2, .source = to, .tag = 1, .tagged = true}),
+                  0);
+        offer(n, 1, {10 + n, 5}, {{Net::base + source_at, 1000}});
+        run();
+    }
+    net().busy_percent = 0;
+    run();
+    EXPECT_EQ(entry(), "1000 bytes");
+    EXPECT_EQ(entry(), "1000 bytes");
+}
+
 /// It came before its receive; meanwhile its sender has given up: its memory may be another's.
 TEST_F(Messages, ALateReceiveFindsOutWhetherTheSenderStillWaits)
 {

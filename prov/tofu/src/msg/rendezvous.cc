@@ -97,18 +97,24 @@ void RendezvousReceiver::advance(Fetch& f) noexcept
         post_completion(f);
 }
 
+/// Registers all buffers of the receive, or none: a fetch that waits holds nothing that another one waits for. 0 or
+/// -FI_E*.
+static int register_buffers(LocalMemory& memory, Fetch& f) noexcept
+{
+    int ret = 0;
+    for (; ret == 0 && f.ref_count < f.into_count; f.ref_count += ret == 0)
+        ret = memory.acquire(f.into[f.ref_count].iov_base, f.into[f.ref_count].iov_len, false, f.refs[f.ref_count],
+                             f.desc[f.ref_count]);
+    while (ret != 0 && f.ref_count != 0)
+        memory.release(f.refs[--f.ref_count]);
+    return ret;
+}
+
 /// Posts one Get, as long as the sender's segment, the user's segment and the TNI allow. False: no room now.
 bool RendezvousReceiver::get_piece(Fetch& f) noexcept
 {
-    while (f.into_offset == f.into[f.into_index].iov_len) {
-        f.into_index++;
-        f.into_offset = 0;
-    }
-    const Segment& from = f.message.segments[f.from_index];
-    const iovec& into = f.into[f.into_index];
-    if (f.ref_count == f.into_index) {
-        const int ret = tx_.rails().memory(f.rail).acquire(into.iov_base, into.iov_len, false, f.refs[f.ref_count],
-                                                           f.desc[f.ref_count]);
+    if (f.ref_count != f.into_count) {
+        const int ret = register_buffers(tx_.rails().memory(f.rail), f);
         if (ret == -FI_EAGAIN)
             return false;
         if (ret != 0) {
@@ -116,8 +122,13 @@ bool RendezvousReceiver::get_piece(Fetch& f) noexcept
             f.to_fetch = 0;
             return true;
         }
-        f.ref_count++;
     }
+    while (f.into_offset == f.into[f.into_index].iov_len) {
+        f.into_index++;
+        f.into_offset = 0;
+    }
+    const Segment& from = f.message.segments[f.from_index];
+    const iovec& into = f.into[f.into_index];
     const std::size_t n = std::min({f.to_fetch, max_piece_, from.length - f.from_offset, into.iov_len - f.into_offset});
     vcq::Vcq& vcq = tx_.rails().vcq(f.rail);
     const vcq::Post post =
