@@ -25,6 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rdma/fi_errno.h>
+
 #include "core/log.h"
 #include "core/params.h"
 #include "mem/local_buffer.h"
@@ -85,13 +87,21 @@ std::vector<std::uint64_t> frames(std::uintptr_t begin, std::size_t length)
     return found;
 }
 
-/// The library: remembers which frames a registration is of.
+/// The library: remembers which frames a registration is of. What is registered inside a registration shares its STADD,
+/// and so its frames, until both have ended (guide 3.6).
 struct Library {
     struct Region {
         std::uintptr_t begin;
         std::size_t length;
         std::vector<std::uint64_t> pinned;
+        unsigned uses = 1;
     };
+    /// The region of a STADD, or the end.
+    std::map<utofu_stadd_t, Region>::iterator region_of(utofu_stadd_t stadd)
+    {
+        const auto above = regions.upper_bound(stadd);
+        return above == regions.begin() ? regions.end() : std::prev(above);
+    }
     std::map<utofu_stadd_t, Region> regions;
     utofu_stadd_t next = utofu_stadd_t{1} << 40;
     unsigned made = 0;
@@ -112,17 +122,27 @@ tofu::vcq::Functions functions()
     f.poll_mrq = [](utofu_vcq_hdl_t, unsigned long, utofu_mrq_notice*) -> int { return UTOFU_ERR_NOT_FOUND; };
     f.reg_mem = [](utofu_vcq_hdl_t, void* at, std::size_t length, unsigned long, utofu_stadd_t* stadd) -> int {
         const auto begin = reinterpret_cast<std::uintptr_t>(at);
+        library.made++;
+        for (auto& [shared, region] : library.regions)
+            if (begin >= region.begin && begin + length <= region.begin + region.length) {
+                region.uses++;
+                *stadd = shared + (begin - region.begin);
+                return UTOFU_SUCCESS;
+            }
         *stadd = library.next;
         library.next += utofu_stadd_t{1} << 40;
         library.regions[*stadd] = {begin, length, frames(begin, length)};
-        library.made++;
         return UTOFU_SUCCESS;
     };
     f.dereg_mem = [](utofu_vcq_hdl_t, utofu_stadd_t stadd, unsigned long) -> int {
-        if (library.regions.erase(stadd) == 1)
-            return UTOFU_SUCCESS;
-        library.refused++;
-        return UTOFU_ERR_INVALID_STADD;
+        const auto region = library.region_of(stadd);
+        if (region == library.regions.end()) {
+            library.refused++;
+            return UTOFU_ERR_INVALID_STADD;
+        }
+        if (--region->second.uses == 0)
+            library.regions.erase(region);
+        return UTOFU_SUCCESS;
     };
     return f;
 }
@@ -170,18 +190,22 @@ class RegistrationCacheTest : public ::testing::Test {
         const unsigned number = cache_->acquire(begin, length, true, stadd);
         if (number == RegistrationCache::none)
             return false;
-        auto region = library.regions.upper_bound(stadd);
-        EXPECT_NE(region, library.regions.begin());
-        --region;
-        // What the hardware would reach are the frames that were pinned.
+        expect_current(stadd, at, length);
+        cache_->release(number);
+        return cache_->counts().hits != hits;
+    }
+    /// What the hardware would reach are the frames that were pinned.
+    static void expect_current(utofu_stadd_t stadd, const void* at, std::size_t length)
+    {
+        const auto begin = reinterpret_cast<std::uintptr_t>(at);
+        const auto region = library.region_of(stadd);
+        ASSERT_NE(region, library.regions.end());
         const std::uintptr_t offset = stadd - region->first;
         EXPECT_EQ(region->second.begin + offset, begin);
         const auto now = frames(begin, length);
         const std::size_t skip = begin / page - region->second.begin / page;
         EXPECT_TRUE(std::equal(now.begin(), now.end(), region->second.pinned.begin() + std::ptrdiff_t(skip)))
             << "stale";
-        cache_->release(number);
-        return cache_->counts().hits != hits;
     }
     /// Transfers until the registration is kept. False: it never is, also when the file that it may be of has rested.
     bool warm(void* at, std::size_t length)
@@ -642,6 +666,38 @@ TEST_F(RegistrationCacheTest, IsNeverStaleWhateverReplacesTheMemory)
                 (void)transfer(buffer, size); // looks at the frames
             munmap(buffer, size);
         }
+    }
+}
+
+/// A transfer from a part of a kept registration holds all of its pages, also those that the program replaces
+/// meanwhile. A registration of these would share the STADD of the old ones.
+TEST_F(RegistrationCacheTest, IsNeverStaleBesideATransferFromAnotherPart)
+{
+    constexpr bool read_only = true;
+    const std::size_t half = size / 2;
+    for (const bool advice : {false, true}) {
+        SCOPED_TRACE(advice ? "madvise" : "mmap over it");
+        tofu::LocalMemory memory(vcq_);
+        tofu::LocalRef first, second;
+        char* const buffer = fresh();
+        char* const other = buffer + half;
+        for (int i = 0; i < 10; i++) {
+            ASSERT_EQ(memory.acquire(buffer, size, read_only, first), 0);
+            memory.release(first);
+        }
+        ASSERT_EQ(library.regions.size(), 1u) << "not kept";
+        ASSERT_EQ(memory.acquire(buffer, half, read_only, first), 0);
+        ASSERT_TRUE(advice ? madvise(other, half, MADV_DONTNEED) == 0 : over(other, half) == other);
+        std::memset(other, 2, half);
+        int ret = memory.acquire(other, half, read_only, second);
+        EXPECT_TRUE(ret == 0 || ret == -FI_EAGAIN);
+        memory.release(first);
+        if (ret != 0)
+            ret = memory.acquire(other, half, read_only, second);
+        ASSERT_EQ(ret, 0);
+        expect_current(second.stadd, other, half);
+        memory.release(second);
+        munmap(buffer, size);
     }
 }
 

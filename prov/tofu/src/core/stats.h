@@ -34,7 +34,7 @@ namespace tofu {
     X(again_key, "attempts of an access while a key was looked up")                                                    \
     X(again_credit, "attempts of an access without a credit of the peer's receive queue")                              \
     X(again_fence, "calls with FI_FENCE that failed: earlier operations were under way")                               \
-    X(again_stag, "transfers that found no free steering tag for their buffer")                                        \
+    X(again_stag, "transfers whose buffer could not be registered yet")                                                \
     X(unexpected, "messages kept, since no receive was posted for them")                                               \
     X(unexpected_bytes, "their bytes")                                                                                 \
     X(registration, "registrations of buffers that lay in no region, for one transfer or to be kept")                  \

@@ -48,9 +48,13 @@ int LocalMemory::acquire(const void* address, std::size_t length, bool read_only
     }
     if (cache_ != nullptr) {
         const std::uint64_t kept = cache_->counts().kept;
-        if (const unsigned number =
-                cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
-            number != RegistrationCache::none) {
+        const unsigned number =
+            cache_->acquire(reinterpret_cast<std::uintptr_t>(address), length, read_only, ref.stadd);
+        if (number == RegistrationCache::busy) {
+            vcq_.statistics().count(Stat::again_stag);
+            return -FI_EAGAIN;
+        }
+        if (number != RegistrationCache::none) {
             ref.cache_slot = cached | number;
             vcq_.statistics().count(cache_->counts().kept == kept ? Stat::cache_hit : Stat::registration);
             return 0;

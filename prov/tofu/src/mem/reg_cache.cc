@@ -82,14 +82,19 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
     const std::uintptr_t end = address + length;
     for (unsigned i = 0; i < used_; i++) {
         Entry& entry = entries_[i];
-        if (end <= entry.begin || address >= entry.end)
+        const std::uintptr_t entry_end = entry.begin + entry.length;
+        if (end <= entry.begin || address >= entry_end)
             continue;
-        // Also those that only overlap: what is registered inside a registration shares its STADD (guide 3.6.1.1).
-        if (!hooks_.valid(entry.ticket)) [[unlikely]] {
-            outdated(entry);
+        // Also those that only overlap: what is registered inside a registration shares its STADD (guide 3.6), and so
+        // its pages, as long as a transfer from another part holds it. A file that has changed need not have lost any.
+        if (entry.dead || !hooks_.valid(entry.ticket)) [[unlikely]] {
+            if (!entry.dead)
+                outdated(entry);
+            if (entry.dead && !hooks_.mapped(entry.ticket))
+                return busy;
             continue;
         }
-        if (address < entry.begin || end > entry.end || (entry.read_only && !read_only))
+        if (address < entry.begin || end > entry_end || (entry.read_only && !read_only))
             continue;
         entry.users++;
         entry.used = ++clock_;
@@ -112,15 +117,15 @@ unsigned RegistrationCache::acquire(std::uintptr_t address, std::size_t length, 
 {
     counts_.stale++;
     count_unused(seen(entry.begin, entry.length));
-    entry.end = 0;
-    if (entry.users == 0)
+    entry.dead = entry.users != 0;
+    if (!entry.dead)
         drop(entry);
 }
 
 void RegistrationCache::release(unsigned number) noexcept
 {
     Entry& entry = entries_[number];
-    if (--entry.users == 0 && entry.end == 0)
+    if (--entry.users == 0 && entry.dead)
         drop(entry);
 }
 
@@ -184,7 +189,6 @@ unsigned RegistrationCache::keep(std::uintptr_t begin, std::size_t length, bool 
         return none;
     }
     entries_[number] = {.begin = begin,
-                        .end = begin + length,
                         .length = length,
                         .stadd = stadd,
                         .ticket = ticket,

@@ -34,8 +34,9 @@ class RegistrationCache {
                                                                  Limits limits) noexcept;
     ~RegistrationCache();
 
-    static constexpr unsigned none = ~0u;
-    /// A number for release() and the STADD of `address`; none: the caller registers the buffer for this transfer.
+    static constexpr unsigned none = ~0u, busy = none - 1;
+    /// A number for release() and the STADD of `address`; none: the caller registers the buffer for this transfer;
+    /// busy: it tries again later, since a transfer under way holds pages that have been replaced.
     [[nodiscard]] unsigned acquire(std::uintptr_t address, std::size_t length, bool read_only,
                                    utofu_stadd_t& stadd) noexcept;
     void release(unsigned number) noexcept;
@@ -52,13 +53,13 @@ class RegistrationCache {
   private:
     struct Entry {
         std::uintptr_t begin = 0;
-        std::uintptr_t end = 0; ///< 0: free, or dead, and its last user frees it
-        std::size_t length = 0;
+        std::size_t length = 0; ///< 0: free
         utofu_stadd_t stadd = 0;
         WatchTicket ticket{};
         std::uint32_t users = 0;
         std::uint32_t used = 0; ///< last use, by clock_
         bool read_only = false;
+        bool dead = false; ///< its pages have been replaced; its last user frees it
     };
     /// A range that was registered for a transfer; it is worth keeping if it comes again and again.
     struct Seen {
