@@ -3,6 +3,9 @@
 // make check.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <utility>
+
 #include <rdma/fi_errno.h>
 
 #include "initiator.h"
@@ -212,6 +215,28 @@ TEST(AtomicBatches, HalfPostedOnesEndWithTheRunner)
         EXPECT_EQ(who.runner->ops.outstanding(), 0u);
         EXPECT_EQ(who.ends[&context], std::vector<int>{FI_ECANCELED});
     }
+}
+
+/// A library that does not report accesses to memory that is not there. The first notices are missed while there is
+/// no room for more of them.
+TEST(AtomicBatches, OneWithoutAnyNoticeEnds)
+{
+    using tofu::vcq::Vcq;
+    using namespace std::chrono_literals;
+    Net& net = Net::reset(9);
+    net.silent = true;
+    const auto usual = std::exchange(Vcq::lost_after, 6ms);
+    Initiator who;
+    std::vector<std::uint64_t> operand(3000, 1), result(3000);
+    int context = 0;
+    sum(who, operand, &result, &context, false, net.memory.size());
+    for (const auto until = std::chrono::steady_clock::now() + 5s;
+         who.runner->ops.outstanding() != 0 && std::chrono::steady_clock::now() < until; who.round())
+        Net::step_all(0);
+    EXPECT_EQ(who.ends[&context].size(), 1u);
+    EXPECT_NE(who.ends[&context], std::vector<int>{0});
+    EXPECT_TRUE(who.vcq.idle());
+    Vcq::lost_after = usual;
 }
 
 TEST(AtomicBatches, EndWithTheVcq)

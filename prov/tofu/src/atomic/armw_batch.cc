@@ -110,8 +110,8 @@ bool BatchRunner::start(AtomicOp& op) noexcept
         return failed(op);
     }
     batch.posted = true;
-    if (op.fetches && !ops_.vcq.completions().shorten(batch.tag) && batch.arrived == batch.announced)
-        end(batch); // all its notices have come
+    if (op.fetches)
+        announce_no_more(batch);
     return true;
 }
 
@@ -158,6 +158,16 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     return i;
 }
 
+/// Takes back the notice too many. If all others have come, the batch ends; else the last one ends it. Where the tag
+/// was given up (Vcq::watch), the notice too many has come as well.
+void BatchRunner::announce_no_more(Batch& batch) noexcept
+{
+    if (batch.arrived >= batch.announced)
+        end(batch);
+    else
+        (void)ops_.vcq.completions().shorten(batch.tag);
+}
+
 /// Handles a post that was refused for good: nothing more of the batch is posted. Returns as start() does.
 bool BatchRunner::failed(AtomicOp& op) noexcept
 {
@@ -195,8 +205,7 @@ void BatchRunner::close(Batch& batch) noexcept
     AtomicOp& op = *batch.op;
     batch.posted = true;
     if (op.fetches) {
-        if (!ops_.vcq.completions().shorten(batch.tag) && batch.arrived == batch.announced)
-            end(batch); // else the last notice ends it
+        announce_no_more(batch);
         return;
     }
     // A late failure must not reach another owner of the place.

@@ -331,6 +331,7 @@ class BatchRunner {
     [[nodiscard]] std::size_t post_run(AtomicOp& op, std::size_t n, vcq::Post& posted) noexcept;
     [[nodiscard]] bool failed(AtomicOp& op) noexcept;
     [[nodiscard]] bool end_broken(Batch& batch) noexcept;
+    void announce_no_more(Batch& batch) noexcept;
     void end(Batch& batch) noexcept;
 
     AtomicOps& ops_;
