@@ -3,7 +3,9 @@
 // that changed in between (atomic/cswap_loop.cc). Run by make check.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <utility>
 
 #include <rdma/fi_errno.h>
 
@@ -180,6 +182,39 @@ TEST(AtomicSpans, EndWithTheRunnerAtAnyTime)
         EXPECT_EQ(who.ends[&first].size(), 1u);
         EXPECT_EQ(who.ends[&second].size(), 1u);
     }
+}
+
+/// No notice comes of the CSWAPs that were posted, and for as long there is no room for the others.
+TEST(AtomicSpans, OneThatIsGivenUpHalfPostedEndsOnce)
+{
+    using tofu::vcq::Vcq;
+    using namespace std::chrono_literals;
+    Net& net = Net::reset(9);
+    net.read_only_all = net.silent = true;
+    const auto usual = std::exchange(Vcq::lost_after, 6ms);
+    Initiator who;
+    std::vector<double> operand(100, 1), result(100);
+    int context = 0;
+    const auto go_on = [&](std::chrono::milliseconds most) {
+        for (const auto until = std::chrono::steady_clock::now() + most;
+             who.runner->ops.outstanding() != 0 && std::chrono::steady_clock::now() < until; who.round())
+            Net::step_all(0);
+    };
+    sum(who, operand, &result, &context);
+    while (net.posts < 20) { // the Get, and some of the CSWAPs
+        net.busy_percent = 80;
+        go_on(0ms);
+        who.round();
+        Net::step_all(0);
+    }
+    net.busy_percent = 100;
+    go_on(100ms);
+    net.busy_percent = 0;
+    go_on(5000ms);
+    who.round();
+    EXPECT_EQ(who.ends[&context].size(), 1u);
+    EXPECT_TRUE(who.vcq.idle());
+    Vcq::lost_after = usual;
 }
 
 TEST(AtomicSpans, EndWithTheVcq)

@@ -446,7 +446,8 @@ void SpanRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcept
         s.found()[s.arrived] = notice.value;
         s.lost[s.arrived] = true;
     }
-    if (++s.arrived == s.words) [[unlikely]]
+    // Where the tag was given up (Vcq::watch) before all were posted, resume() ends it.
+    if (++s.arrived == s.words && s.posted == s.words) [[unlikely]]
         s.op->runner->spans.all_arrived(s);
 }
 
