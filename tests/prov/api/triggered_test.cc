@@ -166,6 +166,45 @@ TEST(DeferredWork, IsDoneOrCanceledOnceWhateverThreadsDo)
     });
 }
 
+/// A change of a counter by another one's value.
+struct Change {
+    Change(const Session& s, const Count& trigger, std::uint64_t threshold, fi_op_type type, const Count& of,
+           std::uint64_t value)
+        : cntr{of.fid, value}
+    {
+        work.threshold = threshold;
+        work.triggering_cntr = trigger.fid;
+        work.op_type = type;
+        work.op.cntr = &cntr;
+        Session::check(fi_control(&s.domain->fid, FI_QUEUE_WORK, &work), "FI_QUEUE_WORK");
+    }
+    fi_op_cntr cntr;
+    fi_deferred_work work{};
+};
+
+/// fi_trigger(3): it waits until the counter has reached the threshold, whatever the counter is then set to.
+TEST(DeferredWork, BeginsOnceItsCounterHasReachedItsThreshold)
+{
+    expect_processes(1, [](const Rank& rank) {
+        Session s(rank, with_triggers());
+        Count trigger(s.domain), done(s.domain);
+        const Change back(s, trigger, 2, FI_OP_CNTR_SET, trigger, 0), same(s, trigger, 2, FI_OP_CNTR_ADD, done, 1),
+            more(s, trigger, 3, FI_OP_CNTR_ADD, done, 10);
+        EXPECT_EQ(fi_cntr_add(trigger.fid, 2), 0);
+        EXPECT_TRUE(wait_until([&] { return done.ends() == 1; }));
+        EXPECT_EQ(trigger.ends(), 0u);
+        EXPECT_EQ(fi_cntr_add(trigger.fid, 3), 0);
+        EXPECT_TRUE(wait_until([&] { return done.ends() == 11; }));
+
+        // Successes and errors together are more than 64 bits hold.
+        EXPECT_EQ(fi_cntr_set(trigger.fid, UINT64_MAX), 0);
+        EXPECT_EQ(fi_cntr_seterr(trigger.fid, 1), 0);
+        const Change last(s, trigger, 5, FI_OP_CNTR_ADD, done, 100);
+        EXPECT_TRUE(wait_until([&] { return done.ends() == 111; }));
+        EXPECT_EQ(fi_control(&s.domain->fid, FI_FLUSH_WORK, nullptr), 0);
+    });
+}
+
 /// What its endpoint has no capability for is refused when it is queued.
 TEST(DeferredWork, OfMessagesNeedsTheirCapability)
 {

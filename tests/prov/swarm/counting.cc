@@ -232,6 +232,8 @@ void World::raise(const Command& c)
         if (later->process == p && later->operation->threshold <= value)
             later->operation->held = false;
     must(fi_cntr_add(counter, c.count), "fi_cntr_add");
+    if (c.entry != 0) // what has been reached stays so
+        must(fi_cntr_set(counter, value - c.count), "fi_cntr_set");
 }
 
 void World::recall(const Command& c)

@@ -153,8 +153,9 @@ Gen<Command> form_of(Do what)
                                Field(&Command::entry, weighted({{3, 0}, {1, 1}, {1, 2}})), rx});
     case Do::recall:
     case Do::part:
-    case Do::collect:
-    case Do::raise: return drawn<Command>({base, at, lucky, Field(&Command::count, below(4))});
+    case Do::collect: return drawn<Command>({base, at, lucky, Field(&Command::count, below(4))});
+    case Do::raise:
+        return drawn<Command>({base, at, lucky, Field(&Command::count, below(4)), Field(&Command::entry, once_in(3))});
     case Do::forget:
         return drawn<Command>({base, at, lucky, Field(&Command::to, place()), Field(&Command::back, below(2))});
     case Do::read: return drawn<Command>({base, at, lucky, Field(&Command::count, element({1, 2, 5, 20, 60}))});
@@ -372,7 +373,7 @@ Setup plain_form(Setup setup)
 /// Two endpoints talk for a while, or one does; or one that is gone has a successor, and is remembered.
 Gen<std::vector<Command>> scene()
 {
-    const auto parts = numbers({place(), place(), size(), element({1, 3, 12, 30}), below(2), below(14),
+    const auto parts = numbers({place(), place(), size(), element({1, 3, 12, 30}), below(2), below(15),
                                 weighted({{4, plain}, {1, inject}, {1, delivery}, {2, match}}), luck()});
     return gen::map(parts, [](const auto& drawn) {
         const auto& [from, to, size, count, tagged, kind, level, luck] = drawn;
@@ -446,6 +447,9 @@ Gen<std::vector<Command>> scene()
                             {.what = Do::read, .at = to, .count = count, .luck = luck},
                             {.what = Do::cancel, .at = to, .luck = luck},
                             spin};
+        case 13: // some of what waits for a counter finds no room before the counter is set back
+            send.later = 1;
+            return calls = {send, {.what = Do::raise, .at = from, .count = 1, .entry = 1, .luck = luck}, recv, spin};
         default: send.back = 1; return calls = {send, {.what = Do::read, .at = from, .count = 20, .luck = luck}};
         }
     });

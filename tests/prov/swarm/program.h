@@ -44,7 +44,7 @@ enum class Do : std::uint8_t {
     part,   ///< at, count: and closes the group that was joined so many before the last
     collect, ///< at, count: calls the next operation of that group
     forget,  ///< at, to, back: its process removes the address, unless something is under way to it
-    raise,   ///< at: the counter that operations of its process wait for grows by count
+    raise,   ///< at: the counter that operations of its process wait for grows by count; entry: and is set back
     recall,  ///< at, count: cancels the operation of its process that waits for the counter, so many before the last
     insist,  ///< at, to, back: an access by a key that no region has, repeated until it is answered
     refuse,  ///< at, to, count: a call with flags that it must refuse (World::refuse)

@@ -227,7 +227,8 @@ void World::finish()
 void World::raise_all()
 {
     for (unsigned p = 0; p < processes_.size(); p++)
-        carry_out({.what = Do::raise, .at = p * slots, .count = 1000});
+        if (std::ranges::any_of(later_, [p](const auto& l) { return l->process == p && l->operation->held; }))
+            carry_out({.what = Do::raise, .at = p * slots, .count = 1000});
 }
 
 void World::receive_all()

@@ -35,6 +35,7 @@ class Domain final : public DomainBase {
 
     bool progress_domain(bool patient) noexcept override;
     void forget_counter(const Counter& counter) noexcept override;
+    void note_reached(const Counter& counter) noexcept override { own_triggered_->note_reached(counter); }
     [[nodiscard]] std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept override;
 
     [[nodiscard]] TriggeredQueue& work() noexcept { return *own_triggered_; }

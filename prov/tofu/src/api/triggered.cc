@@ -231,6 +231,19 @@ ssize_t TriggeredQueue::enqueue(EpHandle& handle, const trigger::Call& call, con
     });
 }
 
+/// Under the lock.
+static void mark_reached(const Counter& counter) noexcept
+{
+    for (TriggeredOp* w = counter.triggered_ops; w != nullptr && counter.has_reached(w->threshold); w = w->next)
+        w->threshold = 0;
+}
+
+void TriggeredQueue::note_reached(const Counter& counter) noexcept
+{
+    std::lock_guard guard(domain_.deferred().lock);
+    mark_reached(counter);
+}
+
 // --- cancelling work
 
 template <class Wanted>
@@ -400,7 +413,12 @@ bool TriggeredQueue::start(TriggeredOp& work) noexcept
 ssize_t TriggeredQueue::post(TriggeredOp& work) noexcept
 {
     if (const auto* const op = std::get_if<trigger::CounterCall>(&work.call)) {
-        op->add ? work.completion_counter->count(op->value) : work.completion_counter->assign(op->value);
+        if (op->add) {
+            work.completion_counter->count(op->value);
+        } else {
+            mark_reached(*work.completion_counter);
+            work.completion_counter->assign(op->value);
+        }
         return 0;
     }
     TxContext& tx = *work.tx;

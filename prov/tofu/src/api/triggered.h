@@ -53,10 +53,10 @@ struct TriggeredOp : Request {
     TriggeredOp** link = nullptr;              ///< the pointer that points to it
     const fi_deferred_work* request = nullptr; ///< the application's name for it; null: posted with FI_TRIGGER
     Ref<Counter> trigger;                      ///< the counter that it waits for; null once it is posted
-    std::uint64_t threshold = 0;
-    Ref<Counter> completion_counter;         ///< counts its end; with FI_TRIGGER only its failure to begin
-    TxContext* tx = nullptr;                 ///< of its endpoint; null: a CounterCall, or the endpoint was closed
-    proto::ReceiveQueue* receives = nullptr; ///< of a receive
+    std::uint64_t threshold = 0;               ///< 0, too, once it was reached by a value that has been replaced
+    Ref<Counter> completion_counter;           ///< counts its end; with FI_TRIGGER only its failure to begin
+    TxContext* tx = nullptr;                   ///< of its endpoint; null: a CounterCall, or the endpoint was closed
+    proto::ReceiveQueue* receives = nullptr;   ///< of a receive
     trigger::Call call;
 
     iovec local[limits::iov_limit] = {};
@@ -82,6 +82,8 @@ class TriggeredQueue final : public DeferredCalls {
     /// -FI_EMSGSIZE, -FI_EOPBADSTATE (the endpoint is not enabled), -FI_EOPNOTSUPP, -FI_ENOSYS (a receive that would
     /// end several times), -FI_ENOENT (nothing to cancel), -FI_ENOMEM.
     int control(int command, const fi_deferred_work* request) noexcept;
+    /// The counter is about to be set: the operations whose threshold it has reached wait for no value any more.
+    void note_reached(const Counter& counter) noexcept;
     // --- of DeferredCalls
     [[nodiscard]] int open() noexcept override;
     [[nodiscard]] CompletionQueue* internal_cq() const noexcept override { return internal_cq_.get(); }

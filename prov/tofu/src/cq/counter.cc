@@ -72,6 +72,7 @@ void Counter::add(std::uint64_t value) noexcept
 
 void Counter::set(std::uint64_t value) noexcept
 {
+    will_change();
     assign(value);
     polled_value_.store(value, std::memory_order_relaxed);
     changed();
@@ -85,9 +86,16 @@ void Counter::add_errors(std::uint64_t value) noexcept
 
 void Counter::set_errors(std::uint64_t value) noexcept
 {
+    will_change();
     errors_.store(value, std::memory_order_release);
     wait_.signal();
     changed();
+}
+
+void Counter::will_change() noexcept
+{
+    if (owner().deferred().any()) [[unlikely]]
+        owner().note_reached(*this);
 }
 
 /// The application has changed the counter: starts the operations that have waited for that.

@@ -56,7 +56,8 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     /// Do successes and errors together reach the threshold (fi_trigger(3))?
     [[nodiscard]] bool has_reached(std::uint64_t threshold) const noexcept
     {
-        return value_.load(std::memory_order_acquire) + errors_.load(std::memory_order_acquire) >= threshold;
+        const std::uint64_t value = value_.load(std::memory_order_acquire);
+        return value >= threshold || errors_.load(std::memory_order_acquire) >= threshold - value;
     }
 
     // --- the calls of fi_cntr's operation table (fi_cntr(3)). Any thread, which holds no lock: the calls that read run
@@ -79,6 +80,7 @@ class Counter final : public Object<Counter, fid_cntr, DomainBase> {
     int close() noexcept;
 
   private:
+    void will_change() noexcept;
     void changed() noexcept;
     [[nodiscard]] Endpoint* first_due() noexcept;
     [[gnu::noinline]] void make_round() noexcept;

@@ -182,6 +182,8 @@ class DomainBase : public Object<DomainBase, fid_domain, FabricBase> {
     virtual bool progress_domain(bool patient) noexcept = 0;
     /// fi_close of a counter that is in use: what holds it for late events alone (mem/mr.h) lets go of it.
     virtual void forget_counter(const Counter&) noexcept {}
+    /// Called before the counter is set: work whose threshold it has reached (fi_trigger(3)) needs no more of it.
+    virtual void note_reached(const Counter&) noexcept {}
     /// Writes the handles of those VCQs to `handles`, at most `most`, and returns how many. Takes the target lock.
     [[nodiscard]] virtual std::size_t target_vcqs(utofu_vcq_hdl_t* handles, std::size_t most) noexcept = 0;
 
