@@ -296,6 +296,11 @@ class Paths {
             send(turn++);
         });
         receive_last();
+        read("fi_cq_read, entry of a message that came before its receive", b_, 1, [&] {
+            send(turn);
+            look_around();
+            check(receive(turn++), "fi_trecv");
+        });
         for (const bool early : {false, true}) {
             const char* const name = early ? "fi_trecv, the message is there" : "fi_trecv, four peers in turn";
             for (int i = -calls; i < calls; ++i) {

@@ -46,8 +46,10 @@ void Endpoint::accept_messages() noexcept
 
 [[gnu::always_inline]] inline ssize_t CompletionQueue::read(void* buffer, std::size_t count) noexcept
 {
-    if (count == 0 || lock_.enabled() || entries_.has_some()) [[unlikely]]
+    if (count == 0 || lock_.enabled()) [[unlikely]]
         return read_slowly(buffer, count, reader_.sources);
+    if (entries_.has_some()) [[unlikely]]
+        return read_waiting(buffer, count);
     auto* const endpoint = static_cast<Endpoint*>(progress_.first_due());
     if (endpoint == nullptr) [[unlikely]]
         return read_slowly(buffer, count, reader_.sources);
@@ -62,6 +64,13 @@ void Endpoint::accept_messages() noexcept
     case PollHint::work: break;
     }
     return read_slowly(buffer, count, reader_.sources);
+}
+
+/// Takes entries that wait. Where locks are off.
+ssize_t CompletionQueue::read_waiting(void* buffer, std::size_t count) noexcept
+{
+    progress_.found();
+    return drain(buffer, count, reader_.sources);
 }
 
 ssize_t CompletionQueue::read_packets(void* buffer, std::size_t count, Endpoint& endpoint, PollHint hint) noexcept
@@ -87,7 +96,7 @@ ssize_t CompletionQueue::read_notices(void* buffer, std::size_t count, Endpoint&
 {
     const std::size_t taken = end_read();
     if (taken == 0) [[unlikely]]
-        return empty() ? -FI_EAGAIN : drain(reader_);
+        return empty() ? -FI_EAGAIN : drain(nullptr, 0, nullptr);
     progress_.found();
     return static_cast<ssize_t>(taken);
 }
@@ -180,7 +189,7 @@ ssize_t CompletionQueue::read_slowly(void* buffer, std::size_t count, fi_addr_t*
         return -FI_EAGAIN;
     }
     progress_.found();
-    return drain({buffer, count, count, sources});
+    return drain(buffer, count, sources);
 }
 
 // --- counters

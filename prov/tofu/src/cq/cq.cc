@@ -163,34 +163,36 @@ void CompletionQueue::write_error(const CqEntry& entry) noexcept
 
 // --- reading
 
-ssize_t CompletionQueue::drain(const Reader& reader) noexcept
-{
-    std::lock_guard guard(lock_);
-    switch (entry_size_) {
-    case sizeof(fi_cq_entry): return take_all<sizeof(fi_cq_entry)>(reader);
-    case sizeof(fi_cq_msg_entry): return take_all<sizeof(fi_cq_msg_entry)>(reader);
-    case sizeof(fi_cq_data_entry): return take_all<sizeof(fi_cq_data_entry)>(reader);
-    default: return take_all<sizeof(fi_cq_tagged_entry)>(reader);
-    }
-}
-
 /// Takes entries until the first error, for a queue whose entries have this size.
 template <std::size_t entry_size>
-ssize_t CompletionQueue::take_all(Reader reader) noexcept
+[[gnu::always_inline]] inline ssize_t CompletionQueue::take_all(void* buffer, std::size_t count,
+                                                                fi_addr_t* sources) noexcept
 {
-    for (;;) {
+    Reader reader{buffer, count, count, sources};
+    bool ends;
+    do {
         const auto [next, end] = entries_.waiting(reader.room);
         const CqEntry* first = next;
         for (; first != end && first->err == 0; first++)
             reader.write(first->completion, entry_size);
-        if (first == next)
-            break;
+        ends = first != end;
         entries_.pop(static_cast<std::size_t>(first - next));
-    }
+    } while (!ends && reader.room != 0 && entries_.has_some());
     if (reader.taken() != 0)
         return static_cast<ssize_t>(reader.taken());
     const CqEntry* const first = entries_.first();
     return first != nullptr && first->err != 0 ? -FI_EAVAIL : -FI_EAGAIN;
+}
+
+ssize_t CompletionQueue::drain(void* buffer, std::size_t count, fi_addr_t* sources) noexcept
+{
+    std::lock_guard guard(lock_);
+    switch (entry_size_) {
+    case sizeof(fi_cq_entry): return take_all<sizeof(fi_cq_entry)>(buffer, count, sources);
+    case sizeof(fi_cq_msg_entry): return take_all<sizeof(fi_cq_msg_entry)>(buffer, count, sources);
+    case sizeof(fi_cq_data_entry): return take_all<sizeof(fi_cq_data_entry)>(buffer, count, sources);
+    default: return take_all<sizeof(fi_cq_tagged_entry)>(buffer, count, sources);
+    }
 }
 
 bool CompletionQueue::pop(CqEntry& entry) noexcept

@@ -212,6 +212,7 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
     {
         write({context, flags, length, buffer, data, tag, source});
     }
+    [[nodiscard, gnu::noinline]] ssize_t read_waiting(void* buffer, std::size_t count) noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_packets(void* buffer, std::size_t count, Endpoint& endpoint,
                                                       PollHint hint) noexcept;
     [[nodiscard, gnu::noinline]] ssize_t read_notices(void* buffer, std::size_t count, Endpoint& endpoint) noexcept;
@@ -251,9 +252,9 @@ class CompletionQueue final : public Object<CompletionQueue, fid_cq, DomainBase>
                 *sources++ = c.source;
         }
     };
-    [[nodiscard]] ssize_t drain(const Reader& reader) noexcept;
+    [[nodiscard]] ssize_t drain(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     template <std::size_t entry_size>
-    [[nodiscard]] ssize_t take_all(Reader reader) noexcept;
+    [[nodiscard, gnu::always_inline]] ssize_t take_all(void* buffer, std::size_t count, fi_addr_t* sources) noexcept;
     /// Entries go into this buffer from now on, until it is full or an entry has to be kept.
     [[gnu::always_inline]] void begin_read(void* buffer, std::size_t count) noexcept
     {
