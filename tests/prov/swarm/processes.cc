@@ -20,6 +20,7 @@
 #include <rdma/providers/fi_prov.h>
 
 #include "model.h"
+#include "msg/tx_ring.h"
 #include "real_time.h"
 #include "shared_heap.h"
 
@@ -98,6 +99,8 @@ class Processes final : public RealTime {
             chaos += s.oldtags != 0 ? ",tags" : "";
             setenv("TOFU_SIM_CHAOS", chaos.c_str(), 1);
         }
+        // Endpoints are enabled before their addresses are known, so one that is absent is gone.
+        tofu::proto::TxRings::absent_limit_ms = 1000;
         share_heap();
     }
     void end() override
