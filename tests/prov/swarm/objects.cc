@@ -329,10 +329,10 @@ void World::leave(unsigned p)
     read(p, 64);
     remote_.close_all(p, false);
     close_objects(p);
-    // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it. Without `apart` the
-    // close makes progress for all receivers.
-    lose_copies(p,
-                [this](unsigned to) { return program_.setup.apart != 0 && (processes_[to].stopped || !may_run(to)); });
+    // A receiver that makes no calls for FI_TOFU_LINGER seconds loses what the domain has for it. In one process, and
+    // without `apart`, the close makes progress for all receivers.
+    const bool only_its_own = program_.setup.apart != 0 || !platform_->is_one_process();
+    lose_copies(p, [&](unsigned to) { return only_its_own && (processes_[to].stopped || !may_run(to)); });
 }
 
 /// The domain of the process is gone, and with it the copies of its closed endpoints.
