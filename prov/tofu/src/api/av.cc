@@ -29,9 +29,6 @@ int insert_symmetric(fid_av*, const char*, std::size_t, const char*, std::size_t
 }
 fi_ops av_fid_ops = object_ops({.close = close_object<AddressVector>, .bind = bind_member<&AddressVector::bind>});
 
-// What newer releases add at the end stays null: libfabric then answers -FI_ENOSYS itself.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
     .insert = bind_member<&AddressVector::insert>,
@@ -42,7 +39,6 @@ fi_ops_av av_ops = {
     .straddr = bind_member<&AddressVector::to_text>,
     .av_set = coll::AvSet::open,
 };
-#pragma GCC diagnostic pop
 
 constexpr const char* text_prefix = "tofu://";
 constexpr std::size_t text_prefix_size = 7;

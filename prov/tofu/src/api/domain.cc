@@ -122,7 +122,6 @@ fi_ops_domain domain_ops = {
     .srx_ctx = SharedReceive::open,
     .query_atomic = query_domain_atomic,
     .query_collective = coll::query,
-    .endpoint2 = nullptr,
 };
 
 /// The one domain of the process whose endpoints may post from VCQs that are not thread-safe. Those of a serialised
