@@ -2,12 +2,14 @@
 // Numbers of endpoints: which one a new endpoint gets, in its domain and behind an earlier domain with the same target
 // VCQ.
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +255,38 @@ TEST(NodeFile, TellsWhetherAnotherHoldsALock)
     EXPECT_FALSE(other.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
     EXPECT_TRUE(other.lock(F_WRLCK, 6, 1, F_OFD_GETLK));
     EXPECT_TRUE(holder.lock(F_WRLCK, 5, 1, F_OFD_GETLK));
+    holder.remove();
+    holder.close();
+    other.close();
+}
+
+TEST(NodeFile, SignalsDoNotShortenTheWaitForALock)
+{
+    using namespace std::chrono_literals;
+    const std::string name = "/dev/shm/tofu-fi-test-" + std::to_string(getpid());
+    NodeFile holder, other;
+    ASSERT_TRUE(holder.open(name.c_str()));
+    ASSERT_TRUE(other.open(name.c_str()));
+    ASSERT_TRUE(holder.lock(F_WRLCK, 5, 1));
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarms, nullptr); // of the thread
+    std::thread release([&] {
+        std::this_thread::sleep_for(200ms);
+        EXPECT_TRUE(holder.lock(F_UNLCK, 5, 1));
+    });
+    struct sigaction action {
+    }, before{};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, &before);
+    pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+    const itimerval often{{0, 100}, {0, 100}}, never{};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    EXPECT_TRUE(other.lock_within(1000ms, F_WRLCK, 5, 1));
+    setitimer(ITIMER_REAL, &never, nullptr);
+    release.join();
+    sigaction(SIGALRM, &before, nullptr);
     holder.remove();
     holder.close();
     other.close();

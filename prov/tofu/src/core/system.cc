@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <mutex>
@@ -117,17 +118,20 @@ bool NodeFile::lock(short type, off_t from, off_t bytes, int command) noexcept
 }
 
 /// Another job may have the lock. Exact mode of the simulator takes a sleep for a look at the network, and its clock
-/// does not move meanwhile. So ppoll waits, and the pauses are counted.
+/// does not move meanwhile. So ppoll waits, and the pauses are counted. A signal would shorten one: it comes behind it.
 bool NodeFile::lock_within(std::chrono::milliseconds patience, short type, off_t from, off_t bytes) noexcept
 {
     using std::chrono::microseconds;
+    sigset_t all;
+    sigfillset(&all);
     microseconds pause{100};
-    for (microseconds left = patience; !lock(type, from, bytes); left -= pause) {
+    for (microseconds left = patience; !lock(type, from, bytes);) {
         const bool is_taken = errno == EAGAIN || errno == EACCES; // fcntl(2); else it is not available
         if (!is_taken || left.count() <= 0)
             return false;
         const timespec time{0, std::chrono::nanoseconds(pause).count()};
-        (void)ppoll(nullptr, 0, &time, nullptr);
+        (void)ppoll(nullptr, 0, &time, &all);
+        left -= pause;
         pause = std::min(2 * pause, microseconds(1000));
     }
     return true;
