@@ -246,6 +246,45 @@ TEST(SharedContexts, AnEndpointThatGoesTakesNothingFromTheOthers)
     });
 }
 
+/// The TOQ has no room for all of an atomic of many elements, and only so many results may be under way.
+TEST(SharedContexts, AnEndpointThatGoesDoesNotEndTheHalfPostedAtomicOfAnother)
+{
+    expect_processes(1, [](const Rank&) {
+        Base base(caps | FI_ATOMIC, 0, FI_SHARED_CONTEXT, 1);
+        Group g(base, 3);
+        const auto at = g.insert();
+        std::vector<std::uint64_t> target(60000), operand(target.size(), 3), result(target.size(), 9);
+        fid_mr* mr = nullptr;
+        check(fi_mr_reg(base.domain, target.data(), target.size() * 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr,
+                        nullptr),
+              "fi_mr_reg");
+        const bool by_address = (base.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+        const auto remote = by_address ? reinterpret_cast<std::uint64_t>(target.data()) : 0;
+        for (const bool fetches : {true, false}) {
+            ASSERT_EQ(post(g.tx_cq[0],
+                           [&] {
+                               return fetches ? fi_fetch_atomic(g.ep[0], operand.data(), operand.size(), nullptr,
+                                                                result.data(), nullptr, at[1], remote, fi_mr_key(mr),
+                                                                FI_UINT64, FI_SUM, nullptr)
+                                              : fi_atomic(g.ep[0], operand.data(), operand.size(), nullptr, at[1],
+                                                          remote, fi_mr_key(mr), FI_UINT64, FI_SUM, nullptr);
+                           }),
+                      0);
+            const auto before = std::chrono::steady_clock::now();
+            g.drop();
+            EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(1500));
+            fi_cq_tagged_entry entry{};
+            EXPECT_TRUE(next(g.tx_cq[0], entry)) << (fetches ? "fetching" : "plain");
+            fi_cq_err_entry error{};
+            if (fi_cq_readerr(g.tx_cq[0], &error, 0) == 1)
+                ADD_FAILURE() << fi_strerror(error.err);
+        }
+        EXPECT_EQ(result, std::vector<std::uint64_t>(target.size(), 0));
+        EXPECT_EQ(target, std::vector<std::uint64_t>(target.size(), 6));
+        EXPECT_EQ(fi_close(&mr->fid), 0);
+    });
+}
+
 TEST(SharedContexts, ReceivesAreCancelledPeekedAtAndClaimed)
 {
     expect_processes(1, [](const Rank&) {

@@ -65,21 +65,46 @@ TEST_F(CompletionTableTest, EachTagIsAcquiredOnceAndFreeAfterItsNotice)
 TEST_F(CompletionTableTest, ABatchHoldsItsTagUntilItsLastNotice)
 {
     const std::uint8_t batch = take();
-    table.expect(batch, 2);
-    table.extend(batch, 1);
+    table.open(batch, false);
+    table.announce(batch, 2, false);
     EXPECT_EQ(&table.arrived(batch), &who);
-    EXPECT_TRUE(table.shorten(batch)); // one will not come
-    EXPECT_FALSE(table.all_free());
+    EXPECT_FALSE(table.no_waiters());
+    EXPECT_EQ(&table.arrived(batch), &who);
+    EXPECT_FALSE(table.all_free()); // there may be more
+    table.announce(batch, 1, true);
     EXPECT_EQ(&table.arrived(batch), &who);
     EXPECT_TRUE(table.all_free());
-    const std::uint8_t single = take();
-    EXPECT_FALSE(table.shorten(single)); // the tag is for one again
+    table.open(take(), false);
+    table.announce(batch, 0, true);
+    EXPECT_TRUE(table.all_free());
+}
+
+/// Such as that of an operation that finds no room for the rest.
+TEST_F(CompletionTableTest, AnOpenBatchWithoutPostsUnderWayIsNotWaitedFor)
+{
+    const std::uint8_t batch = take(), failures = take();
+    table.open(batch, false);
+    table.open(failures, true);
+    EXPECT_TRUE(table.no_waiters());
+    grow_old();
+    EXPECT_FALSE(table.grow_older());
+    EXPECT_FALSE(table.give_up(lost, false));
+    EXPECT_TRUE(who.codes.empty());
+    table.announce(batch, 1, false);
+    EXPECT_FALSE(table.no_waiters());
+    EXPECT_TRUE(table.give_up(lost, false));
+    EXPECT_EQ(who.codes, std::vector<int>{lost}) << "of the one post";
+    EXPECT_TRUE(table.no_waiters());
+    EXPECT_NE(&table.arrived(batch), &who);
+    EXPECT_EQ(table.free(), all_tags - 1) << "its late notice frees the tag";
+    table.close(failures, &who);
+    EXPECT_TRUE(table.all_free());
 }
 
 TEST_F(CompletionTableTest, AnEndlessBatchIsClosedByItsHandlerAlone)
 {
     const std::uint8_t batch = take();
-    table.expect(batch, CompletionTable::endless);
+    table.open(batch, true);
     for (unsigned i = 0; i < 70000; i++)
         ASSERT_EQ(&table.arrived(batch), &who);
     table.close(batch, &other);
@@ -93,7 +118,8 @@ TEST_F(CompletionTableTest, AnEndlessBatchIsClosedByItsHandlerAlone)
 TEST_F(CompletionTableTest, AHandlerIsNotifiedOfEachMissingNotice)
 {
     const std::uint8_t batch = take();
-    table.expect(batch, 3);
+    table.open(batch, false);
+    table.announce(batch, 3, true);
     grow_old();
     (void)table.arrived(batch); // young again
     grow_old();
@@ -137,11 +163,11 @@ TEST_F(CompletionTableTest, AGivenUpTagIsReusedIfThereIsNoOther)
 TEST_F(CompletionTableTest, AnAbandonedTagIsNotReusedUntilItIsOld)
 {
     const std::uint8_t batch = take();
-    table.expect(batch, CompletionTable::endless);
+    table.open(batch, true);
     table.abandon(batch, &other);
-    EXPECT_FALSE(table.no_waiters());
+    EXPECT_EQ(&table.arrived(batch), &who);
     table.abandon(batch, &who);
-    EXPECT_TRUE(table.no_waiters());
+    EXPECT_NE(&table.arrived(batch), &who);
     take_all();
     grow_old();
     EXPECT_EQ(table.free(), 0u);
@@ -152,8 +178,10 @@ TEST_F(CompletionTableTest, AnAbandonedTagIsNotReusedUntilItIsOld)
 
 TEST_F(CompletionTableTest, GivenUpForGoodAllTagsAreFree)
 {
-    table.expect(take(), 2);
-    table.expect(take(), CompletionTable::endless);
+    const std::uint8_t batch = take();
+    table.open(batch, false);
+    table.announce(batch, 2, false);
+    table.open(take(), true);
     EXPECT_TRUE(table.give_up(lost, true));
     EXPECT_EQ(who.codes, (std::vector<int>{lost, lost, lost}));
     EXPECT_TRUE(table.all_free());

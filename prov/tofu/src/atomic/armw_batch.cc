@@ -62,9 +62,7 @@ bool BatchRunner::open(AtomicOp& op) noexcept
     batch->op = &op;
     batch->lost.notify = &on_lost;
     batch->lost.batch = batch;
-    // If it fetches, one notice too many is announced as long as something is left to post.
-    batch->tag =
-        op.fetches ? ops_.vcq.open_batch(batch, 1) : ops_.vcq.open_batch(&batch->lost, vcq::CompletionTable::endless);
+    batch->tag = op.fetches ? ops_.vcq.open_batch(batch) : ops_.vcq.open_batch(&batch->lost, true);
     if (batch->tag == 0) {
         pool_.renew(batch);
         return false;
@@ -146,7 +144,7 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     }
     batch.announced += static_cast<std::uint32_t>(i);
     if (op.fetches)
-        ops_.vcq.completions().extend(batch.tag, static_cast<unsigned>(i));
+        ops_.vcq.completions().announce(batch.tag, static_cast<unsigned>(i), false);
     if (posted == Post::done && to_the_end) {
         // No CSWAP, which would fetch: this is an ARMW with one operand.
         const vcq::SignaledArgs how{&batch, vcq::delivered_flags(true, false)};
@@ -158,14 +156,13 @@ std::size_t BatchRunner::post_run(AtomicOp& op, std::size_t n, Post& posted) noe
     return i;
 }
 
-/// Takes back the notice too many. If all others have come, the batch ends; else the last one ends it. Where the tag
-/// was given up (Vcq::watch), the notice too many has come as well.
+/// If all notices have come, the batch ends; else the last one ends it. It is not given up then (Vcq::watch).
 void BatchRunner::announce_no_more(Batch& batch) noexcept
 {
-    if (batch.arrived >= batch.announced)
+    if (batch.arrived == batch.announced)
         end(batch);
     else
-        (void)ops_.vcq.completions().shorten(batch.tag);
+        ops_.vcq.completions().announce(batch.tag, 0, true);
 }
 
 /// Handles a post that was refused for good: nothing more of the batch is posted. Returns as start() does.

@@ -407,34 +407,34 @@ void SpanRunner::on_get(vcq::CompletionHandler* self, Notice notice) noexcept
     runner.post(s);
 }
 
-/// Posts the remaining CSWAPs, or leaves them to progress().
+/// Posts the remaining CSWAPs, or leaves them to progress(). Behind a failure no more are posted.
 void SpanRunner::post(Span& s) noexcept
 {
     constexpr unsigned long flags = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+    vcq::CompletionTable& completions = ops_.vcq.completions();
     if (s.tag == 0)
-        s.tag = ops_.vcq.open_batch(&s, s.words);
-    const bool open = s.tag != 0;
+        s.tag = ops_.vcq.open_batch(&s);
     Post posted = Post::busy;
-    if (open && !ops_.retry_list.closed())
-        s.posted += static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.tag,
-                                                                                        {s.at.vcq,
-                                                                                         s.at.stadd + s.posted * 8,
-                                                                                         s.words - s.posted,
-                                                                                         {},
-                                                                                         bytes(s.desired + s.posted),
-                                                                                         bytes(s.found() + s.posted)},
-                                                                                        flags, posted));
-    if (posted == Post::done) [[likely]]
+    if (s.tag != 0 && s.code == UTOFU_SUCCESS && !ops_.retry_list.closed()) {
+        const vcq::Words rest{s.at.vcq, s.at.stadd + s.posted * 8,   s.words - s.posted,
+                              {},       bytes(s.desired + s.posted), bytes(s.found() + s.posted)};
+        const auto n = static_cast<std::uint32_t>(ops_.vcq.post_batch<std::uint64_t, true>(s.tag, rest, flags, posted));
+        s.posted += n;
+        completions.announce(s.tag, n, posted == Post::done);
+        if (posted == Post::done) [[likely]]
+            return;
+    }
+    if (s.code == UTOFU_SUCCESS)
+        s.code = ops_.retry_later(s, posted);
+    if (s.code == UTOFU_SUCCESS)
         return;
-    const int code = ops_.retry_later(s, posted);
-    if (code == UTOFU_SUCCESS)
+    s.words = s.posted;
+    if (s.arrived != s.words) {
+        completions.announce(s.tag, 0, true);
         return;
-    s.code = code;
-    for (; s.words > s.posted; --s.words)
-        if (open)
-            (void)ops_.vcq.completions().shorten(s.tag);
-    if (s.arrived == s.words)
-        all_arrived(s);
+    }
+    completions.close(s.tag, &s);
+    all_arrived(s);
 }
 
 void SpanRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcept
@@ -446,8 +446,7 @@ void SpanRunner::on_notice(vcq::CompletionHandler* self, Notice notice) noexcept
         s.found()[s.arrived] = notice.value;
         s.lost[s.arrived] = true;
     }
-    // Where the tag was given up (Vcq::watch) before all were posted, resume() ends it.
-    if (++s.arrived == s.words && s.posted == s.words) [[unlikely]]
+    if (++s.arrived == s.words) [[unlikely]]
         s.op->runner->spans.all_arrived(s);
 }
 

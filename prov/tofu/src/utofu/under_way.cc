@@ -17,10 +17,9 @@ void CompletionTable::reset() noexcept
         release(static_cast<std::uint8_t>(n));
 }
 
-bool CompletionTable::all_given_up() const noexcept
+bool CompletionTable::all_quiet() const noexcept
 {
-    return std::all_of(std::begin(entries_), std::end(entries_),
-                       [](const Entry& entry) { return entry.is_free() || entry.handler == &given_up_handler; });
+    return std::all_of(std::begin(entries_), std::end(entries_), [](const Entry& entry) { return entry.is_quiet(); });
 }
 
 bool CompletionTable::grow_older() noexcept
@@ -30,7 +29,7 @@ bool CompletionTable::grow_older() noexcept
     for (unsigned n = 1; n < size; n++) {
         Entry& entry = entries_[n];
         const bool given_up = entry.handler == &given_up_handler;
-        if (entry.is_free() || (entry.expected == endless && !given_up))
+        if (entry.is_free() || (entry.is_quiet() && !given_up))
             continue;
         if (entry.age < lost_age)
             entry.age++;
@@ -50,10 +49,12 @@ bool CompletionTable::give_up(int code, bool for_good, std::uint16_t least_age) 
     for (unsigned n = 1; n < size; n++) {
         Entry& entry = entries_[n];
         CompletionHandler* const handler = entry.handler;
-        if (entry.is_free() || handler == &given_up_handler || entry.age < least_age)
+        if (entry.is_free() || handler == &given_up_handler || (entry.is_quiet() && !for_good) || entry.age < least_age)
             continue;
         some = true;
-        const unsigned missing = entry.expected == endless ? 1 : entry.expected;
+        const bool is_endless = entry.expected == endless;
+        entry.expected = static_cast<std::uint16_t>(entry.expected - std::exchange(entry.open, false));
+        const unsigned missing = is_endless ? 1 : entry.expected;
         entry.handler = &given_up_handler;
         if (for_good)
             release(static_cast<std::uint8_t>(n));

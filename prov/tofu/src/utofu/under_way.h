@@ -36,9 +36,6 @@ class CompletionTable {
     /// expects no notice: so the handler of any EDATA is found without a comparison.
     static constexpr unsigned edata_values = 256;
     [[nodiscard]] static constexpr bool is_tag(std::uint64_t edata) noexcept { return edata != 0 && edata < size; }
-    /// Number of notices of a batch that lasts until it is closed.
-    static constexpr unsigned endless = 0xffff;
-
     /// True if all tags are free.
     void reset() noexcept;
     /// The tag that acquire() gives next, or 0: none is free. It lets the owner keep its state by tag
@@ -46,7 +43,8 @@ class CompletionTable {
     [[nodiscard]] std::uint8_t next() const noexcept { return first_free_; }
     [[nodiscard]] unsigned free() const noexcept { return free_count_; }
     [[nodiscard]] bool all_free() const noexcept { return free_count_ == size - 1; }
-    [[nodiscard]] bool no_waiters() const noexcept { return all_free() || all_given_up(); }
+    /// True if no notice of a post is to come, but for failures of endless batches.
+    [[nodiscard]] bool no_waiters() const noexcept { return all_free() || all_quiet(); }
 
     /// Takes a tag for one notice. 0: none is free.
     [[nodiscard, gnu::always_inline]] std::uint8_t acquire(CompletionHandler* handler) noexcept
@@ -80,41 +78,40 @@ class CompletionTable {
             release(number);
         else if (entry.expected == 0) [[unlikely]]
             handler = &given_up_handler;
-        else
-            (void)shorten(number);
+        else if (entry.expected != endless) {
+            entry.age = 0;
+            entry.expected--;
+        }
         return *handler;
     }
 
     // --- batches: posts to one peer that share one tag. Notices of posts to the same remote VCQ come in the order of
     // the posts (guide 2.2.10), so the completion handler can count them.
-    /// Reserves the tag for `notices` notices.
-    void expect(std::uint8_t number, unsigned notices) noexcept
+    /// Makes the tag that of a batch. It is the batch's until its last notice, or `endless`: until close().
+    void open(std::uint8_t number, bool endless) noexcept
     {
-        entries_[number].expected = static_cast<std::uint16_t>(notices);
+        entries_[number].open = !endless;
+        if (endless)
+            entries_[number].expected = CompletionTable::endless;
     }
-    /// Announces `more` further notices.
-    void extend(std::uint8_t number, unsigned more) noexcept
-    {
-        expect(number, entries_[number].expected + more);
-        entries_[number].age = 0;
-    }
-    /// One announced notice has come, or will not come. False: it was the last one, and the batch is closed.
-    [[nodiscard]] bool shorten(std::uint8_t number) noexcept
+    /// Announces the notices of `n` posts of a batch that is neither endless nor given up. `last`: there are no more.
+    /// The batch is closed if all have come.
+    void announce(std::uint8_t number, unsigned n, bool last) noexcept
     {
         Entry& entry = entries_[number];
-        if (entry.expected == endless)
-            return true;
+        entry.expected = static_cast<std::uint16_t>(entry.expected + n - last);
         entry.age = 0;
-        if (--entry.expected != 0)
-            return true;
-        release(number);
-        return false;
+        entry.open = !last;
+        if (entry.expected == 0)
+            release(number);
     }
     /// Frees the tag, if it still belongs to `handler`: no notice will come for it any more.
     void close(std::uint8_t number, const CompletionHandler* handler) noexcept
     {
-        if (belongs_to(number, handler))
-            release(number);
+        if (!belongs_to(number, handler))
+            return;
+        entries_[number].open = false;
+        release(number);
     }
     /// Ends an endless batch for which failures may still arrive at any time. Its tag is not freed, so that they
     /// reach no other completion handler, and no_waiters() does not count it.
@@ -128,9 +125,9 @@ class CompletionTable {
     static constexpr std::uint16_t lost_age = 3; ///< calls of grow_older() after the last notice
     /// Has any tag reached that age? If no tag is free, given up tags of that age are used again.
     [[nodiscard]] bool grow_older() noexcept;
-    /// Gives up the completion handlers of an age whose notices are missing, and notifies them. False: there was none.
-    /// `for good`: their tags are free again; else not, so that a late notice is not taken for that of another
-    /// completion handler.
+    /// Gives up the completion handlers of an age whose notices are missing, and notifies them of each. False: there
+    /// was none. `for good`: their tags, and those of all batches, are free again; else not, so that a late notice is
+    /// not taken for that of another completion handler.
     bool give_up(int code, bool for_good, std::uint16_t least_age = 0) noexcept;
 
   private:
@@ -138,18 +135,25 @@ class CompletionTable {
     /// completion handler.
     static void ignore(CompletionHandler*, Notice) noexcept {}
     static constinit inline CompletionHandler given_up_handler{ignore};
+    static constexpr std::uint16_t endless = 0xffff; ///< notices of a batch that lasts until it is closed
     struct Entry {
         CompletionHandler* handler = nullptr; ///< of the last user, where the tag is free
         std::uint8_t next_free = 0;
+        bool open = false;          ///< a batch of which not all is posted: one of `expected` is no post's
         std::uint16_t expected = 0; ///< notices until the tag is free again; 1 except for batches; 0: it is free
         std::uint16_t age = 0;
         [[nodiscard]] bool is_free() const noexcept { return expected == 0; }
+        /// Are all notices of posts there?
+        [[nodiscard]] bool is_quiet() const noexcept
+        {
+            return expected == open || expected == endless || handler == &given_up_handler;
+        }
     };
     [[nodiscard]] bool belongs_to(std::uint8_t number, const CompletionHandler* handler) const noexcept
     {
         return !entries_[number].is_free() && entries_[number].handler == handler;
     }
-    [[nodiscard, gnu::cold]] bool all_given_up() const noexcept;
+    [[nodiscard, gnu::cold]] bool all_quiet() const noexcept;
 
     std::uint16_t free_count_ = 0;
     std::uint8_t first_free_ = 0; ///< 0: none

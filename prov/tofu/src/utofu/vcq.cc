@@ -194,11 +194,11 @@ Post Posts::post_fence(utofu_vcq_id_t peer, CompletionHandler& handler) noexcept
     return posted;
 }
 
-std::uint8_t Posts::open_batch(CompletionHandler* handler, unsigned notices) noexcept
+std::uint8_t Posts::open_batch(CompletionHandler* handler, bool endless) noexcept
 {
     const std::uint8_t number = closing_ ? std::uint8_t{0} : completions_.acquire(handler);
     if (number != 0)
-        completions_.expect(number, notices);
+        completions_.open(number, endless);
     return number;
 }
 

@@ -257,8 +257,8 @@ class Posts : public Handle {
     /// Has anything been posted to the peer unsignaled since the last fence?
     [[nodiscard]] bool has_unsignaled_to(utofu_vcq_id_t peer) const noexcept { return unsignaled_.has(peer); }
 
-    /// Takes a tag for a batch of `notices` notices. 0: none is free.
-    [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, unsigned notices) noexcept;
+    /// Takes a tag for a batch (CompletionTable::open). 0: none is free.
+    [[nodiscard]] std::uint8_t open_batch(CompletionHandler* handler, bool endless = false) noexcept;
     /// Posts ARMWs of a batch, at least one. Returns how many were posted; `posted` says what stopped the rest.
     template <class Word, bool swaps>
     [[nodiscard]] std::size_t post_batch(std::uint8_t batch, const Words& words, unsigned long flags,
