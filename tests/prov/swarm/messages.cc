@@ -207,10 +207,12 @@ void World::cancel(const Command& c)
         return;
     say("  receive %u", found->number);
     const ssize_t result = fi_cancel(&rx(*found)->fid, found);
-    if (result == 0)
+    if (result == 0) {
         found->cancelled = true;
-    else if (result != -FI_ENOENT)
+        found->recalled = found->held;
+    } else if (result != -FI_ENOENT) {
         contradict("fi_cancel: %s", fi_strerror(static_cast<int>(-result)));
+    }
 }
 
 /// Receives what was claimed. A claim that finds no room is tried again when its process reads its queue.
