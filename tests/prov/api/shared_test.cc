@@ -434,8 +434,8 @@ TEST(SharedContexts, ProcessesThatCloseInAnotherOrderDoNotWaitForEachOther)
 {
     expect_processes(2, [](const Rank& rank) {
         constexpr unsigned count = 8;
-        double fastest = 1e9;
-        for (unsigned round = 0; round < 10; round++) {
+        bool in_time = false;
+        for (unsigned round = 0; round < 60 && !in_time; round++) { // a busy machine delays most answers
             Base base(caps, 0, FI_SHARED_CONTEXT, 1);
             Group g(base, count);
             std::array<std::uint64_t, 8> out{};
@@ -448,10 +448,12 @@ TEST(SharedContexts, ProcessesThatCloseInAnotherOrderDoNotWaitForEachOther)
                     (void)fi_cq_read(g.rx_cq[i], nullptr, 0);
                 }
             rank.barrier();
-            fastest = std::min(fastest, close_all(g, rank.number == 1));
+            if (close_all(g, rank.number == 1) < 10 * count / 4) // each would wait 10 ms for all peers
+                rank.set(16 + rank.number, 1);
             rank.barrier();
+            in_time = rank.get(16) != 0 && rank.get(17) != 0;
         }
-        EXPECT_LT(fastest, 10 * count / 4); // each would wait 10 ms for all peers
+        EXPECT_TRUE(in_time);
     });
 }
 
