@@ -138,7 +138,8 @@ Gen<Command> form_of(Do what)
                                                          {{8, just(20000)}, {1, just(1 << 20)}, {6, size()}})),
                                Field(&Command::count, times()), rx, later, entry});
     case Do::multi:
-        return drawn<Command>({base, at, lucky, Field(&Command::size, element({256, 4096, 20000, 300000})), rx});
+        return drawn<Command>({base, at, lucky, Field(&Command::size, element({256, 4096, 20000, 300000})), rx,
+                               Field(&Command::count, element({0, 0, 1, 2, 201, 5001}))});
     case Do::peek:
     case Do::claim:
     case Do::discard: return drawn<Command>({base, at, lucky, tag, any, from, rx, Field(&Command::entry, once_in(3))});
@@ -251,6 +252,9 @@ const Likes& likes_of(unsigned phase)
         {{1, Do::send}, {2, Do::read}, {10, Do::spin}, {2, Do::run}, {1, Do::pass}},
         {{6, Do::send},
          {4, Do::recv},
+         {1, Do::multi},
+         {1, Do::peek},
+         {1, Do::claim},
          {4, Do::raise},
          {2, Do::recall},
          {2, Do::forget},

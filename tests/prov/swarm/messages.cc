@@ -132,10 +132,13 @@ bool World::recv(const Command& c)
 
 void World::multi(const Command& c)
 {
+    constexpr std::size_t usual_min_left = 64;
     if (!receives(c))
         return;
     Receive& r = new_receive(c, std::max(c.size, 64u));
     r.multi = true;
+    r.min_left = c.count != 0 ? c.count - 1 : usual_min_left;
+    must(fi_setopt(&rx(r)->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &r.min_left, sizeof r.min_left), "fi_setopt");
     iovec vector{r.buffer->at(), r.buffer->size()};
     fi_msg call{};
     call.msg_iov = &vector;

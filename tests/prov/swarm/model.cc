@@ -430,6 +430,8 @@ void Model::on_receive(Receive& r, const Entry& entry)
                 contradict("multi-receive %u: two messages at %zu", r.number, start);
         r.places.emplace_back(start, start + entry.length);
         r.used = std::max(r.used, start + entry.length);
+        if (r.done && r.error == 0 && !r.cancelled && !r.is_full())
+            contradict("multi-receive %u is over with %zu of %zu bytes used", r.number, r.used, r.buffer->size());
     }
     if (entry.length > r.buffer->size())
         contradict("receive %u of %zu bytes got %zu", r.number, r.buffer->size(), entry.length);
@@ -565,6 +567,8 @@ std::string Model::missing(bool to_the_end) const
             return what + " was cancelled and has not ended";
         if (r->kind == Operation::look || r->claims)
             return what + " (a look) has not ended";
+        if (r->multi && r->error == 0 && r->is_full())
+            return what + " is full and has not ended";
         if (r->multi || r->held)
             continue;
         for (const auto& m : messages)

@@ -125,6 +125,7 @@ struct Receive : Operation {
     bool tagged = false, any = false, multi = false, cancelled = false, sealed = false, claims = false, drops = false;
     std::uint32_t tag = 0;
     std::size_t used = 0;                                    ///< of a multi-receive
+    std::size_t min_left = 0;                                ///< likewise: with less it is over
     std::vector<std::pair<std::size_t, std::size_t>> places; ///< of its messages
     std::vector<Message*> got;
     std::vector<Message*> candidates; ///< one of these is what a look has found
@@ -132,6 +133,11 @@ struct Receive : Operation {
     [[nodiscard]] Endpoint::State state() const noexcept
     {
         return at->state == Endpoint::open && !at->rx[rx].open ? Endpoint::closed : at->state;
+    }
+    /// A multi-receive that has a message, and no room for another one.
+    [[nodiscard]] bool is_full() const noexcept
+    {
+        return !places.empty() && (used == buffer->size() || buffer->size() - used < min_left);
     }
     /// Its buffer is the application's again.
     void seal()

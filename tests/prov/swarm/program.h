@@ -17,7 +17,7 @@ constexpr unsigned most_processes = 8;
 enum class Do : std::uint8_t {
     send,    ///< at, to, back, tagged, tag, size, level, fence, data, tx, rx, later; count times, if that is not 0
     recv,    ///< at, tagged, tag, any, from, size, rx, later; count times, if that is not 0
-    multi,   ///< at, size
+    multi,   ///< at, size, count: it is over with fewer than count - 1 bytes left; 0: than usual
     cancel,  ///< at, count: the receive that was posted so many before the last
     peek,    ///< at, tag, any, from; entry: of messages without a tag
     claim,   ///< likewise; what is found is received
