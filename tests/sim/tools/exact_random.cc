@@ -4,6 +4,7 @@
 // processes (which may not exist yet, or not any more), polls, waits, allocates gates and takes part in rounds, and
 // ends in some way. Each step is printed with its time and its result, to the file EXACT_OUT.RANK.
 // EXACT_DISTURB=SEED: between calls it computes for a while that this seed decides. That may change nothing.
+// EXACT_REPLACE=1: other programs take the place of some processes (execve), and process 0 ends last.
 //
 // usage: exact_random SEED [STEPS]
 #include "exact_program.h"
@@ -20,6 +21,7 @@
 #include <ctime>
 #include <iterator>
 #include <sched.h>
+#include <string>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,6 +64,9 @@ class Program {
             step();
         end();
     }
+
+    [[nodiscard]] uint64_t rank() const noexcept { return rank_; }
+    [[nodiscard]] bool is_replaced() noexcept { return own_.one_in(2); }
 
   private:
     [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept
@@ -507,6 +512,20 @@ class Program {
     alignas(256) unsigned char board_[256] = {};
 };
 
+/// A job lasts as long as one of its processes. They are the children of one launcher.
+void outlive_the_others() noexcept
+{
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", ::getppid(), ::getppid());
+    for (int alive = 2; alive > 1; (void)::usleep(1000)) {
+        std::FILE* const children = std::fopen(path, "re");
+        for (alive = 0; children != nullptr && std::fscanf(children, "%*d") == 0;)
+            alive++;
+        if (children != nullptr)
+            (void)std::fclose(children);
+    }
+}
+
 } // namespace
 
 int main(int argc, char** argv)
@@ -517,8 +536,17 @@ int main(int argc, char** argv)
         if (std::freopen(path, "w", stdout) == nullptr)
             return 1;
     }
-    static Program program(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1,
-                           argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 100);
+    const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+    static Program program(seed, argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 100);
     program.run();
+    if (std::getenv("EXACT_REPLACE") == nullptr)
+        return 0;
+    if (program.rank() == 0) {
+        outlive_the_others();
+    } else if (program.is_replaced()) {
+        ::unsetenv("EXACT_REPLACE");
+        const std::string next = std::to_string(seed + 1);
+        (void)::execl("/proc/self/exe", argv[0], next.c_str(), "40", nullptr);
+    }
     return 0;
 }
