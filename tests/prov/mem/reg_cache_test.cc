@@ -679,7 +679,8 @@ TEST_F(RegistrationCacheTest, IsNeverStaleBesideATransferFromAnotherPart)
         SCOPED_TRACE(advice ? "madvise" : "mmap over it");
         tofu::LocalMemory memory(vcq_);
         tofu::LocalRef first, second;
-        char* const buffer = fresh();
+        char* const below = fresh(3 * size);
+        char* const buffer = below + size;
         char* const other = buffer + half;
         for (int i = 0; i < 10; i++) {
             ASSERT_EQ(memory.acquire(buffer, size, read_only, first), 0);
@@ -691,13 +692,18 @@ TEST_F(RegistrationCacheTest, IsNeverStaleBesideATransferFromAnotherPart)
         std::memset(other, 2, half);
         int ret = memory.acquire(other, half, read_only, second);
         EXPECT_TRUE(ret == 0 || ret == -FI_EAGAIN);
+        for (char* const neighbour : {below, buffer + size}) {
+            tofu::LocalRef third;
+            ASSERT_EQ(memory.acquire(neighbour, size, read_only, third), 0) << "shares no page with it";
+            memory.release(third);
+        }
         memory.release(first);
         if (ret != 0)
             ret = memory.acquire(other, half, read_only, second);
         ASSERT_EQ(ret, 0);
         expect_current(second.stadd, other, half);
         memory.release(second);
-        munmap(buffer, size);
+        munmap(below, 3 * size);
     }
 }
 

@@ -181,6 +181,20 @@ TEST_F(PartsTest, AnonymousPacketsLeaveAnEmptyPacketInTheSlotOfAnotherProcess)
     EXPECT_EQ(left.seq, anon_seq(slot_counter_word(stranger, 0, 0)));
 }
 
+TEST_F(PartsTest, AnonymousPacketsTakeNoSlotOfAnotherProcessByReadingItsCounter)
+{
+    const std::uint64_t stranger = peer_nonce ^ 0xfedcba9876543210;
+    put(slot_counter_offset, slot_counter_word(peer_nonce, slots, slots));
+    EXPECT_EQ(step(), -FI_EAGAIN);
+    put(slot_counter_offset, slot_counter_word(stranger, 2, slots));
+    put(0, AreaHeader{area_magic, wire_version, peer_index, 0, stranger});
+    for (int i = 0; i < 200 && channel.state != ChannelState::failed; i++)
+        (void)step();
+    EXPECT_EQ(channel.err, FI_EHOSTDOWN);
+    EXPECT_EQ(get<std::uint64_t>(slot_counter_offset), slot_counter_word(stranger, 2, slots));
+    EXPECT_EQ(get<Control>(anon_slots_offset + 3 * slot_size - sizeof(Control)).seq, 0u) << "not ours";
+}
+
 TEST_F(PartsTest, AnonymousPacketsWaitForAnAreaAndGiveUpInTheEnd)
 {
     net().broken = Net::base + slot_counter_offset;
