@@ -20,7 +20,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -268,25 +267,20 @@ TEST(NodeFile, SignalsDoNotShortenTheWaitForALock)
     ASSERT_TRUE(holder.open(name.c_str()));
     ASSERT_TRUE(other.open(name.c_str()));
     ASSERT_TRUE(holder.lock(F_WRLCK, 5, 1));
-    sigset_t alarms;
-    sigemptyset(&alarms);
-    sigaddset(&alarms, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &alarms, nullptr); // of the thread
-    std::thread release([&] {
-        std::this_thread::sleep_for(200ms);
-        EXPECT_TRUE(holder.lock(F_UNLCK, 5, 1));
-    });
     struct sigaction action {
     }, before{};
     action.sa_handler = [](int) {};
-    sigaction(SIGALRM, &action, &before);
-    pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
-    const itimerval often{{0, 100}, {0, 100}}, never{};
-    setitimer(ITIMER_REAL, &often, nullptr);
-    EXPECT_TRUE(other.lock_within(1000ms, F_WRLCK, 5, 1));
-    setitimer(ITIMER_REAL, &never, nullptr);
-    release.join();
-    sigaction(SIGALRM, &before, nullptr);
+    sigaction(SIGURG, &action, &before); // a late one is ignored afterwards
+    std::thread disturb([&, waiter = pthread_self()] {
+        for (const auto end = std::chrono::steady_clock::now() + 200ms; std::chrono::steady_clock::now() < end;) {
+            pthread_kill(waiter, SIGURG);
+            std::this_thread::sleep_for(100us);
+        }
+        EXPECT_TRUE(holder.lock(F_UNLCK, 5, 1));
+    });
+    EXPECT_TRUE(other.lock_within(600ms, F_WRLCK, 5, 1));
+    disturb.join();
+    sigaction(SIGURG, &before, nullptr);
     holder.remove();
     holder.close();
     other.close();
