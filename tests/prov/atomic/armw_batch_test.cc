@@ -183,9 +183,9 @@ TEST(AtomicBatches, OneRefusedForGoodLeavesNothingBehind)
 
 TEST(AtomicBatches, AQueueThatTakesNothingMoreIsIdleAllTheSame)
 {
-    Net::reset(7);
+    Net& net = Net::reset(7);
+    net.broken = Net::base + 8 * 5; // which fails when the batch is gone
     Initiator who;
-    Net& net = Net::now();
     std::vector<std::uint64_t> operand(100, 1);
     int context = 0;
     for (unsigned i = 0; i < 20; ++i) {
